@@ -1,0 +1,142 @@
+"""What flows between the stages: frozen data classes, and the Arrow schemas they are stored in.
+
+Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+MetadataValue = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One raw document, decoded.
+
+    `document_id` is the path or key relative to the source root in POSIX form; `content_hash`
+    the SHA-256 (hex) of the raw bytes; `text` for plain text and Markdown exactly the decoded file.
+    """
+
+    document_id: str
+    content_hash: str
+    text: str
+    title: str = ""
+    media_type: str = "text/plain"
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A span of a document: `text` is `document.text[start:end]`."""
+
+    document_id: str
+    start: int
+    end: int
+    text: str
+
+    @property
+    def chunk_id(self) -> str:
+        """Return `{document_id}#{start}-{end}`."""
+        return f"{self.document_id}#{self.start}-{self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextualizedChunk:
+    """A chunk with the short text that is put before it when it is indexed."""
+
+    chunk: Chunk
+    context: str
+
+    @property
+    def indexed_text(self) -> str:
+        """Return what is embedded and tokenized: context, blank line, chunk."""
+        return f"{self.context}\n\n{self.chunk.text}" if self.context else self.chunk.text
+
+
+@dataclass(frozen=True, slots=True)
+class GoldSpan:
+    """A span of a document that answers a query."""
+
+    document_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question with what answers it.
+
+    `entities` maps an entity type to groups of acceptable variants; `critical_types` are the
+    types that an answer must get right; `tags` name the slices that it belongs to.
+    """
+
+    query_id: str
+    query: str
+    gold_spans: tuple[GoldSpan, ...] = ()
+    answer: str | None = None
+    entities: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    critical_types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredChunk:
+    """A retrieved chunk; `score` is higher for better, on the scale of what produced it."""
+
+    chunk_id: str
+    document_id: str
+    start: int
+    end: int
+    text: str
+    score: float
+    context: str = ""
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+STATE_FIELDS = [
+    pa.field("document_id", pa.string(), nullable=False),
+    pa.field("content_hash", pa.string(), nullable=False),
+    pa.field("fingerprint", pa.string(), nullable=False),
+]
+"""Every derived table starts with these: what its rows were made from (see `store`)."""
+
+_DOCUMENT_FIELDS = [
+    pa.field("title", pa.string(), nullable=False),
+    pa.field("metadata", pa.json_(pa.utf8())),
+]
+_SPAN_FIELDS = [
+    pa.field("chunk_id", pa.string(), nullable=False),
+    pa.field("start", pa.int64(), nullable=False),
+    pa.field("end", pa.int64(), nullable=False),
+    pa.field("text", pa.string(), nullable=False),
+]
+
+DOCUMENTS_SCHEMA = pa.schema(
+    [
+        *STATE_FIELDS,
+        *_DOCUMENT_FIELDS,
+        pa.field("media_type", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+    ]
+)
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        *STATE_FIELDS,
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+CHUNKS_SCHEMA = pa.schema([*STATE_FIELDS, *_SPAN_FIELDS])
+CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
+    [*STATE_FIELDS, *_SPAN_FIELDS, *_DOCUMENT_FIELDS, pa.field("context", pa.string())]
+)
+
+
+def vector_schema(dimension: int) -> pa.Schema:
+    """Return the schema of a vector index: contextualized chunks with a unit vector each."""
+    vector = pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False)
+    return pa.schema([*CONTEXTUALIZED_CHUNKS_SCHEMA, vector])
