@@ -1,0 +1,51 @@
+"""Judge ranked chunks against gold spans: which of them answer, and does one of the first k.
+
+Lengths are Unicode code points.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+
+class Span(Protocol):
+    """A half-open range of a document's text: gold spans, chunks and scored chunks are spans."""
+
+    @property
+    def document_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def start(self) -> int: ...  # noqa: D102
+
+    @property
+    def end(self) -> int: ...  # noqa: D102
+
+
+def answers(chunk: Span, gold: Span) -> bool:
+    """Tell whether a chunk answers a gold span (judge `gold`).
+
+    It does when both lie in the same document and share at least half of the shorter of the two.
+    An empty span neither answers nor is answered.
+    """
+    if chunk.document_id != gold.document_id:
+        return False
+    shared = min(chunk.end, gold.end) - max(chunk.start, gold.start)
+    return shared > 0 and 2 * shared >= min(chunk.end - chunk.start, gold.end - gold.start)
+
+
+def relevance_labels(ranked: Sequence[Span], gold_spans: Iterable[Span]) -> list[bool]:
+    """Tell for each chunk, best first, whether it answers any of the gold spans."""
+    gold_of: dict[str, list[Span]] = {}
+    for gold in gold_spans:
+        gold_of.setdefault(gold.document_id, []).append(gold)
+    return [
+        any(answers(chunk, gold) for gold in gold_of.get(chunk.document_id, ())) for chunk in ranked
+    ]
+
+
+def answer_presence(labels: Sequence[bool], k: int) -> float:
+    """Return AnswerPresence@k: 1.0 if any of the first k chunks answers, else 0.0.
+
+    Its mean over queries estimates how often a generator that reads k chunks can answer at all.
+    trec_eval calls it `success`, others hit rate.
+    """
+    return float(any(labels[:k]))

@@ -1,0 +1,131 @@
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_pipeline import Chunk, GoldSpan, Query
+from rag_pipeline.datamodels import CHUNKS_SCHEMA
+from rag_pipeline.evaluation import answers, relevant_chunks
+from rag_pipeline.evaluation.ranking import recall
+
+
+def table(chunks):
+    return pa.table(
+        {
+            "chunk_id": pa.array([c.chunk_id for c in chunks], pa.string()),
+            "document_id": pa.array([c.document_id for c in chunks], pa.string()),
+            "start": pa.array([c.start for c in chunks], pa.int64()),
+            "end": pa.array([c.end for c in chunks], pa.int64()),
+        }
+    )
+
+
+def query(query_id, *gold_spans):
+    return Query(query_id, "?", tuple(GoldSpan(*span) for span in gold_spans))
+
+
+CHUNKS = [
+    Chunk("a", 0, 10, ""),
+    Chunk("a", 10, 20, ""),
+    Chunk("a", 20, 30, ""),
+    Chunk("b", 0, 10, ""),
+    Chunk("c", 0, 10, ""),
+]
+
+
+def test_by_hand():
+    queries = [
+        query("inside", ("a", 2, 4)),
+        query("astride", ("a", 8, 12)),  # half of the gold in each chunk
+        query("mostly_one", ("a", 9, 14)),
+        query("long", ("a", 4, 26)),  # 6 of the chunk's 10, all of it, 6 of 10
+        query("two_documents", ("a", 0, 10), ("b", 0, 3)),
+        query("unknown_document", ("z", 0, 10)),
+        query("past_the_end", ("b", 10, 20)),
+        query("empty_gold", ("a", 5, 5)),
+        query("no_gold"),
+    ]
+    assert relevant_chunks(queries, table(CHUNKS)) == {
+        "inside": {"a#0-10"},
+        "astride": {"a#0-10", "a#10-20"},
+        "mostly_one": {"a#10-20"},
+        "long": {"a#0-10", "a#10-20", "a#20-30"},
+        "two_documents": {"a#0-10", "b#0-10"},
+        "unknown_document": frozenset(),
+        "past_the_end": frozenset(),
+        "empty_gold": frozenset(),
+        "no_gold": frozenset(),
+    }
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+def test_batches_and_readers_give_the_same_as_a_table(rows):
+    queries = [query("q", ("a", 8, 22), ("c", 0, 5))]
+    whole = table(CHUNKS)
+    expected = {"q": {"a#10-20", "c#0-10"}}  # of a#0-10 and a#20-30 just 2 of 10
+    batches = whole.to_batches(max_chunksize=rows)
+    assert relevant_chunks(queries, whole) == expected
+    assert relevant_chunks(queries, iter(batches)) == expected
+    reader = pa.RecordBatchReader.from_batches(whole.schema, batches)
+    assert relevant_chunks(queries, reader) == expected
+
+
+def test_a_table_with_more_columns():
+    rows = [
+        {
+            "document_id": c.document_id,
+            "content_hash": "h",
+            "fingerprint": "f",
+            "chunk_id": c.chunk_id,
+            "start": c.start,
+            "end": c.end,
+            "text": "",
+        }
+        for c in CHUNKS
+    ]
+    chunks = pa.Table.from_pylist(rows, CHUNKS_SCHEMA)
+    assert relevant_chunks([query("q", ("b", 0, 10))], chunks) == {"q": {"b#0-10"}}
+
+
+def test_no_chunks():
+    empty = table([])
+    assert relevant_chunks([query("q", ("a", 0, 5))], empty) == {"q": frozenset()}
+    assert relevant_chunks([query("q", ("a", 0, 5))], []) == {"q": frozenset()}
+    assert relevant_chunks([], table(CHUNKS)) == {}
+
+
+triples = st.tuples(st.sampled_from("abc"), st.integers(0, 40), st.integers(0, 20)).map(
+    lambda t: (t[0], t[1], t[1] + t[2])
+)
+
+
+@given(
+    st.lists(triples, max_size=20, unique=True),
+    st.lists(st.lists(triples, max_size=4), max_size=5),
+    st.integers(1, 7),
+)
+def test_equals_judging_every_pair(chunks, golds, rows):
+    """Chunks overlap, nest, repeat lengths and come in any order."""
+    chunks = [Chunk(*c, "") for c in chunks]
+    queries = [query(f"q{i}", *gold) for i, gold in enumerate(golds)]
+    assert relevant_chunks(queries, table(chunks).to_batches(max_chunksize=rows)) == {
+        q.query_id: {c.chunk_id for c in chunks if any(answers(c, g) for g in q.gold_spans)}
+        for q in queries
+    }
+
+
+@given(st.data())
+def test_over_given_chunks_recall_is_the_share_of_golden_chunks_in_the_first_k(data):
+    """Anthropic's Pass@k: chunks that don't overlap, some of them the golden ones of a query."""
+    chunks, start = [], 0
+    for length in data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=30)):
+        chunks.append(Chunk("d", start, start + length, ""))
+        start += length
+    golden = data.draw(st.sets(st.sampled_from(chunks), min_size=1, max_size=5))
+    ranked = data.draw(st.permutations(chunks))
+    q = query("q", *((c.document_id, c.start, c.end) for c in golden))
+    relevant = relevant_chunks([q], table(chunks))["q"]
+    assert relevant == {c.chunk_id for c in golden}
+    labels = [c.chunk_id in relevant for c in ranked]
+    for k in (5, 10, 20):
+        assert recall(labels, len(relevant), k) == len(golden & set(ranked[:k])) / len(golden)

@@ -1,0 +1,139 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_pipeline import GoldSpan, Query, ScoredChunk
+from rag_pipeline.evaluation import METRICS, evaluate_query, relevance_labels
+
+
+def scored(document_id, start, end):
+    return ScoredChunk(
+        chunk_id=f"{document_id}#{start}-{end}",
+        document_id=document_id,
+        start=start,
+        end=end,
+        text="",
+        score=1.0,
+    )
+
+
+QUERY = Query("q", "?", (GoldSpan("a", 10, 20), GoldSpan("b", 0, 10)))
+RANKED = [
+    scored("c", 0, 10),
+    scored("a", 0, 20),  # answers: all of the first gold span
+    scored("a", 20, 30),
+    scored("b", 8, 18),  # 2 of 10: does not answer
+]
+RELEVANT = frozenset({"a#0-20", "b#0-8"})  # the second is not retrieved
+
+
+def test_metric_names_in_order():
+    assert METRICS[:11] == tuple(f"AnswerPresence@{k}" for k in (*range(1, 11), 20))
+    assert METRICS[11:14] == ("nDCG@10", "RR@10", "AP")
+    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5
+    for name in ("R", "P", "SpanRecall", "SpanPrecision", "IoU"):
+        assert [m for m in METRICS if m.startswith(f"{name}@")] == [
+            f"{name}@{k}" for k in (1, 3, 5, 10, 20)
+        ]
+    assert tuple(evaluate_query(QUERY, RANKED, RELEVANT)) == METRICS
+
+
+def test_by_hand():
+    values = evaluate_query(QUERY, RANKED, RELEVANT)
+    expected = {
+        "AnswerPresence@1": 0.0,
+        "AnswerPresence@2": 1.0,
+        "AnswerPresence@20": 1.0,
+        "P@1": 0.0,
+        "P@3": 1 / 3,
+        "P@5": 1 / 5,
+        "R@1": 0.0,
+        "R@3": 1 / 2,
+        "R@20": 1 / 2,
+        "RR@10": 1 / 2,
+        "AP": (1 / 2) / 2,
+        "nDCG@10": 0.6309297535714574 / (1 + 0.6309297535714574),  # 1 / log2(3)
+        "SpanRecall@1": 0.0,
+        "SpanRecall@3": 10 / 20,
+        "SpanRecall@5": 12 / 20,
+        "SpanPrecision@3": 10 / 40,
+        "SpanPrecision@5": 12 / 50,
+        "IoU@3": 10 / (20 + 40 - 10),
+        "IoU@5": 12 / (20 + 50 - 12),
+    }
+    assert {name: values[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("gold", [(), (GoldSpan("a", 5, 5),)])
+def test_without_gold_text_everything_is_none(gold):
+    values = evaluate_query(Query("q", "?", gold), RANKED, ())
+    assert tuple(values) == METRICS
+    assert set(values.values()) == {None}
+
+
+def test_gold_that_no_chunk_answers():
+    """The gold span is in pieces of less than half: characters are found, an answer is not."""
+    query = Query("q", "?", (GoldSpan("a", 15, 27), GoldSpan("e", 0, 8)))
+    values = evaluate_query(query, [scored("a", 0, 20), scored("a", 25, 50)], frozenset())
+    for name, value in values.items():
+        metric = name.split("@")[0]
+        if metric in ("R", "nDCG", "AP"):
+            assert value is None, name
+        elif metric in ("AnswerPresence", "P", "RR"):
+            assert value == 0.0, name
+    assert values["SpanRecall@3"] == pytest.approx(7 / 20)
+    assert values["SpanPrecision@3"] == pytest.approx(7 / 45)
+    assert values["IoU@3"] == pytest.approx(7 / 58)
+
+
+def test_nothing_retrieved():
+    values = evaluate_query(QUERY, [], RELEVANT)
+    for name, value in values.items():
+        assert value == (None if name.startswith("SpanPrecision") else 0.0), name
+
+
+def test_a_chunk_ranked_twice_is_refused():
+    with pytest.raises(ValueError, match=r"query 'q': chunk 'a#0-20' is ranked twice, at 2 and 5"):
+        evaluate_query(QUERY, [*RANKED, scored("a", 0, 20)], RELEVANT)
+
+
+def test_relevant_chunks_of_another_chunking_are_refused():
+    with pytest.raises(ValueError, match=r"'a#0-20' answers but is not among the relevant"):
+        evaluate_query(QUERY, RANKED, {"a#10-20"})
+    with pytest.raises(ValueError, match=r"'c#0-10' does not answer but is among the relevant"):
+        evaluate_query(QUERY, RANKED, {*RELEVANT, "c#0-10"})
+
+
+def test_relevant_ids_given_twice_count_once():
+    twice = [*RELEVANT, *RELEVANT]
+    assert evaluate_query(QUERY, RANKED, twice) == evaluate_query(QUERY, RANKED, RELEVANT)
+
+
+spans = st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 12)).map(
+    lambda t: (t[0], t[1], t[1] + t[2])
+)
+
+
+@given(
+    st.lists(spans, max_size=25, unique=True), st.lists(spans, max_size=4), st.integers(min_value=0)
+)
+def test_laws(chunks, gold, cut):
+    """Of all chunks of a chunking, in the order of the ranking, the first few are retrieved."""
+    query = Query("q", "?", tuple(GoldSpan(*span) for span in gold))
+    chunks = [scored(*chunk) for chunk in chunks]
+    labels = relevance_labels(chunks, query.gold_spans)
+    relevant = {c.chunk_id for c, label in zip(chunks, labels, strict=True) if label}
+    ranked = chunks[: cut % (len(chunks) + 1)]
+    values = evaluate_query(query, ranked, relevant)
+    known = {name: value for name, value in values.items() if value is not None}
+    assert all(0 <= value <= 1 + 1e-12 for value in known.values())
+    if not known:
+        return
+    for k in range(1, 10):
+        assert values[f"AnswerPresence@{k}"] <= values[f"AnswerPresence@{k + 1}"]
+    for k in (1, 3, 5, 10, 20):
+        assert (values[f"P@{k}"] > 0) == (values[f"AnswerPresence@{k}"] == 1.0)
+        assert values[f"IoU@{k}"] <= values[f"SpanRecall@{k}"]
+        if relevant:
+            assert (values[f"R@{k}"] > 0) == (values[f"AnswerPresence@{k}"] == 1.0)
+    assert (values["RR@10"] > 0) == (values["AnswerPresence@10"] == 1.0)
