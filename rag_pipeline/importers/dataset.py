@@ -1,0 +1,132 @@
+"""What a reader collects: texts, chunks, and queries whose gold spans are held to the texts."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePosixPath, PureWindowsPath
+
+from rag_pipeline.datamodels import Chunk, GoldSpan, Query
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.folder import UNSAFE
+
+
+class SpanNotFoundError(InputError):
+    """A span is not in its document; its query is skipped with this as the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A gold span as the set gives it; `content` is the text that must be there, if known."""
+
+    document_id: str
+    start: int
+    end: int
+    content: str | None = None
+
+
+def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, int]:
+    """Return a span of the set as offsets into the document's text.
+
+    Without content the offsets are trusted. With it they must hit exactly that content, counted
+    in the text or in what Python's text mode reads of it (line ends translated); else the content
+    must occur exactly once. Raises SpanNotFoundError.
+    """
+    if content is None:
+        if not 0 <= start < end <= len(text):
+            raise SpanNotFoundError(f"it is empty or outside the {len(text)} characters")
+        return start, end
+    if not content:
+        raise SpanNotFoundError("its text is empty")
+    if start >= 0 and text[start:end] == content:
+        return start, start + len(content)
+    translated, places = _text_mode(text)
+    content = _text_mode(content)[0]
+    if start < 0 or translated[start:end] != content:
+        start = translated.find(content)
+        if start < 0:
+            raise SpanNotFoundError("its text is not in the document")
+        if translated.find(content, start + 1) >= 0:
+            raise SpanNotFoundError("its text is not there and occurs in more than one place")
+    return places[start], places[start + len(content)]
+
+
+@lru_cache(maxsize=2)
+def _text_mode(text: str) -> tuple[str, Sequence[int]]:
+    """Translate line ends to newlines; with each character's place in `text`, and the end."""
+    if "\r" not in text:
+        return text, range(len(text) + 1)
+    places = [m.start() for m in re.finditer(r"\r\n|.", text, re.DOTALL)]
+    return text.replace("\r\n", "\n").replace("\r", "\n"), [*places, len(text)]
+
+
+@dataclass(slots=True)
+class DataSet:
+    """A data set in memory, filled by a reader and then written."""
+
+    documents: dict[str, str] = field(default_factory=dict)
+    queries: list[Query] = field(default_factory=list)
+    chunks: list[Chunk] | None = None
+    skipped: list[str] = field(default_factory=list)
+    reanchored: int = 0
+
+    def skip(self, what: str, reason: str) -> None:
+        """Record a query, document or chunk that is left out."""
+        self.skipped.append(f"{what}: {reason}")
+
+    def add_query(
+        self,
+        query_id: str,
+        query: str,
+        evidence: Iterable[Evidence],
+        *,
+        answer: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> None:
+        """Add a query with its evidence as gold spans, or skip it if any of it is not there."""
+        gold: dict[GoldSpan, None] = {}
+        moved = 0
+        for given in evidence:
+            what = f"span {given.start}-{given.end} of {given.document_id!r}"
+            text = self.documents.get(given.document_id)
+            if text is None:
+                self.skip(query_id, f"{what}: the document is not in the set")
+                return
+            try:
+                start, end = locate(text, given.start, given.end, given.content)
+            except SpanNotFoundError as error:
+                self.skip(query_id, f"{what}: {error}")
+                return
+            moved += (start, end) != (given.start, given.end)
+            gold[GoldSpan(given.document_id, start, end)] = None
+        if not gold:
+            self.skip(query_id, "no evidence")
+            return
+        self.reanchored += moved
+        self.queries.append(
+            Query(
+                query_id,
+                query,
+                gold_spans=tuple(gold),
+                answer=answer,
+                tags=tuple(dict.fromkeys(tags)),
+            )
+        )
+
+
+def safe_path(name: str, where: str) -> str:
+    """Return a path of the set as a document id; raise InputError if it could leave its folder."""
+    windows = PureWindowsPath(name)
+    unsafe = (
+        windows.drive
+        or windows.root
+        or "\\" in name
+        or UNSAFE.search(name)
+        or any(part in ("", ".", "..") for part in name.split("/"))
+    )
+    if unsafe:
+        raise InputError(
+            f"{where}: {name!r}: expected a relative path with '/', without '..' and control "
+            f"characters"
+        )
+    return str(PurePosixPath(name))

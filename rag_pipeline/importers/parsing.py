@@ -1,0 +1,54 @@
+"""Files of a data set to checked records; a wrong one is one error that names its place."""
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from rag_pipeline.errors import InputError
+
+NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
+Model = TypeVar("Model", bound=BaseModel)
+
+_SHOWN_CHARACTERS = 80
+
+
+class Record(BaseModel):
+    """An object of a data set: types are not coerced, fields we don't use are ignored."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file; raise InputError naming it when that fails."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: can't be read: {error.strerror}") from error
+
+
+def parse(model: type[Model], data: bytes | str, where: str) -> Model:
+    """Parse JSON; raise InputError with `where`, the path inside, the value and what it must be."""
+    if isinstance(data, bytes):
+        data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_first(error)}") from None
+
+
+def parse_file(model: type[Model], path: Path) -> Model:
+    """Parse a JSON file; raise InputError as `parse` does."""
+    return parse(model, read_bytes(path), str(path))
+
+
+def _first(error: ValidationError) -> str:
+    first, count = error.errors(include_url=False)[0], error.error_count()
+    place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
+    message = f"{place}: {first['msg']}" if place else first["msg"]
+    # The input of these two is the whole file or the whole object around the missing field.
+    if first["type"] not in ("json_invalid", "missing"):
+        value = repr(first["input"])
+        shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
+        message += f", got {shown}"
+    return message + (f" (and {count - 1} more errors)" if count > 1 else "")
