@@ -357,6 +357,11 @@ class CorpusConfig(Settings):
             )
         return self.queries_path.parent / "chunks.jsonl"
 
+    def sentence_embedding(self, settings: SemanticChunking) -> Embedding:
+        """Return the model that a semantic chunking compares sentences with."""
+        name = settings.embedding
+        return self.embeddings[name] if name else MiniLMEmbedding(provider="minilm")
+
     # --- fingerprints, left to right ---
 
     def documents_fingerprint(self) -> str:
@@ -368,8 +373,7 @@ class CorpusConfig(Settings):
         settings = self.chunkings[chunking]
         parts: list[Any] = ["chunks", settings, self.documents_fingerprint()]
         if isinstance(settings, SemanticChunking):
-            name = settings.embedding
-            parts.append(self.embeddings[name] if name else MiniLMEmbedding(provider="minilm"))
+            parts.append(self.sentence_embedding(settings))
         if isinstance(settings, GivenChunking):
             path = self.chunks_path(chunking)
             if not path.is_file():

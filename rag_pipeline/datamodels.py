@@ -120,6 +120,7 @@ DOCUMENTS_SCHEMA = pa.schema(
         *STATE_FIELDS,
         *_DOCUMENT_FIELDS,
         pa.field("media_type", pa.string(), nullable=False),
+        pa.field("characters", pa.int64(), nullable=False),
         pa.field("text", pa.string(), nullable=False),
     ]
 )

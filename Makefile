@@ -1,0 +1,44 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export DAGSTER_HOME := $(CURDIR)/.dagster
+CORPUS ?= rag_pipeline/defs/sample/defs.yaml
+
+.PHONY: run up test bench lint install clean
+
+run: $(VENV)/installed .dagster/dagster.yaml  ## Index, evaluate and release the sample corpus
+	$(BIN)/rag run $(CORPUS)
+
+up: $(VENV)/installed .dagster/dagster.yaml  ## Dagster UI and daemon on http://localhost:3000
+	$(BIN)/dagster dev --workspace workspace.yaml
+
+test: $(VENV)/installed-dev lint  ## Lint, types, import contracts, tests
+	$(BIN)/python -m pytest -m "not bench"
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/installed-dev  ## The benchmarks: ratios, each to a baseline in the same run
+	$(BIN)/python -m rag_pipeline_tests.benchmarks
+
+install: $(VENV)/installed
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $@
+
+.dagster/dagster.yaml: dagster.yaml
+	mkdir -p .dagster
+	cp dagster.yaml $@
+
+clean:  ## Remove what was built, keep the environment
+	rm -rf data/store .dagster

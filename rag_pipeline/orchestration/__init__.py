@@ -1,0 +1,1 @@
+"""The only place that imports Dagster: the asset graph over the stages."""

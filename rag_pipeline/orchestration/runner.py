@@ -1,0 +1,141 @@
+"""Materialize what is stale, in this process, through the same jobs that the Dagster UI shows."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import CheckFailedError, RagPipelineError
+from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan
+from rag_pipeline.orchestration.automation import job_name
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.planning import Step, plan_step, steps
+from rag_pipeline.progress import listening
+from rag_pipeline.workspace import Workspace
+
+UNITS = {
+    "documents": "documents",
+    "chunks": "documents",
+    "contextualized_chunks": "chunks",
+    "lexical_index": "chunks",
+    "vector_index": "texts",
+    "retrieval_run": "queries",
+}
+"""What the progress of an asset is counted in."""
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What one step did: nothing when it was current."""
+
+    step: Step
+    ran: bool
+    seconds: float = 0.0
+    calls: CallCounts = field(default_factory=CallCounts)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+Announce = Callable[[Step, int | None], Callable[[str, int], None]]
+"""Called when a step begins with its total (in `UNITS`); returns what to call with progress."""
+
+
+def run(
+    config: CorpusConfig,
+    configuration: str | None = None,
+    announce: Announce = lambda step, total: lambda what, count: None,
+) -> Iterator[StepResult]:
+    """Materialize every stale step of the corpus, or of one configuration, in order.
+
+    Yields each step's result when it is done. Raises CheckFailedError when a blocking check
+    fails, RagPipelineError with the step's own message when it fails otherwise; what was
+    finished before stays finished.
+    """
+    workspace = Workspace(config)
+    definitions = None
+    with _instance() as instance:
+        for step in steps(config, configuration):
+            started = time.perf_counter()
+            if not plan_step(workspace, step).must_run:
+                saved = _rows(workspace, step) if step.asset == "vector_index" else 0
+                yield StepResult(step, ran=False, calls=CallCounts(saved=saved))
+                continue
+            definitions = definitions or build_definitions(config)
+            with listening(announce(step, _total(workspace, step))):
+                metadata = _materialize(definitions, instance, config, step)
+            calls = CallCounts(metadata.get("calls_made", 0), metadata.get("calls_saved", 0))
+            yield StepResult(step, True, time.perf_counter() - started, calls, metadata)
+
+
+@contextmanager
+def _instance() -> Iterator[dg.DagsterInstance]:
+    """Open the instance of DAGSTER_HOME, whose history the UI shows; else a passing one."""
+    if os.environ.get("DAGSTER_HOME"):
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+    else:
+        with dg.DagsterInstance.ephemeral() as instance:
+            yield instance
+
+
+def _materialize(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, config: CorpusConfig, step: Step
+) -> dict[str, Any]:
+    job = definitions.resolve_job_def(job_name(config, step.asset))
+    result = job.execute_in_process(
+        instance=instance,
+        partition_key=step.partition,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        raise_on_error=False,
+        tags={"corpus": config.corpus},
+    )
+    if not result.success:
+        raise _failure(step, result)
+    metadata: dict[str, Any] = {}
+    for event in result.get_asset_materialization_events():
+        for name, value in event.materialization.metadata.items():
+            metadata[name] = value.value
+    return metadata
+
+
+def _failure(step: Step, result: dg.ExecuteInProcessResult) -> RagPipelineError:
+    for evaluation in result.get_asset_check_evaluations():
+        if not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.ERROR:
+            return CheckFailedError(
+                f"{step}: check {evaluation.check_name} failed: {evaluation.description}"
+            )
+    for event in result.get_step_failure_events():
+        data = event.step_failure_data
+        if data.user_failure_data is not None and data.user_failure_data.description:
+            return RagPipelineError(f"{step}: {data.user_failure_data.description}")
+        error = data.error
+        if error is not None:
+            cause = error.cause or error
+            return RagPipelineError(f"{step}: {cause.message.strip()}")
+    return RagPipelineError(f"{step}: the run failed; see it in the Dagster UI")
+
+
+def _total(workspace: Workspace, step: Step) -> int | None:
+    """Return how much there is to do, in the asset's unit; None where nobody knows."""
+    key = step.partition or ""
+    if step.asset == "documents":
+        return plan_step(workspace, step).stale
+    if step.asset == "lexical_index":
+        return workspace.contextualized_chunks(key).count()
+    if step.asset not in SHARDED_ASSETS:
+        return None
+    stage = open_stage(workspace, step.asset, key)
+    stale = plan(stage).stale
+    if UNITS[step.asset] == "documents":
+        return len(stale)
+    before = stage.upstream.state()
+    return sum(before[document_id].rows for document_id in stale)
+
+
+def _rows(workspace: Workspace, step: Step) -> int:
+    return workspace.vector_index(step.partition or "").count()

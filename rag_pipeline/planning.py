@@ -1,0 +1,156 @@
+"""What there is to do: every asset partition in the order of the flow, and whether it is stale."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rag_pipeline import release
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import StoreError
+from rag_pipeline.evaluation import runs
+from rag_pipeline.indexing import (
+    SHARDED_ASSETS,
+    count_calls,
+    open_stage,
+    plan,
+    plan_documents,
+    plan_lexical,
+)
+from rag_pipeline.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One partition of one asset; `partition` is None for an asset without partitions."""
+
+    asset: str
+    partition: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.asset} {self.partition}" if self.partition else self.asset
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """What materializing a step would do now. `calls` is None where that is not known yet."""
+
+    step: Step
+    stale: int = 0
+    orphaned: int = 0
+    waiting: int = 0
+    current: int = 0
+    calls: int | None = 0
+    must_run: bool = False
+
+
+def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
+    """Return every step of the corpus, or of one configuration, in the order of the flow."""
+    if configuration is None:
+        chosen = list(config.all_configurations.values())
+    else:
+        chosen = [config.configuration(configuration)]
+    chunkings = list(dict.fromkeys(c.chunking for c in chosen))
+    contexts = list(dict.fromkeys(c.context_key for c in chosen))
+    vectors = list(dict.fromkeys(c.vector_key for c in chosen))
+    return [
+        Step("documents"),
+        Step("queries"),
+        *(Step("chunks", key) for key in chunkings),
+        *(Step("contextualized_chunks", key) for key in contexts),
+        *(Step("lexical_index", key) for key in contexts),
+        *(Step("vector_index", key) for key in vectors),
+        *(Step("retrieval_run", c.name) for c in chosen),
+        *(Step("answer_presence", c.name) for c in chosen),
+        Step("leaderboard"),
+        Step("release"),
+    ]
+
+
+def upstream(config: CorpusConfig, step: Step) -> list[Step]:
+    """Return the steps that a step reads from."""
+    key = step.partition or ""
+    match step.asset:
+        case "documents":
+            return []
+        case "queries" | "chunks":
+            return [Step("documents")]
+        case "contextualized_chunks":
+            return [Step("chunks", key.split(".")[0])]
+        case "lexical_index":
+            return [Step("contextualized_chunks", key)]
+        case "vector_index":
+            return [Step("contextualized_chunks", key.rpartition(".")[0])]
+        case "retrieval_run":
+            configuration = config.configuration(key)
+            return [
+                Step("vector_index", configuration.vector_key),
+                Step("lexical_index", configuration.context_key),
+                Step("queries"),
+            ]
+        case "answer_presence":
+            return [Step("retrieval_run", key)]
+        case "leaderboard":
+            return [Step("answer_presence", name) for name in config.all_configurations]
+        case "release":
+            return [Step("leaderboard")]
+    raise ValueError(f"no asset {step.asset!r}")
+
+
+def plan_step(workspace: Workspace, step: Step, count: bool = False) -> StepPlan:
+    """Compare one step with what it reads from, as that is now.
+
+    With `count`, also count the texts that building the stale vectors would send to a model.
+    """
+    key = step.partition or ""
+    if step.asset == "documents":
+        todo = plan_documents(workspace)
+        return StepPlan(
+            step, len(todo.stale), len(todo.orphaned), 0, todo.current, 0, not todo.is_current
+        )
+    if step.asset in SHARDED_ASSETS:
+        todo = plan(open_stage(workspace, step.asset, key))
+        calls: int | None = 0
+        if step.asset == "vector_index" and count:
+            calls = None if todo.waiting else count_calls(workspace, key, todo.stale)
+        return StepPlan(
+            step,
+            len(todo.stale),
+            len(todo.orphaned),
+            todo.waiting,
+            todo.current,
+            calls,
+            not todo.is_current,
+        )
+    return StepPlan(step, must_run=not _is_current(workspace, step))
+
+
+def _is_current(workspace: Workspace, step: Step) -> bool:
+    key = step.partition or ""
+    match step.asset:
+        case "queries":
+            return runs.queries_are_current(workspace)
+        case "lexical_index":
+            return not plan_lexical(workspace, key)
+        case "retrieval_run":
+            return runs.run_is_current(workspace, workspace.config.configuration(key))
+        case "answer_presence":
+            return runs.scores_are_current(workspace, workspace.config.configuration(key))
+        case "leaderboard":
+            return runs.leaderboard_is_current(workspace)
+        case "release":
+            try:
+                return release.is_current(workspace)
+            except StoreError:
+                return False
+    raise ValueError(f"no asset {step.asset!r}")
+
+
+def ready(workspace: Workspace) -> Iterator[Step]:
+    """Yield the stale steps of which everything they read from is current."""
+    config = workspace.config
+    stale: set[Step] = set()
+    for step in steps(config):
+        blocked = any(before in stale for before in upstream(config, step))
+        if blocked or plan_step(workspace, step).must_run:
+            stale.add(step)
+            if not blocked:
+                yield step

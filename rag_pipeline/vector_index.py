@@ -1,0 +1,102 @@
+"""Contextualized chunks -> LanceDB rows with a unit vector each, and nearest-neighbour search."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, vector_schema
+from rag_pipeline.errors import InputError, RagPipelineError
+from rag_pipeline.providers import Vectors
+from rag_pipeline.store import Table
+
+FLAT_ROWS = 50_000
+"""Up to here an exact scan is fast; above, an IVF index is built and maintained."""
+_REFINE = 10
+_NPROBES = 64
+
+
+def indexed_text(context: str | None, text: str) -> str:
+    """Return what is embedded and tokenized: context, blank line, chunk."""
+    return f"{context}\n\n{text}" if context else text
+
+
+def index_chunks(
+    batches: Iterable[pa.RecordBatch],
+    embed: Callable[[Sequence[str]], Vectors],
+    dimension: int,
+    fingerprint: str,
+) -> Iterator[pa.RecordBatch]:
+    """Turn batches of contextualized chunks into rows of a vector index."""
+    schema = vector_schema(dimension)
+    for batch in batches:
+        contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
+        vectors = embed([indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)])
+        columns = {name: batch.column(name) for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
+        columns["fingerprint"] = pa.array([fingerprint] * batch.num_rows)
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimension)
+        yield pa.RecordBatch.from_arrays([columns[n] for n in schema.names], schema=schema)
+
+
+def maintain(table: Table) -> str:
+    """Compact the table and keep its index fit for its size; return the index's kind."""
+    table.compact()
+    lance = table.open()
+    rows = lance.count_rows()
+    indexed = any("vector" in index.columns for index in lance.list_indices())
+    if rows < FLAT_ROWS or indexed:  # `compact` has added new rows to an existing index
+        return "ivf" if indexed else "flat"
+    lance.create_index(
+        metric="cosine", vector_column_name="vector", index_type="IVF_PQ",
+        num_partitions=max(16, int(rows**0.5)), num_sub_vectors=_sub_vectors(table.schema),
+    )
+    return "ivf"
+
+
+def search(
+    lance: Any, vector: Vectors, k: int, where: str | None = None, columns: Sequence[str] = ()
+) -> pa.Table:
+    """Return the k rows nearest by cosine: `chunk_id`, `_distance`, `_rowid` and `columns`.
+
+    Raises InputError when `where` is not a filter that LanceDB understands.
+    """
+    query = (
+        lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
+        .distance_type("cosine")
+        .select(["chunk_id", *columns])
+        .with_row_id(True)
+        .limit(k)
+    )
+    if lance.list_indices():
+        query = query.nprobes(_NPROBES).refine_factor(_REFINE)
+    if where:
+        query = query.where(where, prefilter=True)
+    return _filtered(query, where)
+
+
+def matching(lance: Any, where: str) -> pa.Array:
+    """Return the chunk ids of all rows that a filter keeps."""
+    rows = _filtered(lance.search().where(where).select(["chunk_id"]), where)
+    return rows.column("chunk_id").combine_chunks()
+
+
+def _filtered(query: Any, where: str | None) -> pa.Table:
+    try:
+        return query.to_arrow()
+    except (RuntimeError, ValueError, OSError) as error:
+        if not where:
+            raise
+        reason = " ".join(str(error).split()).split(", /")[0][:200]
+        raise InputError(
+            f"--where {where!r}: {reason}; columns: document_id, title, text, context, start, "
+            f"end, metadata (as in json_get_string(metadata, 'folder') = 'policies')"
+        ) from None
+
+
+def _sub_vectors(schema: pa.Schema) -> int:
+    dimension = int(schema.field("vector").type.list_size)
+    for size in (4, 8, 16):
+        if dimension % size == 0:
+            return dimension // size
+    raise RagPipelineError(f"vectors of {dimension} dimensions can't be quantised by 4, 8 or 16")

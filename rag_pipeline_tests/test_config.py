@@ -1,0 +1,182 @@
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rag_pipeline.config import fingerprint, load_config, parse_config
+from rag_pipeline.errors import ConfigError
+
+ATTRIBUTES = yaml.safe_load("""
+corpus: contracts
+documents: {path: documents, include: ["**/*"], exclude: []}
+queries: queries.jsonl
+store: store
+chunkings:
+  semantic_1_5: {method: semantic, threshold: 1.5}
+  recursive_500: {method: recursive, max_characters: 500}
+contextualizers: {none: {method: none}, structural: {method: structural}}
+embeddings: {minilm: {provider: minilm}}
+retrievers:
+  dense: {method: dense, top_k: 50}
+  hybrid: {method: hybrid, fusion: weighted, dense_weight: 0.6, lexical_weight: 0.4, top_k: 50}
+rerankers: {none: {method: none}}
+configurations:
+  - {chunking: "*", contextualizer: "*", embedding: minilm, retriever: hybrid, reranker: none}
+  - {name: baseline, chunking: recursive_500, embedding: minilm, retriever: dense}
+serve: best
+""")
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    attributes = copy.deepcopy(ATTRIBUTES)
+    *folders, last = path.split("/")
+    here = attributes
+    for step in folders:
+        here = here[int(step)] if isinstance(here, list) else here[step]
+    if value is KeyError:
+        del here[last]
+    else:
+        here[last] = value
+    return attributes
+
+
+def test_a_star_stands_for_every_variant_and_names_say_what_they_are():
+    config = parse_config(ATTRIBUTES)
+    assert list(config.all_configurations) == [
+        "semantic_1_5.none.minilm.hybrid.none",
+        "semantic_1_5.structural.minilm.hybrid.none",
+        "recursive_500.none.minilm.hybrid.none",
+        "recursive_500.structural.minilm.hybrid.none",
+        "baseline",
+    ]
+    baseline = config.configuration("baseline")
+    assert (baseline.context_key, baseline.vector_key) == (
+        "recursive_500.none",
+        "recursive_500.none.minilm",
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("chunkings/semantic_1_5/threshold", "x", "chunkings.semantic_1_5.threshold: 'x'"),
+        ("chunkings/semantic_1_5/threshold", -1, "chunkings.semantic_1_5.threshold: -1"),
+        (
+            "chunkings/semantic_1_5/treshold",
+            2,
+            "chunkings.semantic_1_5.treshold: unknown setting; allowed here: embedding,",
+        ),
+        (
+            "chunkings/semantic_1_5/method",
+            "semantik",
+            "chunkings.semantic_1_5.method: 'semantik' is not one of: 'fixed', 'recursive'",
+        ),
+        ("chunkings/semantic_1_5/method", KeyError, "chunkings.semantic_1_5.method: missing"),
+        ("chunkings/a.b", {"method": "fixed"}, "chunkings.a.b: 'a.b': use 1 to 64 letters"),
+        (
+            "chunkings/f",
+            {"method": "fixed", "tokens": 10, "overlap": 20},
+            "chunkings.f: overlap 20 must be smaller than tokens 10",
+        ),
+        ("chunkings", None, "chunkings: None"),
+        ("chunkings", {}, "chunkings: {}"),
+        ("retrievers/hybrid/fusion", "sum", "retrievers.hybrid.fusion: 'sum' is not one of: 'rrf'"),
+        ("retrievers/hybrid/top_k", 0, "retrievers.hybrid.top_k: 0"),
+        ("retrievers/hybrid/dense_weight", -0.1, "retrievers.hybrid.dense_weight: -0.1"),
+        ("embeddings/minilm/provider", "gpt", "embeddings.minilm.provider: 'gpt' is not one of"),
+        ("documents", KeyError, "documents: missing"),
+        ("documents/inclde", [], "documents.inclde: unknown setting; allowed here: exclude,"),
+        ("documents/max_bytes", 0, "documents.max_bytes: 0"),
+        ("corpus", "a b", "corpus: 'a b': use 1 to 64 letters"),
+        ("serv", "x", "serv: unknown setting; allowed here: chunkings,"),
+        ("serve", "nope", "serve: 'nope' is not one of: best, semantic_1_5.none"),
+        (
+            "configurations/1/chunking",
+            "nope",
+            "configurations.1.chunking: 'nope' is not one of: *, semantic_1_5, recursive_500",
+        ),
+        ("configurations/0/name", "all", "configurations.0.name: 'all' would name 4 config"),
+        ("configurations/1/name", "semantic 1", "configurations.1.name: 'semantic 1': use 1 to 64"),
+        ("configurations", [], "configurations: []"),
+        ("lexical", {"language": "klingon"}, "lexical.language: 'klingon' is not one of"),
+    ],
+)
+def test_a_mistake_is_named_by_path_value_and_what_is_allowed(path, value, message):
+    with pytest.raises(ConfigError) as error:
+        parse_config(changed(path, value), Path("/corpora/contracts.yaml"))
+    assert str(error.value).startswith(f"/corpora/contracts.yaml: {message}")
+
+
+def test_two_configurations_of_one_name_are_refused():
+    attributes = copy.deepcopy(ATTRIBUTES)
+    attributes["configurations"].append(attributes["configurations"][1])
+    with pytest.raises(ConfigError, match=r"'baseline' is taken by configurations\.1"):
+        parse_config(attributes)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "expected a mapping with"),
+        (b"- a\n- b\n", "expected a mapping with"),
+        (b"attributes: {", "not valid YAML"),
+        (b"a: b: c", "not valid YAML"),
+        (b"\xff\xfe\x00", "not UTF-8 text"),
+        (b"type: other.Thing\nattributes: {}\n", "type: 'other.Thing' is not one of: rag_pipeline"),
+        (b"type: rag_pipeline.RagPipeline\nattributes: 3\n", "attributes: expected a mapping"),
+        (b"a: &a [*a]\n", "expected a mapping with"),
+        (b"[" * 5000, "not valid YAML"),
+        (b"!!python/object/apply:os.system ['true']", "not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_corpus_file_is_refused(tmp_path, content, message):
+    file = tmp_path / "corpus.yaml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError) as error:
+        load_config(file)
+    assert message in str(error.value)
+    assert str(file) in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent\.yaml: cannot read the corpus file"):
+        load_config(tmp_path / "absent.yaml")
+
+
+def test_relative_paths_belong_to_the_folder_that_has_the_documents(tmp_path, monkeypatch):
+    (tmp_path / "workspace.yaml").touch()
+    (tmp_path / "documents").mkdir()
+    nested = tmp_path / "package" / "defs" / "contracts"
+    nested.mkdir(parents=True)
+    file = nested / "defs.yaml"
+    file.write_text(yaml.safe_dump({"type": "rag_pipeline.RagPipeline", "attributes": ATTRIBUTES}))
+    monkeypatch.chdir("/")
+    config = load_config(file)
+    assert config.documents_path == tmp_path / "documents"
+    assert config.store_url == str(tmp_path / "store")
+    (nested / "documents").mkdir()
+    assert load_config(file).documents_path == nested / "documents"
+
+
+def test_a_changed_setting_changes_its_own_fingerprint_and_those_after_it():
+    before, after = (
+        parse_config(ATTRIBUTES),
+        parse_config(changed("chunkings/semantic_1_5/threshold", 1.6)),
+    )
+    assert before.chunks_fingerprint("semantic_1_5") != after.chunks_fingerprint("semantic_1_5")
+    assert before.vector_fingerprint("semantic_1_5", "none", "minilm") != after.vector_fingerprint(
+        "semantic_1_5", "none", "minilm"
+    )
+    assert before.chunks_fingerprint("recursive_500") == after.chunks_fingerprint("recursive_500")
+    assert before.context_fingerprint("recursive_500", "none") != before.context_fingerprint(
+        "recursive_500", "structural"
+    )
+
+
+def test_a_fingerprint_is_sixteen_hex_digits_and_refuses_what_it_cannot_hash():
+    assert len(fingerprint("a", 1, None)) == 16
+    assert fingerprint("a") != fingerprint("b")
+    with pytest.raises(TypeError, match="cannot fingerprint object"):
+        fingerprint(object())
