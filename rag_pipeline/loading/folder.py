@@ -1,0 +1,129 @@
+"""A folder and its globs -> the files that are documents, and those that can't be."""
+
+import errno
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""What a document_id may not hold: it is shown in terminals and stored as UTF-8."""
+
+
+class Found(NamedTuple):
+    """A file by its POSIX path relative to the root; `reason` says why it can't be used."""
+
+    relative: str
+    reason: str = ""
+
+
+def matcher(pattern: str, *, hidden: bool) -> Callable[[list[str]], bool]:
+    """Return a test of path segments against a POSIX glob in which `**` spans folders.
+
+    Names that start with `.` are matched by wildcards only if `hidden`. (`pathlib` can't do
+    this before Python 3.13: its `match` has no `**`, its `glob` hides unreadable folders.)
+    """
+    steps = [
+        None if step == "**" else (step, re.compile(fnmatch.translate(step)))
+        for step in pattern.split("/")
+        if step not in ("", ".")
+    ]
+
+    def with_skipped(states: Iterable[int]) -> set[int]:
+        reached = set(states)
+        for state in range(len(steps)):
+            if state in reached and steps[state] is None:
+                reached.add(state + 1)
+        return reached
+
+    def matches(segments: list[str]) -> bool:
+        states = with_skipped([0])
+        for segment in segments:
+            dotted = segment.startswith(".") and not hidden
+            following = set()
+            for state in states - {len(steps)}:
+                step = steps[state]
+                if step is None:
+                    if not dotted:
+                        following.add(state)
+                elif (not dotted or step[0].startswith(".")) and step[1].match(segment):
+                    following.add(state + 1)
+            states = with_skipped(following)
+        return len(steps) in states
+
+    return matches
+
+
+def find_files(
+    root: Path, include: Iterable[str], exclude: Iterable[str]
+) -> tuple[list[Found], int]:
+    """Return the files that match, unsorted, and how many files there are at all.
+
+    Hidden files and folders are skipped unless an include pattern names them. Links to folders
+    are never followed (they may be loops); links to files must stay inside the root.
+    Raises OSError if the root itself can't be read.
+    """
+    include, exclude = list(include), list(exclude)
+    included = [matcher(pattern, hidden=False) for pattern in include]
+    excluded = [matcher(pattern, hidden=True) for pattern in exclude]
+    enter_hidden = any(s.startswith(".") for p in include for s in p.split("/") if s != ".")
+    real_root = os.path.realpath(root)
+    found: list[Found] = []
+    seen = 0
+    for relative, entry, reason in _walk(str(root), enter_hidden):
+        seen += 1
+        segments = relative.split("/")
+        if any(matches(segments) for matches in excluded):
+            continue
+        if not reason:
+            if not any(matches(segments) for matches in included):
+                continue
+            reason = _obstacle(entry, real_root)
+        if not reason and UNSAFE.search(relative):
+            reason = "the file name has control characters or is not UTF-8; rename it"
+        found.append(Found(relative, reason))
+    return found, seen
+
+
+def _walk(root: str, enter_hidden: bool) -> Iterator[tuple[str, os.DirEntry[str], str]]:
+    """Yield every file, and the folders that can't be entered with the reason."""
+    pending: list[tuple[str, os.DirEntry[str] | None]] = [("", None)]
+    while pending:
+        prefix, folder = pending.pop()
+        try:
+            with os.scandir(folder.path if folder else root) as entries:
+                for entry in entries:
+                    relative = prefix + entry.name
+                    if not os.path.isdir(entry.path):  # noqa: PTH112 (never raises for a loop)
+                        yield relative, entry, ""
+                    elif entry.name.startswith(".") and not enter_hidden:
+                        continue
+                    elif entry.is_symlink():
+                        yield relative, entry, "a link to a folder, which is not followed"
+                    else:
+                        pending.append((relative + "/", entry))
+        except OSError as error:
+            if folder is None:
+                raise
+            yield prefix.rstrip("/"), folder, f"cannot read the folder: {error.strerror}"
+
+
+def _obstacle(entry: os.DirEntry[str], real_root: str) -> str:
+    try:
+        mode = entry.stat().st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "a link that leads back to itself"
+        if entry.is_symlink() and error.errno == errno.ENOENT:
+            return f"a broken link: there is no {Path(entry.path).readlink()}"
+        return f"cannot read the file: {error.strerror}"
+    if not stat.S_ISREG(mode):
+        return "not a regular file"
+    if entry.is_symlink():
+        target = os.path.realpath(entry.path)
+        if os.path.commonpath([target, real_root]) != real_root:
+            return f"a link that leaves the documents folder: {target}"
+    return ""

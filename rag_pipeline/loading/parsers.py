@@ -1,0 +1,288 @@
+"""HTML, PDF and Office files -> Markdown and a title, whatever the file does to its parser.
+
+markitdown's converters are called one by one, not through its front door, which guesses types
+with a model (slow) and would hand a corrupt file to a converter of another type.
+"""
+
+import functools
+import io
+import logging
+import re
+import threading
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.text import byte_order_encoding, decode_as, one_line
+
+_NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl", "pdfminer", "pdfplumber")
+_ONE_AT_A_TIME = threading.Lock()
+"""Silencing is process-wide, and the parsers hold the interpreter lock anyway."""
+
+_DEEPEST_HTML = 100
+_MOST_ZIP_ENTRIES = 10_000
+_MOST_ZIP_RATIO = 200
+_SMALL_ZIP = 10_000_000
+_MOST_CELLS = 20_000_000
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+_DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
+_CID = re.compile(r"\(cid:\d+\)")
+_PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation", "word document"}
+
+
+class Parsed(NamedTuple):
+    """Markdown and the title that the file itself declares, "" if none."""
+
+    text: str
+    title: str
+
+
+def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
+    """Turn one file of PARSED_SUFFIXES into Markdown.
+
+    The same bytes give the same text. Raises DocumentError for encrypted, corrupt and hostile
+    files, and for those without text.
+    """
+    parser = PARSERS[suffix]
+    try:
+        with _ONE_AT_A_TIME, _silence():
+            parsed = parser(document_id, raw, max_bytes)
+    except DocumentError:
+        raise
+    except RecursionError:
+        raise DocumentError(document_id, f"corrupt {suffix}: nested too deeply") from None
+    except MemoryError:
+        raise DocumentError(document_id, f"{suffix} needs more memory than there is") from None
+    # Third-party parsers of hostile bytes raise anything, AttributeError and struct.error
+    # included; one bad document must never stop the rest.
+    except Exception as error:  # noqa: BLE001
+        said = one_line(str(error))[:200] or type(error).__name__
+        raise DocumentError(document_id, f"corrupt {suffix}: {said}") from None
+    title = one_line(parsed.title)
+    return Parsed(_clean(parsed.text), "" if title.lower() in _PLACEHOLDER_TITLES else title)
+
+
+def _parse_html(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    from bs4 import BeautifulSoup
+    from bs4.dammit import EncodingDetector
+
+    declared = EncodingDetector.find_declared_encoding(raw, is_html=True) or "utf-8"
+    encoding = byte_order_encoding(raw) or _text_encoding(declared)
+    html = decode_as(document_id, raw, encoding).removeprefix("\ufeff")
+    # lxml closes the <p> and <li> that old pages leave open; the converter's own parser would
+    # nest them thousands deep.
+    soup = BeautifulSoup(html, "lxml")
+    title = soup.title.get_text() if soup.title else ""
+    for element in soup(["script", "style"]):
+        element.extract()
+    if _depth(soup) > _DEEPEST_HTML:
+        body = soup.body or soup
+        return Parsed(body.get_text("\n", strip=True), title)
+    return Parsed(_markdown(str(soup).encode(), ".html"), title)
+
+
+def _text_encoding(declared: str) -> str:
+    """Return what a browser decodes a declared encoding as."""
+    name = declared.lower()
+    if name in ("iso-8859-1", "latin-1", "latin1", "us-ascii", "ascii"):
+        return "windows-1252"
+    if name.startswith(("utf-16", "utf-32")):
+        return "utf-8"  # the declaration itself could be read as ASCII
+    try:
+        b" ".decode(name)  # of no bytes, any name would do
+    except (LookupError, UnicodeError):
+        return "utf-8"
+    return name
+
+
+def _depth(soup: Any) -> int:
+    deepest, pending = 0, [(soup, 0)]
+    while pending:
+        node, depth = pending.pop()
+        deepest = max(deepest, depth)
+        pending.extend((child, depth + 1) for child in getattr(node, "contents", ()))
+    return deepest
+
+
+def _parse_pdf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    from pdfminer.pdfdocument import PDFDocument, PDFEncryptionError
+    from pdfminer.pdfparser import PDFParser
+    from pdfminer.pdftypes import resolve1
+    from pdfminer.utils import decode_text
+
+    if b"%PDF-" not in raw[:1024]:
+        raise DocumentError(document_id, "corrupt .pdf: it doesn't start like a PDF")
+    if b"%%EOF" not in raw:
+        raise DocumentError(document_id, "corrupt .pdf: cut off, there is no end-of-file mark")
+    try:
+        document = PDFDocument(PDFParser(io.BytesIO(raw)))
+    except PDFEncryptionError:
+        raise DocumentError(document_id, "encrypted .pdf: it needs a password") from None
+    declared = [resolve1(info["Title"]) for info in document.info if "Title" in info]
+    title = next((decode_text(value) for value in declared if isinstance(value, bytes)), "")
+    text = _markdown(raw, ".pdf")
+    readable = _CID.sub("", text)
+    if len(readable) < len(text) / 2:
+        raise DocumentError(document_id, "no text: the fonts don't say which letters they show")
+    if not readable.strip():
+        raise DocumentError(document_id, "no text: scanned pages?")
+    return Parsed(text, title)
+
+
+def _parse_docx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    title = _checked_office_title(document_id, raw, ".docx", max_bytes)
+    return Parsed(_markdown(raw, ".docx"), title)
+
+
+def _parse_pptx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    title = _checked_office_title(document_id, raw, ".pptx", max_bytes)
+    return Parsed(_markdown(raw, ".pptx"), title)
+
+
+def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    """Write each sheet as a Markdown table, row by row.
+
+    markitdown would pass through a data frame: empty cells turn into `NaN`, and one cell in a
+    far corner takes all memory.
+    """
+    title = _checked_office_title(document_id, raw, ".xlsx", max_bytes)
+    from openpyxl import load_workbook  # type: ignore[import-untyped]
+
+    workbook = load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
+    parts: list[str] = []
+    cells = 0
+    for sheet in workbook.worksheets:
+        sheet.reset_dimensions()  # what a file declares about its extent is often wrong
+        rows: list[str] = []
+        for row in sheet.iter_rows(values_only=True):
+            cells += len(row) + 1
+            if cells > _MOST_CELLS:
+                raise DocumentError(document_id, f".xlsx has more than {_MOST_CELLS:,} cells")
+            values = [_cell(value) for value in row]
+            while values and not values[-1]:
+                values.pop()
+            if values:
+                rows.append(f"| {' | '.join(values)} |")
+                if len(rows) == 1:
+                    rows.append("|" + " --- |" * len(values))
+        if rows:
+            parts.append("\n".join([f"## {one_line(sheet.title)}", "", *rows]))
+    return Parsed("\n\n".join(parts), title)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if hasattr(value, "isoformat"):
+        return str(
+            value.isoformat(sep=" ")
+            if hasattr(value, "hour") and hasattr(value, "year")
+            else value.isoformat()
+        ).removesuffix(" 00:00:00")
+    return one_line(str(value)).replace("|", "\\|")
+
+
+def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
+    """Return the title in the properties; refuse encrypted files, zip bombs and entity tricks."""
+    from defusedxml.common import DTDForbidden  # type: ignore[import-untyped]
+    from defusedxml.ElementTree import fromstring, iterparse  # type: ignore[import-untyped]
+
+    if raw.startswith(b"\xd0\xcf\x11\xe0"):
+        if "EncryptedPackage".encode("utf-16-le") in raw:
+            raise DocumentError(document_id, f"encrypted {suffix}: it needs a password")
+        raise DocumentError(
+            document_id, f"unsupported type: a legacy Office file; save it as a real {suffix}"
+        )
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        entries = archive.infolist()
+        total = sum(entry.file_size for entry in entries)
+        if any(entry.flag_bits & 1 for entry in entries):
+            raise DocumentError(document_id, f"encrypted {suffix}: it needs a password")
+        if len(entries) > _MOST_ZIP_ENTRIES:
+            raise DocumentError(document_id, f"zip bomb? {suffix} has {len(entries):,} parts")
+        absurd = total > _SMALL_ZIP and total > _MOST_ZIP_RATIO * len(raw)
+        if total > 20 * max_bytes or absurd:
+            raise DocumentError(
+                document_id, f"zip bomb? {len(raw):,} bytes of {suffix} unpack to {total:,}"
+            )
+        for entry in entries:
+            if entry.filename.lower().endswith((".xml", ".rels")):
+                with archive.open(entry) as part:
+                    try:
+                        next(iterparse(part, events=("start",), forbid_dtd=True), None)
+                    except DTDForbidden:
+                        raise DocumentError(
+                            document_id, f"corrupt {suffix}: {entry.filename} declares XML entities"
+                        ) from None
+                    except SyntaxError:
+                        continue  # not XML: for the converter to mind, if it needs the part
+        if "docProps/core.xml" not in archive.namelist():
+            return ""
+        try:
+            properties = fromstring(archive.read("docProps/core.xml"), forbid_dtd=True)
+        except SyntaxError:
+            return ""
+        return properties.findtext("{http://purl.org/dc/elements/1.1/}title") or ""
+
+
+@functools.cache
+def _converter(suffix: str) -> Any:
+    from markitdown import converters
+
+    kinds = {
+        ".html": converters.HtmlConverter,
+        ".pdf": converters.PdfConverter,
+        ".docx": converters.DocxConverter,
+        ".pptx": converters.PptxConverter,
+    }
+    return kinds[suffix]()
+
+
+def _markdown(raw: bytes, suffix: str) -> str:
+    from markitdown import StreamInfo
+
+    info = StreamInfo(extension=suffix, charset="utf-8" if suffix == ".html" else None)
+    # strict: a fall-back to plain text would depend on how deep the caller's stack is.
+    options = {"style_map": _DOCX_STYLES} if suffix == ".docx" else {}
+    result = _converter(suffix).convert(io.BytesIO(raw), info, strict=True, **options)
+    return str(result.markdown)
+
+
+def _clean(text: str) -> str:
+    """Drop what is no text (control characters) and what says nothing (runs of blank lines)."""
+    text = re.sub(r"\r\n?|\x0c", "\n", text)
+    text = _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))
+    lines = "\n".join(line.rstrip() for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the parsers' logging and warnings off the user's screen."""
+    loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
+    ".html": _parse_html,
+    ".htm": _parse_html,
+    ".xhtml": _parse_html,
+    ".pdf": _parse_pdf,
+    ".docx": _parse_docx,
+    ".pptx": _parse_pptx,
+    ".xlsx": _parse_xlsx,
+}
+"""A parser by suffix: (document_id, bytes, max_bytes) -> Parsed."""

@@ -1,0 +1,273 @@
+"""Where documents come from: `scan` lists a corpus's sources, `Source.load` reads one."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.datamodels import Document, MetadataValue
+from rag_pipeline.errors import ConfigError, DocumentError
+from rag_pipeline.loading.folder import UNSAFE, Found, find_files
+from rag_pipeline.loading.parsers import PARSERS, parse
+from rag_pipeline.loading.records import (
+    RECORD_SUFFIXES,
+    Located,
+    locate,
+    oversized,
+    read_record,
+    record_metadata,
+)
+from rag_pipeline.loading.text import (
+    decode,
+    first_line_title,
+    front_matter,
+    markdown_title,
+    one_line,
+    require_text,
+)
+
+_MARKDOWN = (".md", ".markdown")
+_MEDIA_TYPES = {
+    ".md": "text/markdown",
+    ".markdown": "text/markdown",
+    ".html": "text/html",
+    ".htm": "text/html",
+    ".xhtml": "text/html",
+    ".json": "application/json",
+    ".pdf": "application/pdf",
+    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A document that can't be used, known before it is parsed.
+
+    `content_hash` is "" where not even the bytes can be read.
+    """
+
+    document_id: str
+    content_hash: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A document that can be loaded.
+
+    `n_bytes` counts the raw bytes, of which `content_hash` is the SHA-256 (hex); for a JSON
+    record both are the record's own. `relative` is the file under `base`, `offset` the record's
+    place in it, None for a document that is a whole file.
+    """
+
+    document_id: str
+    content_hash: str
+    n_bytes: int
+    base: Path
+    relative: str
+    max_bytes: int
+    offset: int | None = None
+
+    def load(self) -> Document:
+        """Read and parse the document.
+
+        Raises DocumentError with the reason that quarantine shows.
+        """
+        raw = self._read()
+        if hashlib.sha256(raw).hexdigest() != self.content_hash:
+            raise DocumentError(self.document_id, "it changed after it was listed; run again")
+        return self._from_file(raw) if self.offset is None else self._from_record(raw)
+
+    def _read(self) -> bytes:
+        try:
+            with (self.base / self.relative).open("rb") as file:
+                file.seek(self.offset or 0)
+                return file.read(self.n_bytes if self.offset is not None else -1)
+        except OSError as error:
+            reason = f"cannot read the file: {error.strerror}"
+            raise DocumentError(self.document_id, reason) from None
+
+    def _from_file(self, raw: bytes) -> Document:
+        path = PurePosixPath(self.relative)
+        suffix = path.suffix.lower()
+        if not raw:
+            raise DocumentError(self.document_id, "empty: 0 bytes")
+        fields: dict[str, MetadataValue] = {}
+        if suffix in PARSERS:
+            text, title = parse(self.document_id, raw, suffix, self.max_bytes)
+            if suffix != ".xlsx":  # whose headings are sheet names
+                title = title or markdown_title(text) or first_line_title(text)
+        else:
+            text = decode(self.document_id, raw, suffix)
+            title = ""
+            body = text
+            if suffix in _MARKDOWN:
+                fields, body = front_matter(text)
+                title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
+            title = title or first_line_title(body)
+        return self._document(text, title or _from_stem(path), fields)
+
+    def _from_record(self, raw: bytes) -> Document:
+        record = read_record(self.document_id, raw)
+        given, text = record.get("title"), record["text"]
+        title = one_line(given) if isinstance(given, str) else ""
+        if not title:
+            title = first_line_title(text) or _from_stem(PurePosixPath(self.document_id))
+        return self._document(text, title, record_metadata(record), "text/plain")
+
+    def _document(
+        self,
+        text: str,
+        title: str,
+        fields: dict[str, MetadataValue],
+        media_type: str | None = None,
+    ) -> Document:
+        path = PurePosixPath(self.relative)
+        suffix = path.suffix.lower()
+        folder = str(path.parent)
+        return Document(
+            document_id=self.document_id,
+            content_hash=self.content_hash,
+            text=require_text(self.document_id, text),
+            title=title,
+            media_type=media_type or _MEDIA_TYPES.get(suffix, "text/plain"),
+            metadata={
+                **fields,
+                "folder": "" if folder == "." else folder,
+                "suffix": suffix,
+                "bytes": self.n_bytes,
+            },
+        )
+
+
+def _from_stem(path: PurePosixPath) -> str:
+    return " ".join(path.stem.replace("_", " ").replace("-", " ").split()) or path.name
+
+
+def scan(source: DocumentsSource, root: Path) -> Iterator[Source | Rejected]:
+    """List the documents under a folder, or of one file, in order of document_id.
+
+    Names are held in memory, contents are not: files are hashed as the iterator advances.
+    Two documents of one id: the first file's is kept, the other is rejected under the name of
+    its place. Raises ConfigError if there is nothing to load.
+    """
+    base, found = _find(source, root)
+    located: list[Located] = []
+    for name, reason in found:
+        if reason:
+            located.append(Located(_printable(name), name, reason=_printable(reason)))
+        elif name.lower().endswith(RECORD_SUFFIXES):
+            try:
+                located.extend(locate(base / name, name, source.max_bytes))
+            except OSError as error:
+                located.append(Located(name, name, reason=_unreadable(error)))
+        else:
+            located.append(Located(name, name))
+    return _sources(_without_twins(located, base), base, source.max_bytes)
+
+
+def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[Found]]:
+    if root.is_file():
+        return root.parent, [Found(root.name)]
+    if not root.is_dir():
+        raise ConfigError(f"documents.path: no such file or folder: {root}")
+    try:
+        found, seen = find_files(root, source.include, source.exclude)
+    except OSError as error:
+        raise ConfigError(f"documents.path: cannot read {root}: {error.strerror}") from None
+    if not seen:
+        raise ConfigError(f"documents.path: no documents in {root}: the folder is empty")
+    if not found:
+        raise ConfigError(
+            f"documents.include: none of the {seen} files in {root} matches {list(source.include)}"
+            f" without matching exclude {list(source.exclude)}"
+        )
+    return root, found
+
+
+def _without_twins(located: list[Located], base: Path) -> list[Located]:
+    """Sort by document_id; of two with the same one, name the second after its place."""
+    located.sort(key=_order)
+    kept: list[Located] = []
+    twins: list[tuple[Located, Located]] = []
+    for document in located:
+        if kept and kept[-1].document_id == document.document_id:
+            twins.append((document, kept[-1]))
+        else:
+            kept.append(document)
+    taken = {document.document_id for document in kept} if twins else set()
+    for twin, first in twins:
+        name = twin.place
+        while name in taken:
+            name += "+"
+        taken.add(name)
+        if not twin.reason:
+            reason = f"duplicate document_id {first.document_id!r}: {first.place} has it already"
+            twin = twin._replace(reason=reason, content_hash=_hash_if_readable(base, twin))
+        kept.append(twin._replace(document_id=name))
+    kept.sort(key=_order)
+    return kept
+
+
+def _order(document: Located) -> tuple[str, bool, str, int]:
+    return document.document_id, bool(document.reason), document.relative, document.offset
+
+
+def _sources(located: list[Located], base: Path, max_bytes: int) -> Iterator[Source | Rejected]:
+    for document in located:
+        name, whole = document.document_id, document.length is None
+        if document.reason:
+            yield Rejected(name, document.content_hash, document.reason)
+            continue
+        try:
+            content_hash, n_bytes = _digest(base / document.relative, document)
+        except OSError as error:
+            yield Rejected(name, "", _unreadable(error))
+            continue
+        if whole and n_bytes > max_bytes:
+            yield Rejected(name, content_hash, oversized(n_bytes, max_bytes))
+        else:
+            offset = None if whole else document.offset
+            yield Source(name, content_hash, n_bytes, base, document.relative, max_bytes, offset)
+
+
+def _hash_if_readable(base: Path, document: Located) -> str:
+    try:
+        return _digest(base / document.relative, document)[0]
+    except OSError:
+        return ""
+
+
+def _digest(path: Path, document: Located) -> tuple[str, int]:
+    with path.open("rb") as file:
+        if document.length is None:
+            digest = hashlib.file_digest(file, "sha256")
+            return digest.hexdigest(), file.tell()
+        file.seek(document.offset)
+        raw = file.read(document.length)
+        return hashlib.sha256(raw).hexdigest(), len(raw)
+
+
+def _printable(text: str) -> str:
+    """Return a path with what can't be shown or stored written as its escape."""
+    return UNSAFE.sub(lambda wrong: repr(wrong[0])[1:-1], text)
+
+
+def _unreadable(error: OSError) -> str:
+    return f"cannot read the file: {error.strerror}"
+
+
+def duplicate_groups(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Group the document_ids that share a content hash, from (document_id, content_hash) pairs.
+
+    Only groups of two and more, sorted; an unknown hash ("") groups nothing.
+    """
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for document_id, content_hash in pairs:
+        if content_hash:
+            groups[content_hash].append(document_id)
+    return sorted(sorted(group) for group in groups.values() if len(group) > 1)

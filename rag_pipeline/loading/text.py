@@ -1,0 +1,161 @@
+"""Raw bytes -> text, and text -> title and front matter."""
+
+import codecs
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from rag_pipeline.datamodels import MetadataValue
+from rag_pipeline.errors import DocumentError
+
+_BOMS = (
+    # UTF-32 first: its little-endian mark starts with UTF-16's.
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_SIGNATURES = {
+    b"%PDF-": "a PDF; name it .pdf",
+    b"PK\x03\x04": "a zip archive",
+    b"\xd0\xcf\x11\xe0": "a legacy Office file; save it as .docx, .xlsx or .pptx",
+    b"{\\rtf": "an RTF document; save it as .docx",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"GIF87a": "a GIF image",
+    b"GIF89a": "a GIF image",
+    b"\x1f\x8b": "a gzip archive",
+}
+_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
+_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.{0,65536}?)^---[ \t]*\r?$", re.S | re.M)
+_HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+_FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
+_LONGEST_TITLE = 120
+
+
+def byte_order_encoding(raw: bytes) -> str | None:
+    """Return `utf-16` or `utf-32` if the bytes start with such a mark."""
+    return next((encoding for mark, encoding in _BOMS if raw.startswith(mark)), None)
+
+
+def decode(document_id: str, raw: bytes, suffix: str) -> str:
+    """Return exactly the decoded file: UTF-8, or UTF-16 and UTF-32 by their mark.
+
+    Raises DocumentError for binary files, and for mis-encoded ones with the byte's offset.
+    """
+    for signature, name in _SIGNATURES.items():
+        if raw.startswith(signature):
+            raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {name}")
+    encoding = byte_order_encoding(raw) or "utf-8"
+    if encoding == "utf-8" and b"\x00" in raw:
+        raise DocumentError(
+            document_id,
+            f"unsupported type {suffix or '(no suffix)'}: binary (NUL byte at offset "
+            f"{raw.index(0)})",
+        )
+    return decode_as(document_id, raw, encoding)
+
+
+def decode_as(document_id: str, raw: bytes, encoding: str) -> str:
+    """Decode strictly; raise DocumentError naming the offset of the byte that is wrong."""
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DocumentError(
+            document_id,
+            f"not {encoding.upper()} text: byte 0x{raw[error.start]:02x} at offset "
+            f"{error.start}; save it as UTF-8",
+        ) from None
+    except UnicodeError:
+        raise DocumentError(document_id, f"not {encoding.upper()} text") from None
+
+
+def require_text(document_id: str, text: str) -> str:
+    """Return the text; raise DocumentError if it is blank or can't be stored as UTF-8."""
+    if not text.strip("\ufeff\u200b").strip():
+        raise DocumentError(document_id, "empty: no text in it")
+    if wrong := _NOT_TEXT.search(text):
+        kind = "NUL character" if wrong[0] == "\x00" else "lone surrogate"
+        raise DocumentError(document_id, f"not valid text: {kind} at offset {wrong.start()}")
+    return text
+
+
+def storable(value: Any) -> MetadataValue:
+    """Return a metadata value as str, int, float or bool that JSON and UTF-8 can hold."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, (list, tuple, Mapping)):
+        value = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return _NOT_TEXT.sub("\ufffd", str(value))
+
+
+def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
+    """Return Markdown's YAML front matter (scalars, and lists of scalars as JSON) and the body.
+
+    A block that isn't a YAML mapping is body text, not an error: `---` is also a rule.
+    """
+    block = _FRONT_MATTER.match(text)
+    if block is None:
+        return {}, text
+    try:
+        values = yaml.safe_load(block[1])
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}, text
+    if not isinstance(values, dict):
+        return {}, text
+    # Deeper values are left out: YAML aliases can make them grow without bound.
+    fields = {
+        str(storable(key)): storable(value)
+        for key, value in values.items()
+        if value is not None and all(map(_is_scalar, value if isinstance(value, list) else [value]))
+    }
+    return fields, text[block.end() :]
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, (list, dict, set, tuple))
+
+
+def markdown_title(text: str) -> str:
+    """Return the first `# ` heading, else the first heading of any level, else ""."""
+    first = ""
+    for level, heading in _headings(text):
+        if level == 1:
+            return heading
+        first = first or heading
+    return first
+
+
+def _headings(text: str) -> Iterator[tuple[int, str]]:
+    fence = ""
+    for line in text.splitlines():
+        if mark := _FENCE.match(line):
+            if not fence:
+                fence = mark[1]
+            elif fence == mark[1]:
+                fence = ""
+        elif not fence and (heading := _HEADING.match(line.lstrip("\ufeff"))):
+            title = one_line(heading[2])
+            if title:
+                yield len(heading[1]), title
+
+
+def first_line_title(text: str) -> str:
+    """Return the first non-blank line if it is short and has a letter, else ""."""
+    line = next((line for line in text.lstrip("\ufeff").splitlines() if line.strip()), "")
+    title = one_line(line).lstrip("#").lstrip()
+    usable = 0 < len(title) <= _LONGEST_TITLE and any(c.isalpha() for c in title)
+    return title if usable else ""
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, without what UTF-8 can't store."""
+    return " ".join(_NOT_TEXT.sub("\ufffd", text.strip("\ufeff")).split())

@@ -1,0 +1,276 @@
+"""A `queries.jsonl` -> queries: every line validated, gold spans found in their documents."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from rag_pipeline.datamodels import GoldSpan, Query
+from rag_pipeline.errors import InputError
+
+EntityType = Literal[
+    "TIME", "MONEY", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION", "PERCENTAGE"
+]
+ENTITY_TYPES: tuple[str, ...] = get_args(EntityType)
+"""The kinds of facts that an answer is held to."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_MISTAKES = 8
+_LONGEST_SHOWN = 80
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("expected text, not only white space")
+    if _SURROGATE.search(value):
+        raise ValueError("expected valid Unicode, not a lone surrogate")
+    return value
+
+
+def _not_empty(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise ValueError("expected at least one variant")
+    return value
+
+
+def _as_id(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _as_groups(value: Any) -> Any:
+    """Let a plain string among the groups stand for a group of its own."""
+    if not isinstance(value, list):
+        return value
+    return [[item] if isinstance(item, str) else item for item in value]
+
+
+Text = Annotated[StrictStr, AfterValidator(_not_blank)]
+Identifier = Annotated[Text, BeforeValidator(_as_id)]
+Variants = Annotated[tuple[Text, ...], AfterValidator(_not_empty)]
+Groups = Annotated[tuple[Variants, ...], BeforeValidator(_as_groups)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SpanRecord(_Record):
+    """A gold span as written: by offsets, by a quote, or by both, which must then agree."""
+
+    document_id: Identifier
+    start: StrictInt | None = Field(default=None, ge=0)
+    end: StrictInt | None = Field(default=None, gt=0)
+    quote: Text | None = None
+
+    @model_validator(mode="after")
+    def _is_located(self) -> "SpanRecord":
+        if (self.start is None) != (self.end is None):
+            raise ValueError("expected `start` and `end` together")
+        if self.start is None and self.quote is None:
+            raise ValueError("expected `start` and `end`, or a `quote`")
+        if self.start is not None and self.end is not None and self.start >= self.end:
+            raise ValueError(f"expected start < end, not {self.start} and {self.end}")
+        return self
+
+
+class QueryRecord(_Record):
+    """One line of the file; `metadata` is the place for fields of your own."""
+
+    query_id: Identifier
+    query: Text
+    gold_spans: tuple[SpanRecord, ...] = ()
+    answer: Text | None = None
+    entities: dict[EntityType, Groups] = {}
+    critical_types: tuple[EntityType, ...] = ()
+    tags: tuple[Text, ...] = ()
+    metadata: dict[str, Any] = {}
+
+
+def read_queries(path: Path) -> list[QueryRecord]:
+    """Read and validate a JSON Lines file of queries.
+
+    Raises InputError with a line per mistake, up to eight: `file:line: field: value: expected`.
+    """
+    records: list[QueryRecord] = []
+    first_lines: dict[str, int] = {}
+    mistakes: list[str] = []
+    for number, line in _lines(path):
+        where = f"{path}:{number}"
+        try:
+            value = json.loads(line)
+            record = QueryRecord.model_validate(value)
+        except json.JSONDecodeError as error:
+            mistakes.append(f"{where}: not valid JSON: {error.msg} (column {error.colno})")
+        except ValidationError as error:
+            mistakes += [f"{where}: {_explain(e)}" for e in error.errors(include_url=False)]
+        except RecursionError:
+            mistakes.append(f"{where}: not usable JSON: nested too deeply")
+        except ValueError as error:
+            mistakes.append(f"{where}: not usable JSON: {error}")
+        else:
+            first = first_lines.setdefault(record.query_id, number)
+            if first != number:
+                mistakes.append(
+                    f"{where}: query_id: {_shown(record.query_id)}: line {first} has it already; "
+                    f"expected an id of its own"
+                )
+            records.append(record)
+    if mistakes:
+        more = len(mistakes) - _MOST_MISTAKES
+        tail = [f"(and {more} more)"] if more > 0 else []
+        raise InputError("\n".join(mistakes[:_MOST_MISTAKES] + tail))
+    if not records:
+        raise InputError(f"{path}: no queries in it; expected a JSON object a line")
+    return records
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (number from 1, line) of the lines that aren't blank."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the queries: {error.strerror}") from None
+    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}:{number}: not UTF-8 text: byte 0x{line[error.start]:02x} at offset "
+                f"{error.start} of the line; save the file as UTF-8"
+            ) from None
+        yield number, text
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+
+
+def _explain(error: Any) -> str:
+    """Turn one pydantic error into `field: value: what is expected`."""
+    kind, context = error["type"], error.get("ctx", {})
+    place = ".".join(str(step) for step in error["loc"] if step != "[key]")
+    at = f"{place}: " if place else ""
+    if kind == "missing":
+        return f"{at}missing; expected in every {'gold span' if '.' in place else 'query'}"
+    if kind == "extra_forbidden":
+        model = SpanRecord if "." in place else QueryRecord
+        allowed = ", ".join(model.model_fields)
+        hint = "" if model is SpanRecord else "; put fields of your own under `metadata`"
+        return f"{at}{_shown(error['input'])}: unknown field; expected one of: {allowed}{hint}"
+    expected = {
+        "literal_error": f"expected one of: {', '.join(ENTITY_TYPES)}",
+        "model_type": "expected a JSON object",
+        "value_error": str(context.get("error", "")),
+    }.get(kind) or re.sub(r"^Input should be( a valid)?", "expected", error["msg"]).replace(
+        "tuple", "list"
+    ).replace("dictionary", "object")
+    return f"{at}{_shown(error['input'])}: {expected}"
+
+
+def resolve_queries(
+    records: list[QueryRecord], text_of: Callable[[str], str | None]
+) -> tuple[list[Query], list[str]]:
+    """Find every gold span in its document.
+
+    `text_of` returns a document's text, None for an unknown one; it is asked once a document,
+    one document at a time. Returns the queries, and a message for every span that can't be
+    found. A query that loses a span is left out: half a gold would make false numbers.
+    """
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for index, record in enumerate(records):
+        for position, span in enumerate(record.gold_spans):
+            wanted.setdefault(span.document_id, []).append((index, position))
+    resolved: dict[tuple[int, int], GoldSpan | str] = {}
+    for document_id, places in wanted.items():
+        text = text_of(document_id)
+        for index, position in places:
+            span = records[index].gold_spans[position]
+            resolved[index, position] = _resolve(span, text)
+    queries: list[Query] = []
+    problems: list[str] = []
+    for index, record in enumerate(records):
+        spans: list[GoldSpan] = []
+        for position in range(len(record.gold_spans)):
+            found = resolved[index, position]
+            if isinstance(found, GoldSpan):
+                spans.append(found)
+            else:
+                problems.append(f"query {record.query_id}: gold_spans.{position}: {found}")
+        if len(spans) == len(record.gold_spans):
+            queries.append(_query(record, spans))
+    return queries, problems
+
+
+def _query(record: QueryRecord, spans: list[GoldSpan]) -> Query:
+    return Query(
+        query_id=record.query_id,
+        query=record.query,
+        gold_spans=tuple(dict.fromkeys(spans)),
+        answer=record.answer,
+        entities={str(kind): groups for kind, groups in record.entities.items()},
+        critical_types=record.critical_types,
+        tags=record.tags,
+    )
+
+
+def _resolve(span: SpanRecord, text: str | None) -> GoldSpan | str:
+    """Return the span, or what is wrong with it and how to mend it."""
+    name = _shown(span.document_id)
+    if text is None:
+        return f"there is no document {name} (or it is in quarantine); correct document_id"
+    quote = span.quote
+    if span.start is None or span.end is None:
+        return _resolve_quote(span.document_id, quote or "", text)
+    if span.end > len(text):
+        return (
+            f"{span.start}-{span.end} lies outside {name}, which has {len(text)} characters; "
+            f"correct start and end, counted in Unicode code points"
+        )
+    if quote is not None and text[span.start : span.end] != quote:
+        found = _resolve_quote(span.document_id, quote, text)
+        fix = (
+            f"the quote stands at {found.start}-{found.end}"
+            if isinstance(found, GoldSpan)
+            else "correct start and end or the quote"
+        )
+        return (
+            f"{span.start}-{span.end} of {name} is {_shown(text[span.start : span.end])}, "
+            f"not the quote {_shown(quote)}; {fix}"
+        )
+    return GoldSpan(span.document_id, span.start, span.end)
+
+
+def _resolve_quote(document_id: str, quote: str, text: str) -> GoldSpan | str:
+    start = text.find(quote)
+    name = _shown(document_id)
+    if start < 0:
+        same = " ".join(quote.split()) in " ".join(text.split())
+        fix = "it differs in white space only; " if same else ""
+        return f"{name} doesn't hold the quote {_shown(quote)}; {fix}copy it exactly"
+    starts = [start]
+    while (start := text.find(quote, start + 1)) >= 0:
+        starts.append(start)
+    if len(starts) > 1:
+        places = ", ".join(map(str, starts[:5])) + (", …" if len(starts) > 5 else "")
+        return (
+            f"{name} holds the quote {_shown(quote)} {len(starts)} times (at {places}); "
+            f"lengthen it, or give start and end"
+        )
+    return GoldSpan(document_id, starts[0], starts[0] + len(quote))
