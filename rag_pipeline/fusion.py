@@ -1,0 +1,73 @@
+"""Fuse ranked lists of chunks into one list."""
+
+import math
+from collections.abc import Sequence
+
+Ranking = Sequence[tuple[str, float]]
+"""(chunk_id, score) pairs, best first; each chunk at most once."""
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Ranking], k: int = 60, weights: Sequence[float] | None = None
+) -> list[tuple[str, float]]:
+    """Sum `weight / (k + rank)` over the lists, ranks counted from 1; return best first.
+
+    Only the order within each list counts, not its scores. Ties are broken by chunk_id; without
+    weights each list weighs 1. Raises ValueError for a repeated chunk or unusable weights.
+
+    Source: Cormack, Clarke & Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
+    individual Rank Learning Methods", SIGIR 2009.
+    """
+    if k < 0:
+        raise ValueError(f"k must be at least 0, got {k}")
+    weights = [1.0] * len(rankings) if weights is None else weights
+    return _fuse(
+        [[(chunk, 1 / (k + rank)) for rank, (chunk, _) in enumerate(r, 1)] for r in rankings],
+        weights,
+    )
+
+
+def weighted_fusion(
+    rankings: Sequence[Ranking], weights: Sequence[float]
+) -> list[tuple[str, float]]:
+    """Sum `weight * score` over the lists, each list's scores scaled to 0..1; return best first.
+
+    A list is scaled by its own minimum and maximum for this query; where all its scores are equal
+    (or it has one item) they scale to 1. A chunk that is absent from a list gets 0 from it, and so
+    does the list's last candidate: being last among the candidates counts as not being found.
+    That is fair where the lists are deep enough (`candidates`) to end in poor matches; the tail of
+    a short list is judged too harshly.
+
+    Scores lie within 0..sum(weights); ties are broken by chunk_id. Raises ValueError for a
+    repeated chunk, a score that is not finite, or unusable weights.
+    """
+    return _fuse([_scaled(ranking) for ranking in rankings], weights)
+
+
+def _scaled(ranking: Ranking) -> Ranking:
+    scores = [score for _, score in ranking]
+    for chunk_id, score in ranking:
+        if not math.isfinite(score):
+            raise ValueError(f"the score of {chunk_id!r} is {score}, not a finite number")
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    if low == high:
+        return [(chunk_id, 1.0) for chunk_id, _ in ranking]
+    return [(chunk_id, (score - low) / (high - low)) for chunk_id, score in ranking]
+
+
+def _fuse(rankings: Sequence[Ranking], weights: Sequence[float]) -> list[tuple[str, float]]:
+    if len(weights) != len(rankings):
+        raise ValueError(f"{len(rankings)} rankings need as many weights, got {len(weights)}")
+    if any(not math.isfinite(weight) or weight < 0 for weight in weights):
+        raise ValueError(f"weights must be finite and at least 0, got {list(weights)}")
+    shares: dict[str, list[float]] = {}
+    for ranking, weight in zip(rankings, weights, strict=True):
+        seen = set()
+        for chunk_id, score in ranking:
+            if chunk_id in seen:
+                raise ValueError(f"{chunk_id!r} occurs twice in one ranking")
+            seen.add(chunk_id)
+            shares.setdefault(chunk_id, []).append(weight * score)
+    # fsum is exact, so the order of the lists can't move a score by a rounding error
+    fused = [(chunk_id, math.fsum(parts)) for chunk_id, parts in shares.items()]
+    return sorted(fused, key=lambda item: (-item[1], item[0]))

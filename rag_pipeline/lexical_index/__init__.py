@@ -1,0 +1,204 @@
+"""BM25 over contextualized chunks: Arrow batches -> an immutable folder -> ranked chunk ids.
+
+Three engines, one formula and one scale. A chunk scores the sum over the query's terms, of which
+it holds tf among its dl terms, where n of the N chunks hold the term and avgdl is the mean of dl:
+
+    ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + k1 * (1 - b + b * dl / avgdl))
+
+Source: Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020 (the variant of Lucene).
+"""
+
+import json
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.lexical_index.bm25s_engine import Bm25sEngine
+from rag_pipeline.lexical_index.lance_engine import LANCE_B, LANCE_K1, LanceEngine
+from rag_pipeline.lexical_index.rank_bm25_engine import RankBm25Engine
+from rag_pipeline.lexical_index.ranking import Engine, Mask
+from rag_pipeline.tokenization import Tokenizer
+
+__all__ = [
+    "LexicalIndex",
+    "LexicalStats",
+    "build_lexical_index",
+    "check_engine",
+    "open_lexical_index",
+]
+
+_ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
+    "bm25s": Bm25sEngine,
+    "rank_bm25": RankBm25Engine,
+    "lance": LanceEngine,
+}
+
+_FORMAT = 1
+"""Raised whenever the files or the terms in them would come out differently."""
+
+_MANIFEST = "index.json"
+_CHUNKS = "chunks.arrow"
+_CHUNKS_SCHEMA = pa.schema(
+    [
+        pa.field("chunk_id", pa.string(), nullable=False),
+        pa.field("document_id", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalStats:
+    """How many chunks an index holds, and how many distinct terms."""
+
+    rows: int
+    terms: int
+
+
+class LexicalIndex:
+    """An opened index; safe to share between threads."""
+
+    def __init__(self, chunks: pa.Table, tokenizer: Tokenizer, engine: Engine | None) -> None:
+        self.chunk_ids: pa.ChunkedArray = chunks.column("chunk_id")
+        self.document_ids: pa.ChunkedArray = chunks.column("document_id")
+        self._tokenizer = tokenizer
+        self._engine = engine
+
+    def __len__(self) -> int:
+        return len(self.chunk_ids)
+
+    def mask(self, chunk_ids: Collection[str] | pa.Array | pa.ChunkedArray) -> Mask:
+        """Return which chunks of the index are among `chunk_ids`, shape (len(self),)."""
+        if isinstance(chunk_ids, pa.ChunkedArray):
+            chunk_ids = chunk_ids.combine_chunks()
+        elif not isinstance(chunk_ids, pa.Array):
+            chunk_ids = pa.array(list(chunk_ids), pa.string())
+        found = pc.is_in(self.chunk_ids, value_set=chunk_ids.cast(pa.string()))
+        return np.asarray(found.to_numpy(), dtype=np.bool_)
+
+    def search(
+        self, query: str, k: int, allowed: Collection[str] | Mask | None = None
+    ) -> list[tuple[str, float]]:
+        """Return at most `k` (chunk_id, BM25 score), best first, ties by chunk_id.
+
+        Only chunks that share a term with the query are returned: none for an empty query or
+        one of unknown terms. `allowed` restricts the result, not the statistics, to some chunks:
+        their ids, or for repeated searches the `mask` of them.
+        """
+        mask = allowed if allowed is None or isinstance(allowed, np.ndarray) else self.mask(allowed)
+        if mask is not None and (mask.dtype != np.bool_ or mask.shape != (len(self),)):
+            raise ValueError(
+                f"allowed must be a boolean mask of shape ({len(self)},), "
+                f"got {mask.dtype} of shape {mask.shape}"
+            )
+        terms = self._tokenizer.tokenize(query)
+        if self._engine is None or not terms or k < 1:
+            return []
+        found = self._engine.search(terms, k, mask)
+        ids = [self.chunk_ids[row].as_py() for row in found.rows.tolist()]
+        ranked = zip(ids, found.scores.tolist(), strict=True)
+        return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
+
+
+def check_engine(engine: str, settings: Lexical) -> None:
+    """Raise ConfigError unless the engine exists and can work with these settings."""
+    if engine not in _ENGINES:
+        raise ConfigError(f"lexical engine {engine!r} is not one of: {', '.join(_ENGINES)}")
+    if engine == "lance" and (settings.k1, settings.b) != (LANCE_K1, LANCE_B):
+        raise ConfigError(
+            f"lexical: the engine lance fixes k1 = {LANCE_K1} and b = {LANCE_B}, got "
+            f"k1 = {settings.k1} and b = {settings.b}; leave them out or choose another engine"
+        )
+
+
+def build_lexical_index(
+    engine: str, batches: Iterable[pa.RecordBatch], settings: Lexical, folder: Path
+) -> LexicalStats:
+    """Write the index of some chunks into a new or empty folder.
+
+    `batches` have the columns chunk_id, document_id, text and context (nullable); what is indexed
+    is context, blank line, text. They are read once, one at a time; `bm25s` keeps 4 bytes of each
+    term until it works out the scores, the other engines keep only the distinct terms.
+
+    Raises ConfigError for settings that the engine can't honour, before anything is written, and
+    StoreError when the folder holds something.
+    """
+    check_engine(engine, settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise StoreError(f"{folder}: not empty; a lexical index is built into a new folder")
+    rows = 0
+
+    def tokenized() -> Iterator[list[list[str]]]:
+        nonlocal rows
+        tokenizer = Tokenizer(settings)
+        with pa.ipc.new_file(str(folder / _CHUNKS), _CHUNKS_SCHEMA) as writer:
+            for batch in batches:
+                ids = [batch.column(f.name).cast(f.type) for f in _CHUNKS_SCHEMA]
+                writer.write_batch(pa.record_batch(ids, schema=_CHUNKS_SCHEMA))
+                rows += batch.num_rows
+                yield tokenizer.tokenize_all(_indexed_texts(batch))
+
+    terms = _ENGINES[engine].write(tokenized(), settings, folder)
+    stats = LexicalStats(rows, terms)
+    manifest = {
+        "format": _FORMAT,
+        "engine": engine,
+        "settings": settings.model_dump(mode="json"),
+        **asdict(stats),
+        "files": {p.relative_to(folder).as_posix(): _checksum(p) for p in _files(folder)},
+    }
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    return stats
+
+
+def open_lexical_index(folder: Path) -> LexicalIndex:
+    """Open a built index: check its files' checksums, then map the large ones into memory.
+
+    Raises StoreError, naming the folder, when a file is missing, torn or altered.
+    """
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        if manifest["format"] != _FORMAT:
+            raise StoreError(
+                f"{folder}: lexical index of format {manifest['format']}, this version reads "
+                f"{_FORMAT}; build it again"
+            )
+        files = {name: _checksum(folder / name) for name in manifest["files"]}
+        if files != manifest["files"]:
+            raise StoreError(f"{folder}: the lexical index is torn or altered; build it again")
+        settings = Lexical.model_validate(manifest["settings"])
+        chunks = pa.ipc.open_file(pa.memory_map(str(folder / _CHUNKS))).read_all()
+        engine: Engine | None = None
+        if manifest["terms"]:
+            engine = _ENGINES[manifest["engine"]](folder, settings)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"not a readable lexical index ({error!r})"
+        raise StoreError(f"{folder}: {reason}; build it again") from error
+    return LexicalIndex(chunks, Tokenizer(settings), engine)
+
+
+def _indexed_texts(batch: pa.RecordBatch) -> Iterator[str]:
+    texts = batch.column("text").to_pylist()
+    contexts = batch.column("context").to_pylist()
+    for text, context in zip(texts, contexts, strict=True):
+        yield f"{context}\n\n{text}" if context else text
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _checksum(file: Path) -> int:
+    """Return the CRC-32, which finds damage at the speed of memory."""
+    checksum = 0
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

@@ -1,0 +1,142 @@
+"""Turn text into the terms that every BM25 engine indexes and searches."""
+
+import itertools
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable
+
+from rag_pipeline.config import Lexical
+
+# Scripts without blanks between words (Thai, Lao, Burmese, Khmer, Chinese, Japanese), and Hangul,
+# whose particles stick to the word: runs of these become overlapping pairs of characters.
+_UNSPACED = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
+)
+# `\w` lacks combining marks, without which Arabic, Indic and Thai words fall to pieces.
+_LETTER = (
+    r"[\w\u0300-\u036f\u064b-\u065f\u0900-\u0963\u0966-\u0dff\u0e31\u0e34-\u0e3a\u0e47-\u0e4e]"
+)
+_WORD = re.compile(
+    # 3.2  1,000.50  12(b)  4.1(a)(ii)  10b  3rd
+    r"\d+(?:\.\d+|,\d{3}(?!\d))*[A-Za-z0-9_]*(?:\((?:[A-Za-z]{1,2}|[ivxIVX]{1,5}|\d{1,2})\))*"
+    rf"|{_LETTER}+(?:['’]{_LETTER}+)*"
+)
+_IDENTIFIER_PART = re.compile(r"_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+_LONGEST_WORD = 64
+_MAX_CACHED_WORDS = 1_000_000
+
+
+class Tokenizer:
+    """Split text into case-folded, stemmed terms without stop words.
+
+    - Numbers and section references stay whole: `3.2`, `12(b)` (with `12` beside it, so that the
+      section finds its subsections); thousands lose their commas: `$1,000` is `1000`.
+    - Identifiers are kept and split: `getChunk` is `getchunk`, `get`, `chunk`; `max_size` is
+      `max_size`, `max`, `size` (each stemmed).
+    - Letters cut off by an apostrophe are dropped: `company's`, `l'accord`.
+    - Language `none` neither stems nor drops stop words.
+
+    Safe to share between threads.
+    """
+
+    def __init__(self, settings: Lexical) -> None:
+        self._terms_of = _WordTerms(settings.language)
+
+    def tokenize(self, text: str) -> list[str]:
+        """Return the terms of a text in order, repeated as often as they occur."""
+        words = _WORD.findall(_normalized(text))
+        return list(itertools.chain.from_iterable(map(self._terms_of.__getitem__, words)))
+
+    def tokenize_all(self, texts: Iterable[str]) -> list[list[str]]:
+        """Return the terms of each text."""
+        return [self.tokenize(text) for text in texts]
+
+
+class _WordTerms(dict[str, tuple[str, ...]]):
+    """The terms of each distinct word, worked out when the word is first seen."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._stop_words = _stop_words(language)
+        self._stemmer = None
+        if language != "none":
+            import Stemmer
+
+            self._stemmer = Stemmer.Stemmer(language)
+        self._lock = threading.Lock()
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= _MAX_CACHED_WORDS:
+            self.clear()
+        terms = tuple(_number_terms(word) if word[0].isdecimal() else self._word_terms(word))
+        self[word] = terms
+        return terms
+
+    def _word_terms(self, word: str) -> list[str]:
+        word = word.replace("’", "'")
+        if word.casefold() in self._stop_words:
+            return []
+        pieces = [word] if word.isascii() else _UNSPACED.split(word)  # every second is a run
+        if len(pieces) > 1:
+            terms = (_pairs(p) if n % 2 else self._word_terms(p) for n, p in enumerate(pieces) if p)
+            return list(itertools.chain.from_iterable(terms))
+        if len(word) > _LONGEST_WORD:  # encoded data, not language: its parts would be noise
+            return [word[:_LONGEST_WORD].casefold()]
+        pieces = word.split("'")
+        if len(pieces) > 1:
+            pieces = [piece for piece in pieces if len(piece) > 1]
+        names = [name.casefold() for piece in pieces for name in _names(piece)]
+        return self._stems([name for name in names if name not in self._stop_words])
+
+    def _stems(self, words: list[str]) -> list[str]:
+        if self._stemmer is None:
+            return words
+        with self._lock:  # a stemmer must not be entered by two threads
+            stems: list[str] = self._stemmer.stemWords(words)
+        return stems
+
+
+def _normalized(text: str) -> str:
+    """Return compatibility-composed text: ligatures spelt out, soft hyphens gone."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", text))
+
+
+def _number_terms(word: str) -> list[str]:
+    number = word.casefold().replace(",", "")
+    section, parenthesis, _ = number.partition("(")
+    return [number, section] if parenthesis else [number]
+
+
+def _names(piece: str) -> list[str]:
+    """Return an identifier and its parts; for an ordinary word only itself."""
+    whole = piece.strip("_")
+    parts = [part for part in _IDENTIFIER_PART.split(whole) if part]
+    if len(parts) < 2:
+        return parts
+    return [whole, *(part for part in parts if len(part) > 1)]
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+def _stop_words(language: str) -> frozenset[str]:
+    if language == "none":
+        return frozenset()
+    from bm25s import stopwords
+
+    lists = {
+        # the longer English list: questions bring `what`, `who` and `does`, which are rare
+        # in documents and would outweigh the words that matter
+        "english": stopwords.STOPWORDS_EN_PLUS,
+        "german": stopwords.STOPWORDS_GERMAN,
+        "french": stopwords.STOPWORDS_FRENCH,
+        "spanish": stopwords.STOPWORDS_SPANISH,
+        "italian": stopwords.STOPWORDS_ITALIAN,
+    }
+    return frozenset(word.casefold() for word in lists[language])
