@@ -45,9 +45,7 @@ class CallCache:
                 part = keys[first : first + _KEYS_PER_QUERY]
                 marks = ",".join("?" * len(part))
                 known.update(
-                    connection.execute(
-                        f"SELECT key, value FROM calls WHERE key IN ({marks})", part
-                    )
+                    connection.execute(f"SELECT key, value FROM calls WHERE key IN ({marks})", part)
                 )
         return known
 

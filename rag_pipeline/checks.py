@@ -85,9 +85,7 @@ def check_chunks(workspace: Workspace, partition: str) -> CheckResult:
                     "document_id": document_id,
                     "no_chunks": int(not chunks),
                     "duplicate_ids": len(chunks) - len({c["chunk_id"] for c in chunks}),
-                    "bad_offsets": sum(
-                        not 0 <= c["start"] < c["end"] <= len(text) for c in chunks
-                    ),
+                    "bad_offsets": sum(not 0 <= c["start"] < c["end"] <= len(text) for c in chunks),
                     "text_differs": sum(text[c["start"] : c["end"]] != c["text"] for c in chunks),
                 }
             )

@@ -8,12 +8,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rag_pipeline import release as releases
+from rag_pipeline import release as manifests
 from rag_pipeline.config import CorpusConfig, Embedding, Retriever, load_config
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_leaderboard, open_index
 from rag_pipeline.providers import Embedder, open_embedder
+from rag_pipeline.release import Release
 from rag_pipeline.retrieval import Index, retrieve
 from rag_pipeline.workspace import Workspace
 
@@ -23,7 +24,7 @@ _EMBEDDING: TypeAdapter[Embedding] = TypeAdapter(Embedding)
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    release: releases.Release
+    release: Release
     index: Index
     embedder: Embedder
     retriever: Retriever
@@ -70,24 +71,24 @@ class Corpus:
         settings = served.retriever.model_copy(update=wanted)
         return retrieve(served.index, query, vector, settings, where)
 
-    def release(self) -> releases.Release:
+    def release(self) -> Release:
         """Return the manifest that is served."""
-        return releases.current(self.workspace)
+        return manifests.current(self.workspace)
 
-    def releases(self) -> list[releases.Release]:
+    def releases(self) -> list[Release]:
         """Return all manifests, newest first."""
-        return releases.history(self.workspace)
+        return manifests.history(self.workspace)
 
-    def roll_back(self, release_id: str | None = None) -> releases.Release:
+    def roll_back(self, release_id: str | None = None) -> Release:
         """Serve an earlier release again, the one before the current by default."""
-        return releases.roll_back(self.workspace, release_id)
+        return manifests.roll_back(self.workspace, release_id)
 
     def leaderboard(self) -> dict[str, Any]:
         """Return every evaluated configuration with its metrics, best first."""
         return load_leaderboard(self.workspace)
 
     def _open(self) -> _Served:
-        release = releases.current(self.workspace)
+        release = manifests.current(self.workspace)
         with self._lock:
             if self._served is None or self._served.release.release_id != release.release_id:
                 self._served = _Served(

@@ -51,9 +51,7 @@ class MissingExtraError(ProviderError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(
-            f"{package} is not installed; run: pip install 'rag_pipeline[{extra}]'"
-        )
+        super().__init__(f"{package} is not installed; run: pip install 'rag_pipeline[{extra}]'")
 
 
 class CheckFailedError(RagPipelineError):

@@ -48,8 +48,11 @@ def maintain(table: Table) -> str:
     if rows < FLAT_ROWS or indexed:  # `compact` has added new rows to an existing index
         return "ivf" if indexed else "flat"
     lance.create_index(
-        metric="cosine", vector_column_name="vector", index_type="IVF_PQ",
-        num_partitions=max(16, int(rows**0.5)), num_sub_vectors=_sub_vectors(table.schema),
+        metric="cosine",
+        vector_column_name="vector",
+        index_type="IVF_PQ",
+        num_partitions=max(16, int(rows**0.5)),
+        num_sub_vectors=_sub_vectors(table.schema),
     )
     return "ivf"
 
@@ -64,7 +67,7 @@ def search(
     query = (
         lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
         .distance_type("cosine")
-        .select(["chunk_id", *columns])
+        .select(["chunk_id", *columns, "_distance"])
         .with_row_id(True)
         .limit(k)
     )

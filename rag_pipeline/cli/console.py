@@ -1,5 +1,6 @@
 """Where the command line writes: results to standard output, progress and errors beside it."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-console = Console(highlight=False, soft_wrap=True)
+# Where nobody looks at a terminal, a table may be as wide as its content.
+_WIDTH = None if sys.stdout.isatty() else 200
+console = Console(highlight=False, soft_wrap=True, width=_WIDTH)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 

@@ -14,7 +14,7 @@ def find_corpus_file(wanted: str | None) -> Path:
     """
     if wanted and Path(wanted).suffix in (".yaml", ".yml"):
         return Path(wanted)
-    found = {file: name for file, name in _corpora()}
+    found = dict(_corpora())
     if wanted:
         named = [file for file, name in found.items() if name == wanted]
         if len(named) == 1:

@@ -10,15 +10,15 @@ from rich.table import Table
 
 from rag_pipeline.cli.console import console
 from rag_pipeline.config import load_config
-from rag_pipeline.planning import StepPlan, plan_step, steps, upstream
+from rag_pipeline.planning import Step, StepPlan, plan_step, steps, upstream
 from rag_pipeline.workspace import Workspace
 
 
 def show_plan(file: Path, as_json: bool) -> None:
     """Print every step with its stale and orphaned documents and the calls it would make."""
     workspace = Workspace(load_config(file))
-    plans: dict[object, StepPlan] = {}
-    follows = set()
+    plans: dict[Step, StepPlan] = {}
+    follows: set[Step] = set()
     for step in steps(workspace.config):
         plans[step] = plan_step(workspace, step, count=True)
         before = upstream(workspace.config, step)

@@ -67,9 +67,7 @@ def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> 
     _show_sample(config, file)
 
 
-def summarize_run(
-    workspace: Workspace, results: "list[Any]", only: str | None
-) -> dict[str, Any]:
+def summarize_run(workspace: Workspace, results: "list[Any]", only: str | None) -> dict[str, Any]:
     """Return `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
 
     A text that several configurations share was embedded once: it counts as made for the first
@@ -139,6 +137,7 @@ def _show_sample(config: CorpusConfig, file: Path) -> None:
     console.print(f'[bold]rag search "{escape(question)}"[/bold]')
     show_chunks(corpus.search(question, k=1))
     console.print(
-        f"Next: [bold]rag search QUESTION -c {file}[/bold], [bold]rag leaderboard -c {file}[/bold], "
+        f"Next: [bold]rag search QUESTION -c {file}[/bold], "
+        f"[bold]rag leaderboard -c {file}[/bold], "
         f"or change a threshold in {file} and [bold]rag plan {file}[/bold]"
     )

@@ -22,6 +22,7 @@ _METRICS = (
     "RR@10",
 )
 _SNIPPET = 300
+_WIDE = 110
 
 
 def sorted_board(board: Mapping[str, Any], metric: str | None) -> dict[str, Any]:
@@ -39,28 +40,29 @@ def sorted_board(board: Mapping[str, Any], metric: str | None) -> dict[str, Any]
 def show_leaderboard(board: Mapping[str, Any]) -> None:
     """Print every configuration's means in percent, with the 95 % interval of the sorted one."""
     by = board["sorted_by"]
-    metrics = list(dict.fromkeys([by, *_METRICS]))
+    metrics = [m for m in _METRICS if m != by]
+    if console.width < _WIDE:
+        metrics = metrics[:3]
     table = Table(
-        title=f"{board['corpus']}: configurations by {by} (in percent, \\[95 % interval])",
+        title=f"{board['corpus']}: configurations by {by}, in percent",
         box=box.SIMPLE_HEAD,
         title_justify="left",
     )
     table.add_column("configuration", overflow="fold")
-    for metric in metrics:
-        table.add_column(metric.replace("AnswerPresence", "AP"), justify="right")
-    for name in ("n", "missing", "chunks"):
-        table.add_column(name, justify="right")
+    for name in (_short(by), "95 %", *map(_short, metrics), "n", "missing", "chunks"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in board["configurations"]:
         shown = row["metrics"]
-        cells = [_percent(shown[metric], with_interval=metric == by) for metric in metrics]
+        cells = [_percent(shown[by]["mean"]), _interval(shown[by])]
+        cells += [_percent(shown[metric]["mean"]) for metric in metrics]
         counts = [str(shown[by]["n"]), str(shown[by]["missing"]), str(row["chunks"])]
         table.add_row(row["name"], *cells, *counts)
     console.print(table)
-    console.print("AP@k: Answer Presence@k, the share of queries with an answer in the first k")
+    console.print("AP@k is Answer Presence@k: the share of queries with an answer in the first k.")
     if board["queries_left_out"]:
         console.print(
             f"{board['queries_left_out']} gold spans could not be resolved; their queries are "
-            f"left out (see the queries asset)"
+            f"left out (see the queries asset)."
         )
 
 
@@ -99,10 +101,15 @@ def show_releases(releases: Sequence[Release], serving: str) -> None:
     console.print(table)
 
 
-def _percent(metric: Mapping[str, Any], with_interval: bool) -> str:
-    if metric["mean"] is None:
+def _short(metric: str) -> str:
+    return metric.replace("AnswerPresence", "AP")
+
+
+def _percent(mean: float | None) -> str:
+    return "–" if mean is None else f"{100 * mean:.1f}"
+
+
+def _interval(metric: Mapping[str, Any]) -> str:
+    if metric["low"] is None:
         return "–"
-    mean = f"{100 * metric['mean']:.1f}"
-    if with_interval and metric["low"] is not None:
-        return f"{mean} \\[{100 * metric['low']:.1f}, {100 * metric['high']:.1f}]"
-    return mean
+    return f"{100 * metric['low']:.0f}–{100 * metric['high']:.0f}"

@@ -40,8 +40,18 @@ attributes:
     none: {{method: none}}
 
   configurations:
-    - {{name: default, chunking: {chunking}, contextualizer: structural, embedding: minilm, retriever: {retriever}, reranker: none}}
-    - {{name: plain, chunking: recursive_500, contextualizer: none, embedding: minilm, retriever: dense, reranker: none}}
+    - name: default           # the best that free parts can do
+      chunking: {chunking}
+      contextualizer: structural
+      embedding: minilm
+      retriever: {retriever}
+      reranker: none
+    - name: plain             # what most scripts do: the baseline to beat
+      chunking: recursive_500
+      contextualizer: none
+      embedding: minilm
+      retriever: dense
+      reranker: none
   serve: best                 # or a configuration's name
   # schedule: "0 3 * * *"     # re-index every night at three
 """

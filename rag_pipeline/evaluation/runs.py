@@ -19,7 +19,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.relevance import relevant_chunks
 from rag_pipeline.evaluation.retrieval_metrics import METRICS, evaluate_query
 from rag_pipeline.evaluation.summary import Summary, summarize_all
-from rag_pipeline.indexing import digest, read_documents
+from rag_pipeline.indexing import read_documents
 from rag_pipeline.lexical_index import open_lexical_index
 from rag_pipeline.progress import advance
 from rag_pipeline.queries import read_queries, resolve_queries
@@ -61,7 +61,7 @@ def queries_digest(workspace: Workspace) -> str:
     """Hash the queries file and the documents that its gold spans point into."""
     path = workspace.config.queries_path
     content = path.read_bytes() if path and path.is_file() else b""
-    documents = digest(workspace.documents())
+    documents = state_digest(workspace.documents().state())
     return fingerprint("queries", hashlib.sha256(content).hexdigest(), documents)
 
 
@@ -330,4 +330,3 @@ def load_leaderboard(workspace: Workspace) -> dict[str, Any]:
 
 def _plain(summary: Summary | None) -> Mapping[str, Any]:
     return asdict(summary) if summary else asdict(Summary(None, 0, 0, None, None))
-

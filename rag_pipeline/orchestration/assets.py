@@ -1,7 +1,7 @@
 """The asset graph of one corpus: each asset reads, makes one domain call and reports."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -13,9 +13,16 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ProviderError, RagPipelineError, StoreError
 from rag_pipeline.evaluation import runs
-from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import Report
 from rag_pipeline.loading import duplicate_groups
+from rag_pipeline.orchestration.metadata import (
+    first_rows,
+    leaderboard_row,
+    preview,
+    report_metadata,
+    rounded,
+    table_metadata,
+)
 from rag_pipeline.orchestration.partitions import (
     PARTITIONED,
     mapping_between,
@@ -26,8 +33,6 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
-_PREVIEW_ROWS = 5
-_PREVIEW_CHARACTERS = 200
 
 DESCRIPTIONS = {
     "documents": "Files and JSON Lines records, decoded; what can't be used is quarantined.",
@@ -108,12 +113,16 @@ def _plain_asset(
         for up in upstream_assets(config, name)
     ]
 
-    @dg.asset(**_shared(config, name), deps=deps, retry_policy=RETRIES, code_version="1")
     def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         with clear_failures():
-            return materialize(workspace, context.partition_key if context.has_partition_key else "")
+            return materialize(
+                workspace, context.partition_key if context.has_partition_key else ""
+            )
 
-    return asset
+    built: dg.AssetsDefinition = dg.asset(**_shared(config, name), deps=deps, retry_policy=RETRIES)(
+        asset
+    )
+    return built
 
 
 def _sharded_asset(workspace: Workspace, name: str) -> dg.AssetsDefinition:
@@ -163,30 +172,27 @@ def _sharded_asset(workspace: Workspace, name: str) -> dg.AssetsDefinition:
             for report in reports:
                 total.add(Report(**{**report, "calls": CallCounts(**report["calls"])}))
             metadata = {
-                **_report_metadata(total),
+                **report_metadata(total),
                 "dagster/row_count": sum(s.rows for s in state.values()),
                 "documents_in_table": len(state),
                 "shards": len(reports),
                 "fingerprint": stage.fingerprint,
-                "preview": _preview(stage.table.open()),
+                "preview": preview(stage.table.open()),
             }
         version = dg.DataVersion(state_digest(state))
         return dg.Output(None, metadata=metadata, data_version=version)
 
-    @dg.graph_asset(
-        **_shared(config, name),
-        ins={
-            "upstream": dg.AssetIn(
-                asset_key(config, before),
-                dagster_type=dg.Nothing,
-                partition_mapping=mapping_between(config, before, name),
-            )
-        },
-    )
     def graph(upstream: Any) -> Any:
         return finish(plan(upstream).map(shard).collect())
 
-    return graph
+    ins = {
+        "upstream": dg.AssetIn(
+            asset_key(config, before),
+            dagster_type=dg.Nothing,
+            partition_mapping=mapping_between(config, before, name),
+        )
+    }
+    return dg.graph_asset(**_shared(config, name), ins=ins)(graph)
 
 
 # --- what each plain asset does ---
@@ -196,30 +202,33 @@ def _documents(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
     report = indexing.update_documents(workspace)
     state = workspace.documents().state()
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
-    refused = list(_rows(workspace.quarantine("documents").open(), ["document_id", "reason"], 100))
-    metadata = {
-        **_report_metadata(report),
+    quarantine = workspace.quarantine("documents")
+    refused = list(first_rows(quarantine.open(), ["document_id", "reason"], 100))
+    metadata: dict[str, Any] = {
+        **report_metadata(report),
         "dagster/row_count": len(state),
-        "documents_in_quarantine": workspace.quarantine("documents").count(),
+        "documents_in_quarantine": quarantine.count(),
         "same_bytes": dg.MetadataValue.json([list(group) for group in same[:50]]),
-        "preview": _preview(workspace.documents().open()),
+        "preview": preview(workspace.documents().open()),
     }
     if refused:
         metadata["quarantine"] = table_metadata(refused)
-    return dg.MaterializeResult(metadata=metadata, data_version=_version(state_digest(state)))
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(state_digest(state)))
 
 
 def _queries(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
     problems = runs.update_queries(workspace)
     queries = runs.load_queries(workspace)
-    metadata = {
+    metadata: dict[str, Any] = {
         "dagster/row_count": len(queries),
         "gold_spans": sum(len(q.gold_spans) for q in queries),
         "left_out": len(problems),
         "problems": dg.MetadataValue.json(problems[:50]),
-        "preview": table_metadata([{"query_id": q.query_id, "query": q.query} for q in queries[:5]]),
+        "preview": table_metadata(
+            [{"query_id": q.query_id, "query": q.query} for q in queries[:5]]
+        ),
     }
-    version = _version(str(workspace.store.read_note(runs.QUERIES_FILE)["digest"]))
+    version = dg.DataVersion(str(workspace.store.read_note(runs.QUERIES_FILE)["digest"]))
     return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
@@ -228,37 +237,37 @@ def _lexical_index(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     engines = workspace.config.lexical_engines(key)
     paths = [workspace.lexical_path(key, engine) for engine in engines]
     metadata = {
-        **_report_metadata(report),
+        **report_metadata(report),
         "engines": ", ".join(engines) or "none asked for",
         "dagster/row_count": workspace.contextualized_chunks(key).count(),
         "paths": dg.MetadataValue.json(paths),
     }
-    version = _version("+".join(paths) or "none")
+    version = dg.DataVersion("+".join(paths) or "none")
     return dg.MaterializeResult(metadata=metadata, data_version=version)
 
 
 def _retrieval_run(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     note = runs.update_run(workspace, workspace.config.configuration(key))
-    metadata = {
+    metadata: dict[str, Any] = {
         "queries": note["queries"],
         "seconds": note["seconds"],
         "calls_made": note["calls"]["made"],
         "calls_saved": note["calls"]["saved"],
         "searched": dg.MetadataValue.json(note["pinned"]),
     }
-    return dg.MaterializeResult(metadata=metadata, data_version=_version(note["digest"]))
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(note["digest"]))
 
 
 def _answer_presence(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     summaries = runs.update_scores(workspace, workspace.config.configuration(key))
-    rows = [{"metric": name, **_rounded(summary)} for name, summary in summaries.items()]
+    rows = [{"metric": name, **rounded(summary)} for name, summary in summaries.items()]
     metadata: dict[str, Any] = {
         name: summary.mean for name, summary in summaries.items() if summary.mean is not None
     }
     if rows:
         metadata["metrics"] = table_metadata(rows)
     note = workspace.store.read_note(runs.scores_file(key))
-    return dg.MaterializeResult(metadata=metadata, data_version=_version(note["digest"]))
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(note["digest"]))
 
 
 def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
@@ -271,98 +280,19 @@ def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
     if board["configurations"]:
         rows = [leaderboard_row(row) for row in board["configurations"]]
         metadata["leaderboard"] = table_metadata(rows)
-    return dg.MaterializeResult(metadata=metadata, data_version=_version(board["digest"]))
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(board["digest"]))
 
 
 def _release(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
     served = release.publish(workspace)
-    metadata = {
+    metadata: dict[str, Any] = {
         "release": served.release_id,
         "configuration": served.configuration,
         "created": served.created,
         "reasons": dg.MetadataValue.json(list(served.reasons)),
         "manifest": dg.MetadataValue.json(asdict(served)),
     }
-    return dg.MaterializeResult(metadata=metadata, data_version=_version(served.release_id))
-
-
-# --- metadata ---
-
-LEADERBOARD_METRICS = (
-    "AnswerPresence@1",
-    "AnswerPresence@5",
-    "AnswerPresence@10",
-    "AnswerPresence@20",
-    "nDCG@10",
-    "RR@10",
-    "R@5",
-    "IoU@5",
-)
-
-
-def leaderboard_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration's line in the leaderboard table."""
-    shown = {name: row["metrics"][name] for name in LEADERBOARD_METRICS}
-    first = next(iter(shown.values()))
-    return {
-        "configuration": row["name"],
-        **{name: _round(metric["mean"]) for name, metric in shown.items()},
-        "n": first["n"],
-        "missing": first["missing"],
-        "chunks": row["chunks"],
-    }
-
-
-def table_metadata(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
-    """Return rows as a table for the UI; missing values are shown as empty."""
-    records = [
-        dg.TableRecord({k: "" if v is None else v for k, v in row.items()}) for row in rows
-    ]
-    columns = []
-    for name in rows[0]:
-        values = [row[name] for row in rows if row[name] is not None]
-        number = bool(values) and all(isinstance(v, int | float) for v in values)
-        columns.append(dg.TableColumn(name, "float" if number else "string"))
-    return dg.MetadataValue.table(records=records, schema=dg.TableSchema(columns))
-
-
-def _report_metadata(report: Report) -> dict[str, Any]:
-    return {
-        "documents_worked_on": report.documents,
-        "rows_written": report.rows,
-        "documents_dropped": report.dropped,
-        "documents_quarantined": len(report.quarantined),
-        "calls_made": report.calls.made,
-        "calls_saved": report.calls.saved,
-        "seconds": report.seconds,
-    }
-
-
-def _preview(table: Any) -> Any:
-    wanted = ("document_id", "title", "start", "end", "context", "text")
-    columns = [name for name in wanted if name in table.schema.names]
-    rows = list(_rows(table, columns, _PREVIEW_ROWS))
-    return table_metadata(rows) if rows else "no rows"
-
-
-def _rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
-    for row in table.search().select(list(columns)).limit(limit).to_list():
-        yield {
-            name: row[name][:_PREVIEW_CHARACTERS] if isinstance(row[name], str) else row[name]
-            for name in columns
-        }
-
-
-def _rounded(summary: Summary) -> dict[str, Any]:
-    return {name: _round(value) for name, value in asdict(summary).items()}
-
-
-def _round(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value
-
-
-def _version(value: str) -> dg.DataVersion:
-    return dg.DataVersion(value)
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(served.release_id))
 
 
 @contextmanager

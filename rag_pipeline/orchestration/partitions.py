@@ -3,7 +3,7 @@
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.planning import Step, steps, upstream
+from rag_pipeline.planning import steps, upstream
 
 PARTITIONED = (
     "chunks",
@@ -36,9 +36,5 @@ def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.Partiti
 
 def upstream_assets(config: CorpusConfig, asset: str) -> list[str]:
     """Return the names of the assets that an asset reads from."""
-    found = (s.asset for step in steps(config) if step.asset == asset for s in _before(config, step))
-    return list(dict.fromkeys(found))
-
-
-def _before(config: CorpusConfig, step: Step) -> list[Step]:
-    return upstream(config, step)
+    of_asset = [step for step in steps(config) if step.asset == asset]
+    return list(dict.fromkeys(b.asset for step in of_asset for b in upstream(config, step)))

@@ -1,0 +1,38 @@
+"""Bring the tables of a corpus up to date: plan what is stale, build it in shards, drop orphans.
+
+A document is *stale* in a table when its rows there are missing or made from something else, and
+*orphaned* when the table before has it no longer. Whatever a crash leaves undone is stale again.
+"""
+
+from rag_pipeline.indexing.builders import read_documents
+from rag_pipeline.indexing.documents import plan_documents, update_documents
+from rag_pipeline.indexing.lexical import plan_lexical, update_lexical
+from rag_pipeline.indexing.plans import Plan, Report
+from rag_pipeline.indexing.stages import (
+    SHARDED_ASSETS,
+    Stage,
+    build_shard,
+    count_calls,
+    finish,
+    open_stage,
+    plan,
+    update,
+)
+
+__all__ = [
+    "SHARDED_ASSETS",
+    "Plan",
+    "Report",
+    "Stage",
+    "build_shard",
+    "count_calls",
+    "finish",
+    "open_stage",
+    "plan",
+    "plan_documents",
+    "plan_lexical",
+    "read_documents",
+    "update",
+    "update_documents",
+    "update_lexical",
+]

@@ -1,0 +1,113 @@
+"""The rows of some documents in each sharded table, made from the table before it."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from rag_pipeline import vector_index
+from rag_pipeline.chunking import chunk
+from rag_pipeline.config import SemanticChunking
+from rag_pipeline.contextualization import contextualize
+from rag_pipeline.datamodels import (
+    CHUNKS_SCHEMA,
+    CONTEXTUALIZED_CHUNKS_SCHEMA,
+    Chunk,
+    Document,
+)
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.indexing.plans import Report, rows_of
+from rag_pipeline.progress import advance
+from rag_pipeline.providers import Vectors
+from rag_pipeline.retrieval import parse_metadata
+from rag_pipeline.workspace import Workspace
+
+
+def read_documents(workspace: Workspace, document_ids: Sequence[str]) -> Iterator[Document]:
+    """Stream loaded documents from the store."""
+    columns = ["document_id", "content_hash", "text", "title", "media_type", "metadata"]
+    for batch in workspace.documents().read(columns, document_ids, batch_rows=16):
+        for row in batch.to_pylist():
+            row["metadata"] = parse_metadata(row["metadata"])
+            yield Document(**row)
+
+
+def build_chunks(
+    workspace: Workspace,
+    chunking: str,
+    document_ids: Sequence[str],
+    report: Report,
+    given: Mapping[str, Sequence[tuple[int, int]]] | None,
+) -> Iterator[pa.RecordBatch]:
+    """Chunk documents; those that can't be chunked go to `report.quarantined`."""
+    settings = workspace.config.chunkings[chunking]
+    embed: Callable[[Sequence[str]], Vectors] | None = None
+    if isinstance(settings, SemanticChunking):
+        embed = workspace.sentence_embed(settings, report.calls)
+    fingerprint = workspace.config.chunks_fingerprint(chunking)
+    for document in read_documents(workspace, document_ids):
+        try:
+            chunks = chunk(document, settings, embed=embed, given=given)
+            if not chunks:
+                raise DocumentError(document.document_id, f"{chunking}: no chunks")
+        except DocumentError as error:
+            report.quarantined[document.document_id] = error.reason
+            continue
+        advance("documents", 1)
+        yield rows_of(_chunk_columns(document, chunks, fingerprint), CHUNKS_SCHEMA)
+
+
+def _chunk_columns(
+    document: Document, chunks: Sequence[Chunk], fingerprint: str
+) -> dict[str, Sequence[object]]:
+    return {
+        "document_id": [document.document_id] * len(chunks),
+        "content_hash": [document.content_hash] * len(chunks),
+        "fingerprint": [fingerprint] * len(chunks),
+        "chunk_id": [c.chunk_id for c in chunks],
+        "start": [c.start for c in chunks],
+        "end": [c.end for c in chunks],
+        "text": [c.text for c in chunks],
+    }
+
+
+def build_contexts(
+    workspace: Workspace, partition: str, document_ids: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Contextualize the chunks of documents."""
+    chunking, contextualizer = partition.split(".")
+    settings = workspace.config.contextualizers[contextualizer]
+    fingerprint = workspace.config.context_fingerprint(chunking, contextualizer)
+    hashes: dict[str, str] = {}
+    chunks: dict[str, list[Chunk]] = {}
+    columns = ["document_id", "content_hash", "start", "end", "text"]
+    for batch in workspace.chunks(chunking).read(columns, document_ids):
+        for row in batch.to_pylist():
+            hashes[row["document_id"]] = row.pop("content_hash")
+            chunks.setdefault(row["document_id"], []).append(Chunk(**row))
+    for document in read_documents(workspace, sorted(chunks)):
+        if hashes[document.document_id] != document.content_hash:
+            continue  # its chunks are of an earlier text; they are made anew before it is
+        own = sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end))
+        contextualized = contextualize(document, own, settings)
+        rows = _chunk_columns(document, own, fingerprint)
+        rows["content_hash"] = [hashes[document.document_id]] * len(own)
+        rows["title"] = [document.title] * len(own)
+        rows["metadata"] = [json.dumps(dict(document.metadata), sort_keys=True)] * len(own)
+        rows["context"] = [c.context for c in contextualized]
+        advance("chunks", len(own))
+        yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)
+
+
+def build_vectors(
+    workspace: Workspace, partition: str, document_ids: Sequence[str], report: Report
+) -> Iterator[pa.RecordBatch]:
+    """Embed the contextualized chunks of documents."""
+    context_key, _, embedding = partition.rpartition(".")
+    table = workspace.contextualized_chunks(context_key)
+    return vector_index.index_chunks(
+        table.read(CONTEXTUALIZED_CHUNKS_SCHEMA.names, document_ids),
+        workspace.embed(embedding, report.calls),
+        workspace.embedder(embedding).dimension,
+        workspace.config.vector_fingerprint(*partition.split(".")),
+    )

@@ -1,0 +1,115 @@
+"""Files -> the documents table: load what is new or changed, drop what is gone."""
+
+import json
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.indexing.plans import (
+    MAX_SHARD_DOCUMENTS,
+    Plan,
+    Report,
+    quarantine_rows,
+    rows_of,
+)
+from rag_pipeline.loading import Rejected, Source, scan
+from rag_pipeline.progress import advance
+from rag_pipeline.workspace import Workspace
+
+_LOAD_CHARACTERS = 4_000_000
+
+
+def plan_documents(workspace: Workspace) -> Plan:
+    """Compare the files with what was loaded; reads and hashes every file, parses none."""
+    stale, seen, _ = _compare_documents(workspace)
+    known = set(workspace.documents().state()) | set(workspace.quarantine("documents").state())
+    names = tuple(s.document_id for s in stale)
+    return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names))
+
+
+def update_documents(workspace: Workspace) -> Report:
+    """Load new and changed files, quarantine what can't be used, drop what is gone."""
+    started = time.perf_counter()
+    report = Report()
+    documents, quarantine = workspace.documents(), workspace.quarantine("documents")
+    documents.ensure()
+    quarantine.ensure()
+    fingerprint = workspace.config.documents_fingerprint()
+    stale, seen, known = _compare_documents(workspace)
+    good: list[Document] = []
+    bad: list[tuple[str, str, str]] = []
+
+    def commit() -> None:
+        gone = [i for i, _, _ in bad if i in known] + [
+            d.document_id for d in good if d.document_id in known
+        ]
+        documents.drop(gone)
+        quarantine.drop(gone)
+        if good:
+            batch = _document_rows(good, fingerprint)
+            report.rows += documents.replace([], [batch])
+        if bad:
+            quarantine.replace([], [quarantine_rows(bad, fingerprint, "documents")])
+        report.documents += len(good)
+        report.quarantined.update({i: reason for i, _, reason in bad})
+        good.clear()
+        bad.clear()
+
+    pending = 0
+    for source in stale:
+        try:
+            if isinstance(source, Rejected):
+                raise DocumentError(source.document_id, source.reason)
+            document = source.load()
+            good.append(document)
+            pending += len(document.text)
+        except DocumentError as error:
+            bad.append((source.document_id, source.content_hash, error.reason))
+        advance("documents", 1)
+        if pending > _LOAD_CHARACTERS or len(good) + len(bad) >= MAX_SHARD_DOCUMENTS:
+            commit()
+            pending = 0
+    commit()
+    orphans = sorted(known - seen)
+    documents.drop(orphans)
+    quarantine.drop(orphans)
+    report.dropped = len(orphans)
+    if report.documents or report.dropped:
+        documents.compact()
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _compare_documents(
+    workspace: Workspace,
+) -> tuple[list[Source | Rejected], set[str], set[str]]:
+    """Return the stale sources, the ids of all sources, and the ids that the tables know."""
+    config = workspace.config
+    fingerprint = config.documents_fingerprint()
+    loaded = workspace.documents().state()
+    refused = workspace.quarantine("documents").state()
+    stale: list[Source | Rejected] = []
+    seen: set[str] = set()
+    for source in scan(config.documents, config.documents_path):
+        seen.add(source.document_id)
+        before = loaded.get(source.document_id) or refused.get(source.document_id)
+        if before is None or before[:2] != (source.content_hash, fingerprint):
+            stale.append(source)
+    return stale, seen, set(loaded) | set(refused)
+
+
+def _document_rows(documents: Sequence[Document], fingerprint: str) -> pa.RecordBatch:
+    columns: dict[str, Sequence[object]] = {
+        "document_id": [d.document_id for d in documents],
+        "content_hash": [d.content_hash for d in documents],
+        "fingerprint": [fingerprint] * len(documents),
+        "title": [d.title for d in documents],
+        "metadata": [json.dumps(dict(d.metadata), sort_keys=True) for d in documents],
+        "media_type": [d.media_type for d in documents],
+        "characters": [len(d.text) for d in documents],
+        "text": [d.text for d in documents],
+    }
+    return rows_of(columns, DOCUMENTS_SCHEMA)

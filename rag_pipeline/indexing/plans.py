@@ -1,0 +1,69 @@
+"""What a materialization would do and what it did, and the rows that it writes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.datamodels import QUARANTINE_SCHEMA
+
+MAX_SHARD_DOCUMENTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a materialization of one partition would do."""
+
+    stale: tuple[str, ...]
+    orphaned: tuple[str, ...]
+    current: int
+    waiting: int = 0
+    """Documents whose rows in the table before are themselves stale."""
+    shards: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether there is nothing to do."""
+        return not (self.stale or self.orphaned or self.waiting)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a materialization did."""
+
+    documents: int = 0
+    rows: int = 0
+    dropped: int = 0
+    quarantined: dict[str, str] = field(default_factory=dict)
+    calls: CallCounts = field(default_factory=CallCounts)
+    seconds: float = 0.0
+
+    def add(self, other: "Report") -> None:
+        """Add the work of another shard."""
+        self.documents += other.documents
+        self.rows += other.rows
+        self.dropped += other.dropped
+        self.quarantined.update(other.quarantined)
+        self.calls.add(other.calls)
+        self.seconds += other.seconds
+
+
+def quarantine_rows(
+    refused: Sequence[tuple[str, str, str]], fingerprint: str, stage: str
+) -> pa.RecordBatch:
+    """Return quarantine rows from (document_id, content_hash, reason)."""
+    columns: dict[str, Sequence[object]] = {
+        "document_id": [r[0] for r in refused],
+        "content_hash": [r[1] for r in refused],
+        "fingerprint": [fingerprint] * len(refused),
+        "stage": [stage] * len(refused),
+        "reason": [r[2] for r in refused],
+    }
+    return rows_of(columns, QUARANTINE_SCHEMA)
+
+
+def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of a schema from lists; JSON columns from their text."""
+    arrays = [pa.array(columns[f.name], f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
