@@ -3,7 +3,7 @@
 Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,3 +141,9 @@ def vector_schema(dimension: int) -> pa.Schema:
     """Return the schema of a vector index: contextualized chunks with a unit vector each."""
     vector = pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False)
     return pa.schema([*CONTEXTUALIZED_CHUNKS_SCHEMA, vector])
+
+
+def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of a schema from lists; JSON columns from their text."""
+    arrays = [pa.array(columns[f.name], f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -14,9 +14,10 @@ from rag_pipeline.datamodels import (
     CONTEXTUALIZED_CHUNKS_SCHEMA,
     Chunk,
     Document,
+    rows_of,
 )
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.indexing.plans import Report, rows_of
+from rag_pipeline.indexing.plans import Report
 from rag_pipeline.progress import advance
 from rag_pipeline.providers import Vectors
 from rag_pipeline.retrieval import parse_metadata

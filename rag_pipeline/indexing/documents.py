@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document
+from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.indexing.plans import (
     MAX_SHARD_DOCUMENTS,
     Plan,
     Report,
     quarantine_rows,
-    rows_of,
 )
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.progress import advance

@@ -1,12 +1,12 @@
 """What a materialization would do and what it did, and the rows that it writes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.datamodels import QUARANTINE_SCHEMA
+from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256
 
@@ -61,9 +61,3 @@ def quarantine_rows(
         "reason": [r[2] for r in refused],
     }
     return rows_of(columns, QUARANTINE_SCHEMA)
-
-
-def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch of a schema from lists; JSON columns from their text."""
-    arrays = [pa.array(columns[f.name], f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,171 @@
+"""The main job through the real Dagster assets: run, run again, change, run again."""
+
+import json
+
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.calls import call_key
+from rag_pipeline.config import load_config
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
+
+KEYS = ("recursive_150", "recursive_150.none", "recursive_150.none.minilm")
+
+
+def tables(workspace):
+    yield workspace.chunks("recursive_150")
+    for context in ("none", "structural"):
+        yield workspace.contextualized_chunks(f"recursive_150.{context}")
+        yield workspace.vector_index(f"recursive_150.{context}.minilm")
+
+
+def versions(workspace):
+    found = {table.name: table.version for table in tables(workspace)}
+    return found | {"documents": workspace.documents().version}
+
+
+def test_a_run_indexes_evaluates_and_releases(corpus_file, run_all):
+    results = run_all(corpus_file)
+    assert all(result.ran for result in results)
+    corpus = Corpus.load(corpus_file)
+    board = corpus.leaderboard()
+    assert {row["name"] for row in board["configurations"]} == {"default", "plain"}
+    for row in board["configurations"]:
+        assert row["metrics"]["AnswerPresence@5"]["n"] == 4
+        assert row["metrics"]["AnswerPresence@20"]["mean"] == 1.0
+    best = corpus.search("When is a doctor's note needed?", k=1)[0]
+    assert best.document_id == "policy/leave.md"
+    assert best.text == DOCUMENTS["policy/leave.md"][best.start : best.end]
+
+
+def test_a_second_run_embeds_nothing_and_writes_nothing(corpus_file, run_all):
+    run_all(corpus_file)
+    workspace = Workspace(load_config(corpus_file))
+    before, release = versions(workspace), Corpus.load(corpus_file).release()
+    results = run_all(corpus_file)
+    assert not any(result.ran for result in results)
+    assert sum(result.calls.made for result in results) == 0
+    assert versions(workspace) == before
+    assert Corpus.load(corpus_file).release() == release
+
+
+def test_only_what_changed_is_worked_on(tmp_path, corpus_file, run_all):
+    run_all(corpus_file)
+    documents = tmp_path / "documents"
+    edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
+    write_documents(documents, {"nda/cedar.txt": edited, "policy/gifts.md": "# Gifts\n\nNone.\n"})
+    (documents / "policy/leave.md").unlink()
+    results = {str(r.step): r for r in run_all(corpus_file)}
+    loaded = results["documents"].metadata
+    assert (loaded["documents_worked_on"], loaded["documents_dropped"]) == (2, 1)
+    for key in ("chunks recursive_150", "vector_index recursive_150.none.minilm"):
+        assert results[key].metadata["documents_worked_on"] == 2
+        assert results[key].metadata["documents_dropped"] == 1
+
+    workspace = Workspace(load_config(corpus_file))
+    left = {"nda/acme.txt", "nda/cedar.txt", "policy/gifts.md", "policy/travel.md"}
+    for table in tables(workspace):
+        assert set(table.state()) == left, table.name
+        rows = [r for b in table.read(["document_id", "text"]) for r in b.to_pylist()]
+        assert not any("two (2) years" in row["text"] for row in rows), table.name
+        assert any("seven (7) years" in row["text"] for row in rows), table.name
+    corpus = Corpus.load(corpus_file)
+    assert "seven (7)" in corpus.search("confidentiality term Cedar Boats", k=3)[0].text
+    found = corpus.search("doctor's note sickness", k=20)
+    assert "policy/leave.md" not in {chunk.document_id for chunk in found}
+    assert corpus.leaderboard()["queries_left_out"] == 1
+
+
+def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, run_all):
+    star = {"chunking": "*", "contextualizer": "*", "embedding": "minilm", "retriever": "*"}
+    file = write_corpus(tmp_path, configurations=[star])
+    results = run_all(file)
+    workspace = Workspace(load_config(file))
+    texts = set()
+    for chunking in ("recursive_150", "markdown"):
+        for context in ("none", "structural"):
+            table = workspace.vector_index(f"{chunking}.{context}.minilm")
+            for batch in table.read(["context", "text"]):
+                for row in batch.to_pylist():
+                    context_text = f"{row['context']}\n\n" if row["context"] else ""
+                    texts.add(context_text + row["text"])
+    made = sum(result.calls.made for result in results)
+    assert made == len(texts) + 4  # and the four queries
+    identity = workspace.embedder("minilm").identity
+    keys = [call_key("embed:document", identity, text) for text in texts]
+    assert workspace.cache.known(keys) == set(keys)
+
+
+def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_file, run_all):
+    run_all(corpus_file)
+    changed = {
+        "recursive_150": {"method": "recursive", "max_characters": 150},
+        "markdown": {"method": "markdown"},
+        "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},
+    }
+    third = {
+        "name": "third",
+        "chunking": "semantic",
+        "contextualizer": "none",
+        "embedding": "minilm",
+        "retriever": "dense",
+    }
+    from rag_pipeline_tests.conftest import attributes
+
+    configurations = [*attributes()["configurations"], third]
+    write_file(tmp_path, chunkings=changed, configurations=configurations)
+    ran = {str(r.step) for r in run_all(corpus_file) if r.ran}
+    assert ran == {
+        "chunks semantic",
+        "contextualized_chunks semantic.none",
+        "lexical_index semantic.none",
+        "vector_index semantic.none.minilm",
+        "retrieval_run third",
+        "answer_presence third",
+        "leaderboard",
+    } | ({"release"} & ran)
+
+    changed["semantic"]["threshold"] = 0.5
+    write_file(tmp_path, chunkings=changed, configurations=configurations)
+    results = {str(r.step): r for r in run_all(corpus_file)}
+    assert results["chunks semantic"].calls.made == 0, "no sentence is embedded again"
+    assert results["chunks semantic"].calls.saved > 0
+    assert not results["chunks recursive_150"].ran
+
+
+def test_one_configuration_alone(corpus_file, run_all):
+    steps = {str(result.step) for result in run_all(corpus_file, "plain")}
+    assert "vector_index recursive_150.none.minilm" in steps
+    assert "vector_index recursive_150.structural.minilm" not in steps
+    corpus = Corpus.load(corpus_file)
+    assert [row["name"] for row in corpus.leaderboard()["configurations"]] == ["plain"]
+    assert corpus.release().configuration == "plain"
+
+
+def test_without_queries_the_first_configuration_is_served(tmp_path, run_all):
+    file = write_corpus(tmp_path, queries=None)
+    run_all(file)
+    corpus = Corpus.load(file)
+    assert corpus.release().reasons == ("no query has gold spans: the first one listed",)
+    assert corpus.release().configuration == "default"
+    assert corpus.search("hotel", k=1)[0].document_id == "policy/travel.md"
+
+
+@pytest.mark.parametrize("where", ["document_id LIKE 'policy/%'", "title = 'Sick leave'"])
+def test_a_filter_is_the_same_for_vectors_and_terms(tmp_path, run_all, where):
+    retrievers = {
+        "dense": {"method": "dense"},
+        "lexical": {"method": "lexical"},
+        "hybrid": {"method": "hybrid"},
+    }
+    rule = {"chunking": "recursive_150", "embedding": "minilm", "retriever": "*"}
+    file = write_corpus(tmp_path, retrievers=retrievers, configurations=[rule])
+    for method in retrievers:
+        serve = f"recursive_150.none.minilm.{method}.none"
+        write_file(tmp_path, retrievers=retrievers, configurations=[rule], serve=serve)
+        run_all(file)
+        corpus = Corpus.load(file)
+        found = corpus.search("agreement of Acme and Cedar on leave", k=20, where=where)
+        assert all(chunk.document_id.startswith("policy/") for chunk in found)
+    assert json.dumps(Corpus.load(file).release().settings["retriever"])

@@ -1,0 +1,107 @@
+import pytest
+
+from rag_pipeline import Corpus, indexing
+from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError
+from rag_pipeline.release import publish
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import DOCUMENTS, write_documents
+
+
+def edit(folder, number):
+    text = DOCUMENTS["policy/travel.md"].replace("180 euros", f"{number} euros")
+    write_documents(folder / "documents", {"policy/travel.md": text})
+
+
+def test_nothing_is_served_before_the_first_release(corpus_file):
+    corpus = Corpus.load(corpus_file)
+    with pytest.raises(NotReleasedError, match="nothing has been released yet; run: rag run"):
+        corpus.search("anything")
+    with pytest.raises(NotReleasedError):
+        corpus.roll_back()
+    assert corpus.releases() == []
+
+
+def test_an_open_corpus_picks_up_a_new_release(tmp_path, corpus_file, run_all):
+    run_all(corpus_file)
+    corpus = Corpus.load(corpus_file)
+    assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
+    edit(tmp_path, 250)
+    run_all(corpus_file)
+    assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
+    assert [r.release_id for r in corpus.releases()] == ["release-000002", "release-000001"]
+
+
+def test_rolling_back_serves_the_old_rows_and_holds_the_new_ones_back(
+    tmp_path, corpus_file, run_all
+):
+    run_all(corpus_file)
+    edit(tmp_path, 250)
+    run_all(corpus_file)
+    corpus = Corpus.load(corpus_file)
+    assert corpus.roll_back().release_id == "release-000001"
+    assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
+
+    # What was rolled back stays back; another configuration may be served, a new build will be.
+    rolled_back = corpus.releases()[0].run_digest
+    run_all(corpus_file)
+    assert corpus.release().run_digest != rolled_back
+    edit(tmp_path, 300)
+    run_all(corpus_file)
+    assert "300 euros" in corpus.search("hotel price a night", k=1)[0].text
+
+
+def test_rolling_back_to_an_unknown_or_missing_release_is_refused(corpus_file, run_all):
+    run_all(corpus_file)
+    corpus = Corpus.load(corpus_file)
+    with pytest.raises(NotReleasedError, match=r"no release 'nope'; there are: release-000001"):
+        corpus.roll_back("nope")
+    with pytest.raises(NotReleasedError, match="is the first release; there is none before it"):
+        corpus.roll_back()
+
+
+def test_a_stale_build_is_not_released(tmp_path, corpus_file, config, run_all):
+    run_all(corpus_file)
+    edit(tmp_path, 250)
+    workspace = Workspace(config)
+    indexing.update_documents(workspace)
+    with pytest.raises(CheckFailedError, match=r"chunks recursive_150 is not current \(1 documents"):
+        publish(workspace)
+    assert "180 euros" in Corpus(config).search("hotel price a night", k=1)[0].text
+
+
+def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, corpus_file, run_all):
+    run_all(corpus_file)
+    corpus = Corpus.load(corpus_file)
+    pinned = corpus.release().pinned
+    table = corpus.workspace.store.table(
+        pinned.vector_table, corpus.workspace.contextualized_chunks("x").schema
+    )
+    for number in range(3):
+        edit(tmp_path, number)
+        indexing.update_documents(corpus.workspace)
+        key = pinned.vector_table.removeprefix("vector_index.")
+        indexing.update(corpus.workspace, "chunks", key.split(".")[0])
+        indexing.update(corpus.workspace, "contextualized_chunks", key.rpartition(".")[0])
+        indexing.update(corpus.workspace, "vector_index", key)
+    assert corpus.release().release_id in table.open().tags.list()
+    assert table.version > pinned.vector_version
+    assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
+
+
+@pytest.mark.parametrize(
+    ("query", "k", "where", "message"),
+    [
+        ("  ", 5, None, "the query is empty"),
+        ("hotel", 0, None, "k is 0"),
+        ("hotel", 5, "nonsense ===", "--where 'nonsense ==='"),
+        ("hotel", 5, "no_such_column = 1", "no_such_column"),
+        ("hotel", 5, "document_id = 'x'; DROP TABLE t", "--where"),
+    ],
+)
+def test_a_search_that_cannot_be_done_is_explained(
+    corpus_file, run_all, query, k, where, message
+):
+    run_all(corpus_file)
+    with pytest.raises(InputError) as error:
+        Corpus.load(corpus_file).search(query, k=k, where=where)
+    assert message in str(error.value)

@@ -1,0 +1,151 @@
+import multiprocessing
+
+import pyarrow as pa
+import pytest
+
+from rag_pipeline.datamodels import CHUNKS_SCHEMA, rows_of
+from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.store import DocumentState, Store, quoted, state_digest
+
+
+def chunk_rows(document_id, count, content_hash="h", fingerprint="f"):
+    columns = {
+        "document_id": [document_id] * count,
+        "content_hash": [content_hash] * count,
+        "fingerprint": [fingerprint] * count,
+        "chunk_id": [f"{document_id}#{n}-{n + 1}" for n in range(count)],
+        "start": list(range(count)),
+        "end": list(range(1, count + 1)),
+        "text": ["x"] * count,
+    }
+    return rows_of(columns, CHUNKS_SCHEMA)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(str(tmp_path / "store"), "tiny")
+
+
+@pytest.fixture
+def table(store):
+    table = store.table("chunks.a", CHUNKS_SCHEMA)
+    table.ensure()
+    return table
+
+
+def test_state_says_what_each_document_was_made_from(table):
+    table.replace(["a"], [chunk_rows("a", 2)])
+    table.replace(["b"], [chunk_rows("b", 3, "h2", "f2")])
+    assert table.state() == {
+        "a": DocumentState("h", "f", 2),
+        "b": DocumentState("h2", "f2", 3),
+    }
+
+
+def test_replacing_leaves_no_row_of_before_and_other_documents_alone(table):
+    table.replace(["a", "b"], [chunk_rows("a", 2), chunk_rows("b", 2)])
+    table.replace(["a"], [chunk_rows("a", 1, "new")])
+    assert table.state() == {"a": DocumentState("new", "f", 1), "b": DocumentState("h", "f", 2)}
+
+
+def test_rows_of_two_origins_count_as_stale(table):
+    table.replace([], [chunk_rows("a", 1, "h1")])
+    table.replace([], [chunk_rows("a", 1, "h2")])
+    assert table.state() == {"a": DocumentState("", "", 2)}
+
+
+@pytest.mark.parametrize("name", ["it's", 'quo"te', "semi;colon--", "ünï/çødé 漢字", "a b\tc", "%_"])
+def test_any_document_id_can_be_dropped(table, name):
+    table.replace([], [chunk_rows(name, 1), chunk_rows("other", 1)])
+    table.drop([name])
+    assert set(table.state()) == {"other"}
+
+
+def test_quotes_are_doubled():
+    assert quoted("it's") == "'it''s'"
+
+
+def test_a_missing_table_is_empty_to_read_and_named_when_opened(store):
+    table = store.table("chunks.none", CHUNKS_SCHEMA)
+    assert (table.exists(), table.count(), table.state()) == (False, 0, {})
+    assert list(table.read(["text"])) == []
+    with pytest.raises(StoreError, match=r"no table chunks\.none"):
+        table.open()
+
+
+def test_a_new_dimension_starts_the_table_afresh(store):
+    def schema(size):
+        return pa.schema([*CHUNKS_SCHEMA, pa.field("vector", pa.list_(pa.float32(), size))])
+
+    store.table("v", schema(4)).ensure()
+    old = store.table("v", schema(4)).version
+    store.table("v", schema(4)).ensure()
+    assert store.table("v", schema(4)).version == old
+    store.table("v", schema(8)).ensure()
+    assert store.table("v", schema(8)).open().schema.field("vector").type.list_size == 8
+
+
+def _rebuild(arguments):
+    url, name = arguments
+    table = Store(url, "tiny").table("chunks.a", CHUNKS_SCHEMA)
+    for round_ in range(5):
+        table.replace([name], [chunk_rows(name, 10, f"round {round_}")])
+
+
+def test_processes_replace_different_documents_at_once(store, table):
+    names = [f"d{n}" for n in range(3)]
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        pool.map(_rebuild, [(store.url, name) for name in names])
+    assert table.state() == {name: DocumentState("round 4", "f", 10) for name in names}
+
+
+def test_small_files_are_written_whole_and_listed(store, tmp_path):
+    store.write_json("releases/a.json", {"n": 1})
+    store.write_json("releases/a.json", {"n": 2})
+    assert store.read_json("releases/a.json") == {"n": 2}
+    assert store.read_json("releases/none.json") is None
+    assert store.list("releases") == ["a.json"]
+    assert store.list("nowhere") == []
+    note = {"digest": "d"}
+    store.write_parquet("evaluation/run.parquet", pa.table({"a": [1]}), note)
+    assert store.read_note("evaluation/run.parquet") == note
+    assert store.read_parquet("evaluation/run.parquet").column("a").to_pylist() == [1]
+
+
+def test_a_torn_file_is_named(store, tmp_path):
+    store.write_bytes("releases/a.json", b'{"n": ')
+    with pytest.raises(StoreError, match=r"releases/a\.json: not JSON"):
+        store.read_json("releases/a.json")
+    store.write_bytes("run.parquet", b"PAR1 torn")
+    with pytest.raises(StoreError, match=r"run\.parquet: not Parquet"):
+        store.read_parquet("run.parquet")
+
+
+def test_a_folder_is_published_whole_and_once(store):
+    for content in ("first", "second"):
+        folder = store.building_folder("lexical/a/x")
+        (folder / "index").write_text(content)
+        store.publish_folder(folder, "lexical/a/x")
+        assert not folder.exists()
+    assert (store.local_folder("lexical/a/x") / "index").read_text() == "first"
+    with pytest.raises(StoreError, match="no lexical/a/y"):
+        store.local_folder("lexical/a/y")
+
+
+def test_a_store_that_cannot_be_is_a_config_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="store: "):
+        Store(str(tmp_path / "file" / "store"), "tiny")
+    with pytest.raises(ConfigError, match="store: nosuch://bucket"):
+        Store("nosuch://bucket", "tiny")
+
+
+def test_the_digest_of_a_state_changes_with_any_part_of_it():
+    states = [
+        {"a": DocumentState("h", "f", 1)},
+        {"a": DocumentState("h", "f", 2)},
+        {"a": DocumentState("h", "g", 1)},
+        {"b": DocumentState("h", "f", 1)},
+        {},
+    ]
+    assert len({state_digest(state) for state in states}) == 5
