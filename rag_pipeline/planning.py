@@ -50,13 +50,14 @@ def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
         chosen = [config.configuration(configuration)]
     chunkings = list(dict.fromkeys(c.chunking for c in chosen))
     contexts = list(dict.fromkeys(c.context_key for c in chosen))
+    lexical = list(dict.fromkeys(c.context_key for c in chosen if config.engine(c)))
     vectors = list(dict.fromkeys(c.vector_key for c in chosen))
     return [
         Step("documents"),
         Step("queries"),
         *(Step("chunks", key) for key in chunkings),
         *(Step("contextualized_chunks", key) for key in contexts),
-        *(Step("lexical_index", key) for key in contexts),
+        *(Step("lexical_index", key) for key in lexical),
         *(Step("vector_index", key) for key in vectors),
         *(Step("retrieval_run", c.name) for c in chosen),
         *(Step("answer_presence", c.name) for c in chosen),
@@ -81,9 +82,10 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
             return [Step("contextualized_chunks", key.rpartition(".")[0])]
         case "retrieval_run":
             configuration = config.configuration(key)
+            lexical = [Step("lexical_index", configuration.context_key)]
             return [
                 Step("vector_index", configuration.vector_key),
-                Step("lexical_index", configuration.context_key),
+                *(lexical if config.engine(configuration) else []),
                 Step("queries"),
             ]
         case "answer_presence":

@@ -54,7 +54,9 @@ def test_rows_of_two_origins_count_as_stale(table):
     assert table.state() == {"a": DocumentState("", "", 2)}
 
 
-@pytest.mark.parametrize("name", ["it's", 'quo"te', "semi;colon--", "ünï/çødé 漢字", "a b\tc", "%_"])
+@pytest.mark.parametrize(
+    "name", ["it's", 'quo"te', "semi;colon--", "ünï/çødé 漢字", "a b\tc", "%_"]
+)
 def test_any_document_id_can_be_dropped(table, name):
     table.replace([], [chunk_rows(name, 1), chunk_rows("other", 1)])
     table.drop([name])

@@ -90,6 +90,8 @@ def summarize_run(workspace: Workspace, results: "list[Any]", only: str | None) 
         ]
         calls = CallCounts()
         for step in own:
+            if step not in by_step:
+                continue
             done = by_step[step].calls
             if step in counted:
                 calls.saved += done.made + done.saved
@@ -100,7 +102,7 @@ def summarize_run(workspace: Workspace, results: "list[Any]", only: str | None) 
             {
                 "name": name,
                 "metrics": board[name]["metrics"],
-                "seconds": sum(by_step[step].seconds for step in own),
+                "seconds": sum(by_step[step].seconds for step in own if step in by_step),
                 "calls": {"embedding": {"made": calls.made, "saved": calls.saved}},
             }
         )

@@ -249,12 +249,15 @@ class CorpusConfig(Settings):
         upstream = self.context_fingerprint(chunking, contextualizer)
         return fingerprint("lexical", self.lexical, upstream)
 
+    def engine(self, configuration: Configuration) -> str | None:
+        """Return the BM25 engine that a configuration searches with, None for vectors alone."""
+        engine: str | None = getattr(self.retrievers[configuration.retriever], "engine", None)
+        return engine
+
     def lexical_engines(self, context_key: str) -> tuple[str, ...]:
         """Return the BM25 engines that configurations over one partition ask for."""
         engines = {
-            getattr(self.retrievers[c.retriever], "engine", None)
-            for c in self.all_configurations.values()
-            if c.context_key == context_key
+            self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key
         }
         return tuple(e for e in get_args(LexicalEngine) if e in engines)
 

@@ -206,8 +206,7 @@ def open_index(workspace: Workspace, pinned: Pinned) -> Index:
 
 
 def _lexical_path(workspace: Workspace, configuration: Configuration) -> str | None:
-    settings = workspace.config.retrievers[configuration.retriever]
-    engine = getattr(settings, "engine", None)
+    engine = workspace.config.engine(configuration)
     return engine and workspace.lexical_path(configuration.context_key, engine)
 
 

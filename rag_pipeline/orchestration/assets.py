@@ -25,6 +25,7 @@ from rag_pipeline.orchestration.metadata import (
 )
 from rag_pipeline.orchestration.partitions import (
     PARTITIONED,
+    asset_names,
     mapping_between,
     partitions_of,
     upstream_assets,
@@ -86,7 +87,7 @@ def build_assets(config: CorpusConfig) -> list[dg.AssetsDefinition]:
         _plain_asset(workspace, name, plain[name])
         if name in plain
         else _sharded_asset(workspace, name)
-        for name in DESCRIPTIONS
+        for name in asset_names(config)
     ]
 
 
@@ -224,9 +225,7 @@ def _queries(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
         "gold_spans": sum(len(q.gold_spans) for q in queries),
         "left_out": len(problems),
         "problems": dg.MetadataValue.json(problems[:50]),
-        "preview": table_metadata(
-            [{"query_id": q.query_id, "query": q.query} for q in queries[:5]]
-        ),
+        "preview": table_metadata([{"id": q.query_id, "query": q.query} for q in queries[:5]]),
     }
     version = dg.DataVersion(str(workspace.store.read_note(runs.QUERIES_FILE)["digest"]))
     return dg.MaterializeResult(metadata=metadata, data_version=version)

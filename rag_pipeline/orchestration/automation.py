@@ -8,7 +8,8 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.orchestration.assets import DESCRIPTIONS, asset_key, identifier
+from rag_pipeline.orchestration.assets import asset_key, identifier
+from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.planning import Step, ready
 from rag_pipeline.workspace import Workspace
 
@@ -29,7 +30,7 @@ def build_jobs(config: CorpusConfig) -> dict[str, "dg.UnresolvedAssetJobDefiniti
             description=f"Bring {name} of {config.corpus} up to date.",
             tags={"corpus": config.corpus},
         )
-        for name in DESCRIPTIONS
+        for name in asset_names(config)
     }
 
 

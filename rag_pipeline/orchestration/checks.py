@@ -8,6 +8,7 @@ from rag_pipeline import checks
 from rag_pipeline.checks import CheckResult
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import asset_key, clear_failures
+from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.workspace import Workspace
 
 
@@ -23,6 +24,7 @@ def build_checks(config: CorpusConfig) -> list[dg.AssetChecksDefinition]:
         *(
             _check(workspace, asset, f"{asset}_is_sound", check)
             for asset, check in checks.CHECKS.items()
+            if asset in asset_names(config)
         ),
     ]
 

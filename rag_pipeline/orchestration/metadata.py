@@ -37,8 +37,10 @@ def leaderboard_row(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def table_metadata(rows: Sequence[Mapping[str, Any]]) -> dg.TableMetadataValue:
+def table_metadata(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
     """Return rows as a table for the UI; missing values are shown as empty."""
+    if not rows:
+        return dg.MetadataValue.text("no rows")
     records = [dg.TableRecord({k: "" if v is None else v for k, v in row.items()}) for row in rows]
     columns = []
     for name in rows[0]:
@@ -66,7 +68,7 @@ def preview(table: Any) -> Any:
     wanted = ("document_id", "title", "start", "end", "context", "text")
     columns = [name for name in wanted if name in table.schema.names]
     rows = list(first_rows(table, columns, _PREVIEW_ROWS))
-    return table_metadata(rows) if rows else "no rows"
+    return table_metadata(rows)
 
 
 def first_rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,11 @@ PARTITIONED = (
 )
 
 
+def asset_names(config: CorpusConfig) -> list[str]:
+    """Return the assets that a corpus has: without BM25 there is no lexical index."""
+    return list(dict.fromkeys(step.asset for step in steps(config)))
+
+
 def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefinition:
     """Return an asset's partition keys, in the corpus file's order."""
     keys = [step.partition for step in steps(config) if step.asset == asset]
