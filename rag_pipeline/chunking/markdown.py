@@ -1,0 +1,57 @@
+"""Markdown -> one span per section, its heading included."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from markdown_it import MarkdownIt
+
+from rag_pipeline.chunking.recursive import recursive_spans
+from rag_pipeline.chunking.spans import Span, trim
+
+_LINE_END = re.compile(r"\r\n?|\n")
+"""The line ends of CommonMark, which the parser's line numbers count."""
+
+
+def markdown_spans(text: str, max_characters: int) -> list[Span]:
+    """Return the sections of a text; those over `max_characters` are cut as `recursive` does.
+
+    Headings are CommonMark's, `#` or underlined, outside quotes, lists and code. A heading with
+    nothing under it goes with the section that follows, and when a section is cut its heading
+    stays with the text under it.
+    """
+    return [
+        span
+        for start, body, end in _sections(text)
+        for span in recursive_spans(
+            text,
+            max_characters,
+            start,
+            end,
+            glued=body if body - start <= max_characters / 2 else 0,
+        )
+    ]
+
+
+def _sections(text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield start, start of the text under the heading, and end of each section."""
+    start = body = 0
+    for heading, below in _headings(text):
+        if text[body:heading].strip():
+            yield start, trim(text, body, heading)[0], heading
+            start = heading
+        body = below
+    yield start, trim(text, body, len(text))[0], len(text)
+
+
+def _headings(text: str) -> Iterator[Span]:
+    lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
+    for token in _parser().parse(text):
+        if token.type == "heading_open" and token.level == 0 and token.map:
+            yield lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
+
+
+@cache
+def _parser() -> MarkdownIt:
+    # Block structure is all that is needed; inline rules are where the time goes.
+    return MarkdownIt("commonmark").disable(["inline", "reference"])

@@ -1,0 +1,62 @@
+"""Text -> pieces of a maximum size, cut at the largest separator that is there.
+
+The idea of LangChain's RecursiveCharacterTextSplitter without overlap, on spans: whatever is too
+long is cut at blank lines, what is still too long at line ends, then sentence ends, words and
+characters; neighbours of one such cut are put together again while they fit.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from rag_pipeline.chunking.sentences import sentence_ends
+from rag_pipeline.chunking.spans import Span, pieces_between
+
+_NEWLINE = r"(?>\r\n|\r|\n)"
+_PARAGRAPH = re.compile(rf"{_NEWLINE}[^\S\r\n]*{_NEWLINE}\s*|[\f\u2029]\s*")
+_LINE = re.compile(r"[\r\n\v\x1c-\x1e\x85\u2028]\s*")
+_WORD = re.compile(r"\s+")
+
+_Cuts = Callable[[str, int, int], Iterator[int]]
+
+
+def _after(pattern: re.Pattern[str]) -> _Cuts:
+    return lambda text, start, end: (match.end() for match in pattern.finditer(text, start, end))
+
+
+_LEVELS: tuple[_Cuts, ...] = (_after(_PARAGRAPH), _after(_LINE), sentence_ends, _after(_WORD))
+
+
+def recursive_spans(
+    text: str, max_characters: int, start: int = 0, end: int | None = None, glued: int = 0
+) -> list[Span]:
+    """Return pieces of `text[start:end]` of at most `max_characters`; linear in the text.
+
+    No cut is made up to offset `glued`, unless in the middle of a word that is too long.
+    """
+    spans = pieces_between(text, start, len(text) if end is None else end, ())
+    return [piece for span in spans for piece in _split(text, span, max_characters, glued, 0)]
+
+
+def _split(text: str, span: Span, limit: int, glued: int, level: int) -> Iterator[Span]:
+    start, end = span
+    if end - start <= limit:
+        yield span
+        return
+    if level == len(_LEVELS):
+        yield from pieces_between(text, start, end, range(start + limit, end, limit))
+        return
+    cuts = (cut for cut in _LEVELS[level](text, start, end) if cut > glued)
+    merged: Span | None = None
+    for piece in pieces_between(text, start, end, cuts):
+        if merged and piece[1] - merged[0] <= limit:
+            merged = merged[0], piece[1]
+            continue
+        if merged:
+            yield merged
+            merged = None
+        if piece[1] - piece[0] <= limit:
+            merged = piece
+        else:
+            yield from _split(text, piece, limit, glued, level + 1)
+    if merged:
+        yield merged

@@ -1,0 +1,109 @@
+"""Text -> runs of sentences that stay on one subject, by the distances of their embeddings."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from rag_pipeline.chunking.recursive import recursive_spans
+from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.spans import Span
+from rag_pipeline.config import SemanticChunking
+from rag_pipeline.providers import Vectors
+
+_NOISE = 1e-6
+"""What rounding of single-precision unit vectors can add to a distance: no reason to break."""
+
+_Distances = npt.NDArray[np.float64]
+
+
+def semantic_spans(
+    text: str, settings: SemanticChunking, embed: Callable[[Sequence[str]], Vectors]
+) -> list[Span]:
+    """Return spans of whole sentences, cut where neighbours differ most.
+
+    Each sentence is embedded with `window` neighbours on each side, in one call of `embed`. A cut
+    is where the cosine distance between consecutive sentences exceeds mean + `threshold` x
+    population standard deviation over the document (after Kamradt's "5 Levels of Text
+    Splitting"). Then pieces under `min_characters` join the neighbour they differ less from, and
+    pieces over `max_characters` are cut where they differ most, if possible leaving both sides
+    `min_characters`. `max_characters` always holds; sentences over it are cut beforehand as
+    `recursive` does.
+    """
+    sentences = [
+        span
+        for start, end in sentence_spans(text)
+        for span in recursive_spans(text, settings.max_characters, start, end)
+    ]
+    if len(sentences) < 2:
+        return sentences
+    distances = _distances(embed(_windows(text, sentences, settings.window)), len(sentences))
+    cutoff = distances.mean() + settings.threshold * distances.std() + _NOISE
+    breaks = (np.flatnonzero(distances > cutoff) + 1).tolist()
+    pieces = list(pairwise([0, *breaks, len(sentences)]))
+    return [
+        (sentences[first][0], sentences[past - 1][1])
+        for piece in _join_short(pieces, sentences, distances, settings.min_characters)
+        for first, past in _split_long(piece, sentences, distances, settings)
+    ]
+
+
+def _windows(text: str, sentences: Sequence[Span], window: int) -> list[str]:
+    last = len(sentences) - 1
+    return [
+        text[sentences[max(i - window, 0)][0] : sentences[min(i + window, last)][1]]
+        for i in range(len(sentences))
+    ]
+
+
+def _distances(vectors: Vectors, sentences: int) -> _Distances:
+    """Return 1 - cosine of each row and the next; a zero row is at distance 1 from everything."""
+    if vectors.ndim != 2 or len(vectors) != sentences:
+        raise ValueError(f"embed returned shape {vectors.shape} for {sentences} texts")
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    norms[norms == 0] = 1.0
+    products = np.einsum("ij,ij->i", vectors[:-1], vectors[1:], dtype=np.float64)
+    distances: _Distances = 1.0 - products / (norms[:-1] * norms[1:])
+    return distances
+
+
+def _join_short(
+    pieces: list[Span], sentences: Sequence[Span], distances: _Distances, minimum: int
+) -> list[Span]:
+    """Join each piece under `minimum` to the nearer neighbour, to the left if they are as near."""
+    joined: list[Span] = []
+    first = 0
+    for _, past in pieces:
+        if sentences[past - 1][1] - sentences[first][0] < minimum:
+            is_last = past == len(sentences)
+            if not is_last and (first == 0 or distances[past - 1] < distances[first - 1]):
+                continue
+            if joined:
+                first = joined.pop()[0]
+        joined.append((first, past))
+        first = past
+    return joined
+
+
+def _split_long(
+    piece: Span, sentences: Sequence[Span], distances: _Distances, settings: SemanticChunking
+) -> Iterator[Span]:
+    """Halve a piece at its largest inner distance until all parts are under the maximum."""
+    todo = [piece]
+    while todo:
+        first, past = todo.pop()
+        start, end = sentences[first][0], sentences[past - 1][1]
+        if end - start <= settings.max_characters:
+            yield first, past
+            continue
+        left = np.array([at for _, at in sentences[first : past - 1]]) - start
+        right = end - np.array([at for at, _ in sentences[first + 1 : past]])
+        smaller = np.minimum(left, right)
+        inner = np.where(smaller >= settings.min_characters, distances[first : past - 1], -np.inf)
+        if np.isneginf(inner).all():
+            inner = distances[first : past - 1]
+        # Of equal distances the middlemost: a monotonous text is to be halved, not peeled.
+        equals = np.flatnonzero(inner >= inner.max() - _NOISE)
+        cut = first + 1 + int(equals[smaller[equals].argmax()])
+        todo += [(cut, past), (first, cut)]

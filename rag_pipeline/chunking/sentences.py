@@ -1,0 +1,139 @@
+"""Text -> the spans of its sentences, by rules that hold for prose, contracts and lists."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rag_pipeline.chunking.spans import Span, pieces_between
+
+_END = re.compile(
+    r"""(?P<stop>[.!?…؟۔।]+) (?P<close>["'”’»)\]}*_]*) (?P<gap>\s*)
+      | [。！？｡]+[」』”’）]*\s*
+      | ;\s+(?:(?:and|or)\s+)?(?=\([A-Za-z0-9]{1,4}\)\s)""",
+    re.VERBOSE,
+)
+"""Always consumes the run of stops that it looked at: a million dots are seen once."""
+
+_NUMBER = r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[ivxlcIVXLC]{1,4})"
+_UNIT = (
+    r"(?:sections?|articles?|clause|chapter|part|item|exhibit|schedule|annex|appendix|paragraph|"
+    r"rule|figure|table|§+)\s+"
+)
+_CLAUSE_HEADING = re.compile(
+    rf"""(?:{_UNIT})?{_NUMBER}[)\]]?
+      | (?:{_UNIT}{_NUMBER}[.)\]:]* | {_NUMBER}[.)\]]+ | \d{{1,3}}(?:\.\d{{1,3}})+)
+        \s+ [^.!?;]{{1,50}}""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""What a numbered clause starts with, "2." or "2. Term.": part of the sentence that follows."""
+_LIST_ITEM = re.compile(
+    rf"\s*(?:[-*+•◦▪‣·–—]\s|[#|>]|```|{_NUMBER}[.)\]]+\s|\d{{1,3}}(?:\.\d{{1,3}})+\s)"
+)
+_LETTER = re.compile(r"[^\W\d_]")
+_LAST_WORD = re.compile(r"""(?<![^\s(\["“'‘])[^\W_](?:[^\W_]|[.'’-])*\Z""")
+
+_ABBREVIATION = re.compile(
+    r"""al|approx|assn|ave|blvd|bldg|ca|capt|cf|col|dept|dr|e\.g|eds|eqs?|esp|est|gov|hon|i\.e|ie|
+    incl|maj|messrs|mrs?|ms|mt|prof|pres|rep|resp|rev|sen|sgt|st|subd|subsec|supp|viz|vs?|
+    bzw|d\.h|usw|vgl|z\.b""",
+    re.VERBOSE,
+)
+"""Never the last word of a sentence."""
+_BEFORE_NUMBER = re.compile(
+    r"""arts?|ch|cls?|ed|exh?|figs?|max|min|nos?|nr|op|pp?|paras?|par|pts?|refs?|regs?|secs?|sect|
+    sched|tel|vols?|ziff|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec""",
+    re.VERBOSE,
+)
+"""An abbreviation if a number follows."""
+_MAYBE_LAST = re.compile(
+    r"bros|co|corp|etc|gmbh|inc|jr|llc|ltd|ph\.d|plc|sr|(?:[^\W\d_]\.)*[^\W\d_]"
+)
+"""The last word of a sentence if one of the words below follows; the last case is initials."""
+_OPENER = re.compile(
+    r"""[\W_]{0,2}(?:A|After|All|An|And|Any|As|At|Because|Before|Both|But|By|During|Each|Either|
+    Every|Except|For|From|Her?|His|However|I|If|In|Its?|Neither|No|Nothing|Notwithstanding|On|Or|
+    Our|She|Since|So|Some|Subject|Such|That|The|Their|There|These|They|This|Those|To|Under|Unless|
+    Until|Upon|We|When|Where|Whereas|While|With|Your?)\b""",
+    re.VERBOSE,
+)
+
+_LONGEST_WRAPPED_LINE = 200
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Return the trimmed sentences in order; they cover all but white space. Linear.
+
+    A sentence ends at its closing punctuation, at a blank line, before a list item or numbered
+    clause, and at a line end unless the text is wrapped there: a line break is a wrap if the next
+    word would not have fitted into the longest line of the paragraph.
+    """
+    return [
+        sentence
+        for start, end in pieces_between(text, 0, len(text), _hard_breaks(text))
+        for sentence in pieces_between(text, start, end, sentence_ends(text, start, end))
+    ]
+
+
+def _hard_breaks(text: str) -> Iterator[int]:
+    at = 0
+    paragraph: list[str] = []
+    for line in [*text.splitlines(keepends=True), ""]:
+        if line.strip():
+            paragraph.append(line)
+            continue
+        width = max((len(held.rstrip()) for held in paragraph), default=0)
+        for held, following in pairwise(paragraph):
+            at += len(held)
+            if _is_hard(held, following, width):
+                yield at
+        at += sum(map(len, paragraph[-1:])) + len(line)
+        yield at
+        paragraph.clear()
+
+
+def _is_hard(line: str, following: str, width: int) -> bool:
+    if width > _LONGEST_WRAPPED_LINE or _LIST_ITEM.match(following):
+        return True
+    return len(line.rstrip()) + 1 + len(following.split(maxsplit=1)[0]) <= width
+
+
+def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
+    """Yield where sentences after the first start in `text[start:end]`, line breaks aside."""
+    begin = start
+    for match in _END.finditer(text, start, end):
+        if match.end() < end and (match["stop"] is None or _ends(text, begin, match)):
+            begin = match.end()
+            yield begin
+
+
+def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
+    at, past = match.start(), match.end()
+    following = text[past]
+    if not match["gap"] or at == begin:
+        return False
+    if match["stop"].startswith("....") or (
+        text[at - 1].isspace() and (text[at - 2] in ".…" or following in ".…")
+    ):
+        return False  # leaders to a page number: "Fees .... 12", "Fees . . . . 12"
+    if following.islower() and _is_capitalised(text[begin : begin + 40]):
+        return False
+    if match["stop"] != ".":
+        return True
+    if at - begin <= 80 and _CLAUSE_HEADING.fullmatch(text, begin, at):
+        return False
+    last = _LAST_WORD.search(text[max(begin, at - 20) : at])
+    word = last.group().casefold() if last else ""
+    if _ABBREVIATION.fullmatch(word):
+        return False
+    if _BEFORE_NUMBER.fullmatch(word):
+        return not following.isdecimal()
+    if _MAYBE_LAST.fullmatch(word):
+        return _OPENER.match(text, past) is not None
+    return True
+
+
+def _is_capitalised(head: str) -> bool:
+    """Tell whether a sentence starts with a capital: in text without any, they tell nothing."""
+    enumerator = _LIST_ITEM.match(head)
+    letter = _LETTER.search(head, enumerator.end() if enumerator else 0)
+    return letter is not None and letter.group().isupper()

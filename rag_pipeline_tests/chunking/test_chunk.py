@@ -1,0 +1,136 @@
+import hashlib
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_pipeline.chunking import chunk
+from rag_pipeline.config import (
+    Chunking,
+    FixedChunking,
+    GivenChunking,
+    MarkdownChunking,
+    RecursiveChunking,
+    SemanticChunking,
+)
+from rag_pipeline.datamodels import Chunk, Document
+from rag_pipeline.providers import Vectors
+
+LIMIT = 40
+METHODS: list[Chunking] = [
+    FixedChunking(method="fixed", tokens=8),
+    FixedChunking(method="fixed", tokens=9, overlap=8),
+    RecursiveChunking(method="recursive", max_characters=LIMIT),
+    MarkdownChunking(method="markdown", max_characters=LIMIT),
+    SemanticChunking(method="semantic", threshold=0.5, min_characters=20, max_characters=LIMIT),
+    SemanticChunking(
+        method="semantic", threshold=0.0, window=0, min_characters=0, max_characters=LIMIT
+    ),
+]
+NAMES = ["fixed", "overlapping", "recursive", "markdown", "semantic", "sentences"]
+
+MARKUP = st.one_of(
+    st.sampled_from(["\n", "\n\n", "\r\n", "\r", " ", "\t", "\f", "\x85", "\u2028"]),
+    st.sampled_from([". ", "? ", "... ", "。", "; (a) ", "1. ", "e.g. ", "Inc. The ", "word"]),
+    st.sampled_from(["# ", "## ", "===\n", "---\n", "```\n", "> ", "- ", "<!--"]),
+    st.sampled_from(
+        ["Long" * 15, "é", "한글", "\u0301", "\u0315", "😀", "\x00", "\u200d", "\ufeff"]
+    ),
+)
+TEXTS = st.one_of(st.text(max_size=200), st.lists(MARKUP, max_size=80).map("".join))
+
+
+def document(text: str) -> Document:
+    return Document("a/b.md", "0" * 64, text)
+
+
+def hashed(texts: Sequence[str]) -> Vectors:
+    """Embed any text at once: four numbers of its hash."""
+    digests = [hashlib.blake2b(text.encode(), digest_size=4).digest() for text in texts]
+    return np.array([list(digest) for digest in digests], np.float32) - 127.5
+
+
+def check_laws(text: str, chunks: Sequence[Chunk]) -> None:
+    spans = [(c.start, c.end) for c in chunks]
+    assert spans == sorted(set(spans))
+    covered = bytearray(len(text))
+    for c in chunks:
+        assert 0 <= c.start < c.end <= len(text)
+        assert c.text == text[c.start : c.end] == c.text.strip()
+        covered[c.start : c.end] = b"\x01" * (c.end - c.start)
+    assert all(covered[i] or text[i].isspace() for i in range(len(text)))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+@settings(max_examples=100, deadline=None)
+@given(text=TEXTS)
+def test_chunks_are_ordered_trimmed_slices_that_cover_the_text(method: Chunking, text: str) -> None:
+    chunks = chunk(document(text), method, embed=hashed)
+
+    check_laws(text, chunks)
+    assert {c.document_id for c in chunks} <= {"a/b.md"}
+    assert chunk(document(text), method, embed=hashed) == chunks
+
+
+@pytest.mark.parametrize("method", METHODS[2:], ids=NAMES[2:])
+@settings(max_examples=100, deadline=None)
+@given(text=TEXTS)
+def test_the_maximum_holds_and_chunks_do_not_overlap(method: Chunking, text: str) -> None:
+    chunks = chunk(document(text), method, embed=hashed)
+
+    assert all(len(c.text) <= LIMIT for c in chunks)
+    assert all(left.end <= right.start for left, right in pairwise(chunks))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+def test_blank_documents_have_no_chunks(method: Chunking) -> None:
+    assert chunk(document(""), method, embed=hashed) == []
+    assert chunk(document(" \n\u00a0\r\n\t\u2028"), method, embed=hashed) == []
+
+
+@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+def test_one_sentence_is_one_chunk(method: Chunking) -> None:
+    [only] = chunk(document("\n Pay in 30 days. \n"), method, embed=hashed)
+
+    assert only == Chunk("a/b.md", 2, 17, "Pay in 30 days.")
+    assert only.chunk_id == "a/b.md#2-17"
+
+
+LONG = {
+    "one line": "The quick brown fox, e.g. one of 3.5 foxes, jumps over it. " * 85_000,
+    "dots": "." * 1_000_000,
+    "spaced dots": ". " * 500_000,
+    "newlines": "\n" * 1_000_000,
+    "one emoji": "😀" * 1_000_000,
+    "one letter": "a" * 1_000_000,
+    "a gap": "a" + " " * 1_000_000 + "b",
+    "short sentences": "Hi! " * 100_000,
+    "closing brackets": ".)" * 500_000,
+    "semicolons": "; " * 500_000,
+}
+
+
+@pytest.mark.timeout(60)  # quadratic code takes hours here, linear code a second
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_long_monotonous_documents_are_chunked_in_linear_time(text: str) -> None:
+    for method in (
+        FixedChunking(method="fixed"),
+        RecursiveChunking(method="recursive"),
+        MarkdownChunking(method="markdown"),
+        SemanticChunking(method="semantic"),
+    ):
+        chunks = chunk(document(text), method, embed=hashed)
+
+        assert bool(chunks) == bool(text.strip())
+        if chunks:
+            assert (chunks[0].start, chunks[-1].end) == (0, len(text.rstrip()))
+
+
+def test_what_a_method_needs_must_be_passed() -> None:
+    with pytest.raises(ValueError, match="pass embed="):
+        chunk(document("One. Two."), SemanticChunking(method="semantic"))
+    with pytest.raises(ValueError, match="pass given="):
+        chunk(document("One. Two."), GivenChunking(method="given"))

@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.chunking import chunk, read_given_chunks
+from rag_pipeline.config import GivenChunking
+from rag_pipeline.datamodels import Chunk, Document
+from rag_pipeline.errors import DocumentError, InputError
+
+GIVEN = GivenChunking(method="given")
+DOCUMENT = Document("a.txt", "0" * 64, "ab cd ef ")
+
+
+def test_given_spans_are_sorted_and_taken_as_they_are() -> None:
+    spans = {"a.txt": [(3, 6), (0, 3), (2, 4), (0, 3), (0, 2), (2, 3)], "b.txt": [(0, 100)]}
+
+    assert chunk(DOCUMENT, GIVEN, given=spans) == [
+        Chunk("a.txt", 0, 2, "ab"),
+        Chunk("a.txt", 0, 3, "ab "),
+        Chunk("a.txt", 2, 4, " c"),
+        Chunk("a.txt", 3, 6, "cd "),
+    ]
+
+
+def test_a_document_without_given_spans_has_no_chunks() -> None:
+    assert chunk(DOCUMENT, GIVEN, given={"b.txt": [(0, 1)]}) == []
+
+
+@pytest.mark.parametrize("span", [(0, 10), (-1, 2), (2, 2), (3, 1), (9, 9)])
+def test_a_span_outside_the_text_costs_the_document(span: tuple[int, int]) -> None:
+    with pytest.raises(DocumentError, match=rf"^a\.txt: given chunk {span[0]}-{span[1]} .* 9 char"):
+        chunk(DOCUMENT, GIVEN, given={"a.txt": [(0, 2), span]})
+
+
+def test_a_chunks_file_is_read_in_its_order_by_document(tmp_path: Path) -> None:
+    path = tmp_path / "chunks.jsonl"
+    rows = [
+        {"document_id": "b/é.txt", "start": 5, "end": 9, "chunk_id": "x", "text": "ignored"},
+        {"document_id": "a.txt", "start": 0, "end": 2},
+        {"document_id": "b/é.txt", "start": 0, "end": 5},
+    ]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    path.write_bytes(("\ufeff" + "\r\n\n".join(lines)).encode())
+
+    assert read_given_chunks(path) == {"b/é.txt": [(5, 9), (0, 5)], "a.txt": [(0, 2)]}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "not a line of JSON: "),
+        (b"\xff", "not a line of JSON: "),
+        (b"[" * 200_000, "not a line of JSON: "),
+        (b"[1, 2]", "expected an object, got [1, 2]"),
+        (b"{}", "document_id is missing; there are: no fields"),
+        (b'{"doc": "a", "start": 0}', "document_id is missing; there are: doc, start"),
+        (b'{"document_id": 7}', "document_id must be a non-empty string, got 7"),
+        (b'{"document_id": ""}', 'document_id must be a non-empty string, got ""'),
+        (b'{"document_id": "a", "end": 1}', "start is missing; there are: document_id, end"),
+        (b'{"document_id": "a", "start": "0", "end": 1}', 'start must be an integer, got "0"'),
+        (b'{"document_id": "a", "start": 0, "end": 1.5}', "end must be an integer, got 1.5"),
+        (b'{"document_id": "a", "start": 0, "end": true}', "end must be an integer, got true"),
+        (b'{"document_id": "a", "start": 0, "end": null}', "end must be an integer, got null"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
+    path = tmp_path / "chunks.jsonl"
+    path.write_bytes(b'{"document_id": "a", "start": 0, "end": 1}\n\n' + line)
+
+    with pytest.raises(InputError) as raised:
+        read_given_chunks(path)
+    assert str(raised.value).startswith(f"{path}:3: {message}")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.jsonl: given chunks can't be read: No such file"):
+        read_given_chunks(tmp_path / "none.jsonl")
