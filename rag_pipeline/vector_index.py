@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from lancedb.index import IvfPq
 
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, vector_schema
 from rag_pipeline.errors import InputError, RagPipelineError
@@ -47,13 +48,12 @@ def maintain(table: Table) -> str:
     indexed = any("vector" in index.columns for index in lance.list_indices())
     if rows < FLAT_ROWS or indexed:  # `compact` has added new rows to an existing index
         return "ivf" if indexed else "flat"
-    lance.create_index(
-        metric="cosine",
-        vector_column_name="vector",
-        index_type="IVF_PQ",
+    config = IvfPq(
+        distance_type="cosine",
         num_partitions=max(16, int(rows**0.5)),
         num_sub_vectors=_sub_vectors(table.schema),
     )
+    lance.create_index("vector", config=config)
     return "ivf"
 
 

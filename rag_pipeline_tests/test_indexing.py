@@ -1,0 +1,110 @@
+import json
+
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import StoreError
+from rag_pipeline.indexing import stages
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
+
+
+def rows(table):
+    return [row for batch in table.read(table.schema.names[:6]) for row in batch.to_pylist()]
+
+
+def test_documents_that_cannot_be_used_are_kept_apart_with_the_reason(tmp_path, workspace):
+    (tmp_path / "documents/broken.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "documents/empty.md").write_bytes(b" \n")
+    report = indexing.update_documents(workspace)
+    assert report.documents == 4
+    assert set(report.quarantined) == {"broken.txt", "empty.md"}
+    assert set(workspace.documents().state()) == set(DOCUMENTS)
+    assert indexing.plan_documents(workspace).is_current, "a known bad file is not tried again"
+
+    (tmp_path / "documents/broken.txt").write_text("now it is fine")
+    assert indexing.plan_documents(workspace).stale == ("broken.txt",)
+    indexing.update_documents(workspace)
+    assert "broken.txt" in workspace.documents().state()
+    assert set(workspace.quarantine("documents").state()) == {"empty.md"}
+
+    (tmp_path / "documents/broken.txt").write_bytes(b"caf\xe9")
+    indexing.update_documents(workspace)
+    assert "broken.txt" not in workspace.documents().state()
+
+
+def test_stages_wait_for_the_stage_before_them(tmp_path, workspace):
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "recursive_150")
+    chunkings = {"recursive_150": {"method": "recursive", "max_characters": 80}}
+    changed = Workspace(load_config(write_file(tmp_path, chunkings=chunkings)))
+    stage = indexing.open_stage(changed, "contextualized_chunks", "recursive_150.none")
+    plan = indexing.plan(stage)
+    assert (plan.stale, plan.waiting) == ((), 4)
+    indexing.update(changed, "contextualized_chunks", "recursive_150.none")
+    assert changed.contextualized_chunks("recursive_150.none").count() == 0
+
+
+def test_shards_are_bounded_and_a_failed_one_is_done_alone(tmp_path, workspace, monkeypatch):
+    monkeypatch.setattr(stages, "MAX_SHARD_DOCUMENTS", 1)
+    indexing.update_documents(workspace)
+    stage = indexing.open_stage(workspace, "chunks", "recursive_150")
+    shards = indexing.plan(stage).shards
+    assert shards == tuple((name,) for name in sorted(DOCUMENTS))
+    for shard in shards[:3]:
+        indexing.build_shard(stage, shard)
+    assert indexing.plan(stage).shards == shards[3:]
+
+
+def test_a_document_that_cannot_be_chunked_is_quarantined_and_the_rest_goes_on(tmp_path):
+    file = write_corpus(
+        tmp_path,
+        chunkings={"recursive_150": {"method": "given"}},
+    )
+    spans = [
+        {"document_id": "nda/acme.txt", "start": 0, "end": 40},
+        {"document_id": "policy/leave.md", "start": 0, "end": 10_000},
+    ]
+    (tmp_path / "chunks.jsonl").write_text("\n".join(json.dumps(span) for span in spans))
+    workspace = Workspace(load_config(file))
+    indexing.update_documents(workspace)
+    report = indexing.update(workspace, "chunks", "recursive_150")
+    assert list(report.quarantined) == ["policy/leave.md"]
+    assert set(workspace.chunks("recursive_150").state()) == {"nda/acme.txt"}
+    plan = indexing.plan(indexing.open_stage(workspace, "chunks", "recursive_150"))
+    assert plan.is_current, "documents without given chunks are not part of this chunking"
+
+
+def test_a_lexical_index_is_built_once_per_content(workspace):
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "recursive_150")
+    key = "recursive_150.structural"
+    indexing.update(workspace, "contextualized_chunks", key)
+    assert indexing.plan_lexical(workspace, key) == ["bm25s"]
+    built = indexing.update_lexical(workspace, key)
+    assert built.rows == workspace.contextualized_chunks(key).count()
+    assert indexing.plan_lexical(workspace, key) == []
+    assert indexing.update_lexical(workspace, key).rows == 0
+
+
+def test_a_store_that_cannot_be_written_loses_nothing(tmp_path, workspace):
+    indexing.update_documents(workspace)
+    before = rows(workspace.documents())
+    write_documents(tmp_path / "documents", {"new.txt": "A new document."})
+    table = workspace.documents()
+    original = type(table).open
+
+    class Full:
+        def __getattr__(self, name):
+            raise OSError(28, "No space left on device")
+
+    try:
+        type(table).open = lambda self, version=None: Full()
+        with pytest.raises((StoreError, OSError), match="No space left"):
+            table.replace(["new.txt"], [original(table).to_arrow().to_batches()[0]])
+    finally:
+        type(table).open = original
+    assert rows(workspace.documents()) == before
+    indexing.update_documents(workspace)
+    assert "new.txt" in workspace.documents().state()

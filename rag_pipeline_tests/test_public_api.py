@@ -1,0 +1,45 @@
+import subprocess
+import sys
+
+import rag_pipeline
+
+
+def test_the_public_names_are_pinned():
+    assert rag_pipeline.__all__ == [
+        "Chunk",
+        "ContextualizedChunk",
+        "Corpus",
+        "Document",
+        "GoldSpan",
+        "Query",
+        "RagPipeline",
+        "RagPipelineError",
+        "ScoredChunk",
+    ]
+    assert all(hasattr(rag_pipeline, name) for name in rag_pipeline.__all__)
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    script = (
+        "import sys, rag_pipeline; "
+        "heavy = {'dagster', 'lancedb', 'onnxruntime', 'great_expectations', 'markitdown'}; "
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_the_stages_are_plain_functions_for_notebooks(tmp_path):
+    from rag_pipeline.chunking import chunk
+    from rag_pipeline.config import DocumentsSource, RecursiveChunking, StructuralContext
+    from rag_pipeline.contextualization import contextualize
+    from rag_pipeline.loading import Rejected, scan
+
+    (tmp_path / "a.md").write_text("# Leave\n\n" + "Parents may take sixteen weeks. " * 10)
+    (source,) = scan(DocumentsSource(path="."), tmp_path)
+    assert not isinstance(source, Rejected)
+    document = source.load()
+    chunks = chunk(document, RecursiveChunking(method="recursive", max_characters=100))
+    contextualized = contextualize(document, chunks, StructuralContext(method="structural"))
+    assert [c.chunk for c in contextualized] == chunks
+    assert all(c.indexed_text.endswith(c.chunk.text) for c in contextualized)
+    assert "Leave" in contextualized[-1].context
