@@ -59,6 +59,7 @@ class MarkdownChunking(Settings):
 class SemanticChunking(Settings):
     """Break where neighbouring sentences drift apart by more than mean + threshold x deviation.
 
+    On short documents `max_characters` decides more than `threshold` does.
     `window` is the number of neighbours on each side that a sentence is embedded with;
     `embedding` names the variant whose model compares sentences (the packaged one by default).
     """
@@ -66,8 +67,8 @@ class SemanticChunking(Settings):
     method: Literal["semantic"]
     threshold: float = Field(default=2.0, ge=0.0, le=10.0)
     window: int = Field(default=1, ge=0, le=10)
-    min_characters: int = Field(default=100, ge=0)
-    max_characters: int = Field(default=2000, ge=32)
+    min_characters: int = Field(default=200, ge=0)
+    max_characters: int = Field(default=1000, ge=32)
     embedding: str | None = None
 
 
