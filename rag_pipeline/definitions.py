@@ -1,4 +1,4 @@
-"""What `workspace.yaml` loads: every corpus under `defs/`."""
+"""What `workspace.yaml` loads: every corpus under `defs/`, and how its runs are executed."""
 
 from pathlib import Path
 
@@ -7,5 +7,11 @@ import dagster as dg
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return the definitions of all corpora."""
-    return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    """Return the definitions of all corpora.
+
+    Runs do their steps in one process: on one machine that is fastest, as every further process
+    imports the project and opens the models again. Name another executor here (multiprocess,
+    Celery, Kubernetes, ECS) and the shards of an index are built wherever it puts them.
+    """
+    corpora = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
+    return dg.Definitions.merge(corpora, dg.Definitions(executor=dg.in_process_executor))

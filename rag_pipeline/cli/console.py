@@ -1,44 +1,113 @@
-"""Where the command line writes: results to standard output, progress and errors beside it."""
+"""Where the command line writes: results to standard output, errors beside it, both legibly."""
 
+import codecs
+import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
-    TaskProgressColumn,
+    Task,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
-# Where nobody looks at a terminal, a table may be as wide as its content.
-_WIDTH = None if sys.stdout.isatty() else 200
-console = Console(highlight=False, soft_wrap=True, width=_WIDTH)
+_WIDE = 200
+_PLAIN = str.maketrans({"–": "-", "—": "-", "…": "...", "✓": "+", "→": ">", "·": "-", "‘": "'"})
+
+
+def _width() -> int | None:
+    # Where nobody looks at a terminal, a table may be as wide as its content.
+    return None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
+
+
+console = Console(highlight=False, width=_width())
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def set_quiet(quiet: bool) -> None:
-    """Silence everything but results and errors."""
+    """Silence everything but errors."""
     console.quiet = quiet
+
+
+def make_legible() -> None:
+    """Write what a terminal's encoding lacks as the nearest ASCII, instead of failing."""
+    codecs.register_error("legible", _legible)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="legible")
+
+
+def _legible(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    wrong = error.object[error.start : error.end].translate(_PLAIN)
+    return wrong.encode("ascii", "backslashreplace").decode(), error.end
+
+
+def print_json(value: Any) -> None:
+    """Print JSON and nothing else, as ASCII where the terminal's encoding can't hold it."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=1)
+    sys.stdout.write(text + "\n")
+
+
+def command(text: str) -> str:
+    """Return the markup of a command that the reader may copy."""
+    from rich.markup import escape
+
+    return f"[bold]{escape(text)}[/bold]"
+
+
+class _Rate(ProgressColumn):
+    """How many are done in a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        """Return the rate; nothing before it is known."""
+        speed = task.finished_speed or task.speed
+        if not speed:
+            return Text("")
+        return Text(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", style="dim")
+
+
+class _Count(ProgressColumn):
+    """How many are done, of how many where that is known, and of what."""
+
+    def render(self, task: Task) -> Text:
+        """Return `done/total unit`."""
+        if not task.completed and task.total is None:
+            return Text("")
+        total = "" if task.total is None else f"/{task.total:,.0f}"
+        return Text(f"{task.completed:,.0f}{total} {task.fields['unit']}")
 
 
 def progress_bar() -> Progress:
     """Return a live progress display, shown on terminals only."""
     return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        TaskProgressColumn(show_speed=True),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        SpinnerColumn("line" if console.options.ascii_only else "dots"),
+        TextColumn(
+            "{task.description}",
+            table_column=Column(no_wrap=True, overflow="ellipsis", min_width=12),
+        ),
+        BarColumn(bar_width=18),
+        _Count(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[also]}", table_column=Column(no_wrap=True), style="dim"),
+        _Rate(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+        TextColumn("left", table_column=Column(no_wrap=True)),
         console=console,
         transient=True,
         disable=console.quiet or not console.is_terminal,
@@ -49,7 +118,7 @@ def progress_bar() -> Progress:
 def counting(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar; yields a function that takes how many are done and how many there are."""
     with progress_bar() as progress:
-        task = progress.add_task(description, total=None, unit=unit)
+        task = progress.add_task(description, total=None, unit=unit, also="")
 
         def update(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)

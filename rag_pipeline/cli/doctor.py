@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,8 +13,10 @@ from rich.markup import escape
 
 from rag_pipeline.cli.console import console
 from rag_pipeline.cli.find import find_corpus_file
+from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import CorpusConfig, MiniLMEmbedding, load_config
 from rag_pipeline.errors import NotReleasedError, RagPipelineError
+from rag_pipeline.workspace import Workspace
 
 _PACKAGES = ("dagster", "lancedb", "pyarrow", "bm25s", "onnxruntime", "great-expectations")
 _ENOUGH_BYTES = 1_000_000_000
@@ -21,40 +24,43 @@ _ENOUGH_BYTES = 1_000_000_000
 
 def examine(wanted: str | None) -> bool:
     """Print one line per finding; return whether nothing stands in the way."""
-    healthy = True
+    wrong = 0
     for name, check in _checks(wanted):
         try:
-            finding = check()
-            console.print(f"[green]ok[/green]    {name}: {escape(finding)}")
+            word, finding = "[green]ok[/green]   ", check()
         except NotReleasedError as error:
-            console.print(f"[yellow]note[/yellow]  {name}: {escape(str(error))}")
-        except (RagPipelineError, OSError) as error:
-            healthy = False
-            console.print(f"[red]wrong[/red] {name}: {escape(str(error))}")
-    return healthy
+            word, finding = "[yellow]note[/yellow] ", str(error)
+        except (RagPipelineError, OSError, ImportError, sqlite3.Error) as error:
+            wrong += 1
+            word, finding = "[red]wrong[/red]", str(error)
+        console.print(f"{word} [bold]{name}[/bold]: {escape(finding)}", soft_wrap=True)
+    things = "1 thing" if wrong == 1 else f"{wrong} things"
+    console.print(f"[red]{things} to mend[/red]" if wrong else "nothing stands in the way")
+    return not wrong
 
 
 def _checks(wanted: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "python", lambda: sys.version.split()[0]
     yield "packages", _versions
     yield "packaged model", _model
-    yield "dagster home", lambda: os.environ.get("DAGSTER_HOME", "not set: run history is not kept")
-    config: list[CorpusConfig] = []
+    yield "dagster home", _dagster_home
+    loaded: list[CorpusConfig] = []
 
     def corpus_file() -> str:
         file = find_corpus_file(wanted)
-        config.append(load_config(file))
-        return f"{file}: {len(config[0].all_configurations)} configurations"
+        loaded.append(load_config(file))
+        return f"{file}: {len(loaded[0].all_configurations)} configurations"
 
     yield "corpus file", corpus_file
-    if not config:
+    if not loaded:
         return
-    yield "documents", lambda: _documents(config[0])
-    if config[0].queries_path:
-        yield "queries", lambda: _queries(config[0])
-    if "://" not in config[0].store_url:
-        yield "disk", lambda: _disk(config[0])
-    yield "release", lambda: _release(config[0])
+    config = loaded[0]
+    yield "queries and given chunks", lambda: _inputs(config)
+    if "://" not in config.store_url:
+        yield "disk", lambda: _disk(Path(config.store_url))
+    yield "documents", lambda: _documents(config)
+    yield "call cache", lambda: _call_cache(config)
+    yield "release", lambda: _release(config)
 
 
 def _versions() -> str:
@@ -69,33 +75,64 @@ def _model() -> str:
     return embedder.identity
 
 
+def _dagster_home() -> str:
+    home = os.environ.get("DAGSTER_HOME")
+    if not home:
+        return "not set, so `rag run` keeps no history (`make up` and `make run` set it)"
+    if not Path(home).is_dir():
+        raise OSError(f"DAGSTER_HOME={home}: no such folder; create it or unset the variable")
+    return home
+
+
+def _inputs(config: CorpusConfig) -> str:
+    check_inputs(config)
+    if config.queries_path is None:
+        return "no queries: nothing is measured, the first configuration is released"
+    from rag_pipeline.queries import read_queries
+
+    return f"{len(read_queries(config.queries_path))} queries in {config.queries_path}"
+
+
+def _disk(store: Path) -> str:
+    # Looking must not leave a folder behind: where there is no store yet, its parent counts.
+    folder = next(path for path in (store, *store.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"writable")
+    except OSError as error:
+        raise OSError(f"{store}: cannot write in {folder}: {error.strerror}") from None
+    free = shutil.disk_usage(folder).free
+    if free < _ENOUGH_BYTES:
+        raise OSError(f"{store}: only {free / 1e6:,.0f} MB free; make room for what is built")
+    return f"{store}: writable, {free / 1e9:,.0f} GB free"
+
+
 def _documents(config: CorpusConfig) -> str:
     from rag_pipeline.planning import Step, plan_step
-    from rag_pipeline.workspace import Workspace
 
     plan = plan_step(Workspace(config), Step("documents"))
+    refused = Workspace(config).quarantine("documents").count()
     return (
-        f"{config.documents_path}: {plan.current} loaded, {plan.stale} new or changed, "
-        f"{plan.orphaned} gone"
+        f"{config.documents_path}: {plan.current:,} current, {plan.stale:,} new or changed, "
+        f"{plan.orphaned:,} gone" + (f"; {refused:,} in quarantine" if refused else "")
     )
 
 
-def _queries(config: CorpusConfig) -> str:
-    from rag_pipeline.queries import read_queries
-
-    assert config.queries_path is not None
-    return f"{len(read_queries(config.queries_path))} in {config.queries_path}"
-
-
-def _disk(config: CorpusConfig) -> str:
-    store = Path(config.store_url)
-    store.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=store) as file:
-        file.write(b"writable")
-    free = shutil.disk_usage(store).free
-    if free < _ENOUGH_BYTES:
-        raise OSError(f"{store}: only {free / 1e6:.0f} MB free")
-    return f"{store}: {free / 1e9:.0f} GB free"
+def _call_cache(config: CorpusConfig) -> str:
+    path = Workspace(config).store.calls_path
+    if not path.exists():
+        return "none yet"
+    try:
+        with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as connection:
+            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (count,) = connection.execute("SELECT count(*) FROM calls").fetchone()
+    except sqlite3.Error as error:
+        said, count = str(error), 0
+    if said != "ok":
+        raise OSError(
+            f"{path}: {said}; delete the file, and what it held is embedded again when needed"
+        )
+    return f"{path}: {count:,} answers"
 
 
 def _release(config: CorpusConfig) -> str:
@@ -104,4 +141,4 @@ def _release(config: CorpusConfig) -> str:
     corpus = Corpus(config)
     served = corpus.release()
     corpus.search("ready", k=1)
-    return f"{served.release_id}: {served.configuration}, {served.pinned.rows} chunks"
+    return f"{served.release_id}: {served.configuration}, {served.pinned.rows:,} chunks"

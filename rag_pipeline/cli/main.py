@@ -1,15 +1,21 @@
 """The commands of `rag`."""
 
-import json
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, errors, set_quiet
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    counting,
+    errors,
+    make_legible,
+    print_json,
+    set_quiet,
+)
 from rag_pipeline.cli.find import find_corpus_file
 from rag_pipeline.errors import CheckFailedError, ConfigError, InputError, RagPipelineError
 
@@ -19,74 +25,110 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Turn raw documents into a searchable, evaluated and released RAG index.\n\n"
-    "Start with: [bold]rag init my_docs --documents path/to/folder[/bold]",
+    help="""Turn raw documents into a searchable, evaluated and released RAG index.
+
+    \b
+    Start with:
+      rag init my_docs --documents path/to/folder
+      rag run
+      rag search "a question"
+    """,
+    epilog="""CORPUS is a corpus file, or the name of a corpus whose file lies in the working directory
+    or in */defs/*/defs.yaml below it. Where there is only one it may be left out; the variable
+    RAG_CORPUS names one for all commands.
+
+    \b
+    Exit codes:
+      0    done
+      1    something failed: a store, a model, a command before the first run
+      2    a mistake in the arguments or in a file; nothing was spent
+      3    a check refused the data: what is served stays as it was
+      130  stopped by Ctrl-C: the same command goes on from there
+    """,
 )
 
+_CORPUS_HELP = "Corpus file, or a corpus's name; may be left out where there is only one."
+CorpusArgument = Annotated[
+    str | None, typer.Argument(metavar="FILE", envvar="RAG_CORPUS", help=_CORPUS_HELP)
+]
 CorpusOption = Annotated[
     str | None,
-    typer.Option(
-        "--corpus",
-        "-c",
-        envvar="RAG_CORPUS",
-        help="Corpus file, or the name of one found below the working directory.",
-    ),
+    typer.Option("--corpus", "-c", metavar="CORPUS", envvar="RAG_CORPUS", help=_CORPUS_HELP),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one message, not in a traceback."""
+    make_legible()
+    set_quiet(False)
     try:
-        app(standalone_mode=True)
+        app(prog_name="rag")
     except (ConfigError, InputError) as error:
-        errors.print(f"[red]error:[/red] {escape(str(error))}")
-        sys.exit(2)
+        _fail("error", str(error), 2)
     except CheckFailedError as error:
-        errors.print(f"[red]refused:[/red] {escape(str(error))}")
-        sys.exit(3)
-    except RagPipelineError as error:
-        errors.print(f"[red]error:[/red] {escape(str(error))}")
-        sys.exit(1)
-    except KeyboardInterrupt:
-        errors.print("stopped; what was finished is kept, and the same command goes on from there")
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _fail("refused", str(error), 3)
+    except (RagPipelineError, OSError) as error:
+        _fail("error", str(error), 1)
+    except SystemExit as stop:
+        if stop.code == 130:
+            _fail("stopped", "what was done is kept; the same command goes on from there", 130)
+        raise
 
 
-@app.command()
+def _fail(word: str, message: str, code: int) -> None:
+    errors.print(f"[red]{word}:[/red] {escape(message)}")
+    sys.exit(code)
+
+
+@app.command(short_help="Write a commented corpus file.")
 def init(
-    name: Annotated[str, typer.Argument(help="The corpus's name: letters, digits, '_' and '-'.")],
-    documents: Annotated[Path, typer.Option(help="Folder (or one file) with the documents.")],
-    queries: Annotated[Path | None, typer.Option(help="queries.jsonl to measure with.")] = None,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The corpus's name: letters, digits, '_', '-'.")
+    ],
+    documents: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder (or one file) with the documents.")
+    ],
+    queries: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="queries.jsonl to measure with.")
+    ] = None,
     store: Annotated[
-        str, typer.Option(help="Folder or s3:// prefix for what is built.")
+        str, typer.Option(metavar="DIR", help="Folder, or s3:// prefix, for what is built.")
     ] = "data/store",
-    output: Annotated[Path | None, typer.Option(help="File to write [NAME.yaml].")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to write [NAME.yaml].")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented corpus file with two configurations, `default` and `plain`.
 
-    Example: [bold]rag init contracts --documents ~/contracts --queries ~/queries.jsonl[/bold]
+    Paths are given as seen from the working directory.
+
+    \b
+    Examples:
+      rag init contracts --documents contracts/
+      rag init contracts --documents contracts/ --queries queries.jsonl --output conf/c.yaml
     """
+    from rag_pipeline.cli.find import option_for
     from rag_pipeline.cli.template import write_corpus_file
 
     target = output or Path(f"{name}.yaml")
     write_corpus_file(name, documents, queries, store, target, force)
-    console.print(f"wrote {target}; next: [bold]rag run {target}[/bold]")
+    shown = option_for(target.expanduser(), name).removeprefix(" -c")
+    console.print(f"wrote {escape(str(target))}", soft_wrap=True)
+    console.print(f"Next: {command(f'rag run{shown}')}", soft_wrap=True)
 
 
-@app.command("import")
+@app.command("import", short_help="Turn a public data set into a corpus.")
 def import_(
     format: Annotated[
         str,
         typer.Argument(
-            help="legalbench-rag, chroma-chunking, anthropic-contextual or contractnli."
+            metavar="FORMAT",
+            help="legalbench-rag, chroma-chunking, anthropic-contextual or contractnli.",
         ),
     ],
     source: Annotated[Path, typer.Argument(metavar="SRC", help="The data set, as published.")],
@@ -95,114 +137,126 @@ def import_(
 ) -> None:
     """Turn a public data set into `documents/` and `queries.jsonl` (and `chunks.jsonl`).
 
-    Example: [bold]rag import legalbench-rag ~/LegalBench-RAG data/legalbench[/bold]
+    \b
+    Example:
+      rag import legalbench-rag ~/LegalBench-RAG data/legalbench
     """
-    from rag_pipeline.cli.console import counting
+    from rag_pipeline.cli.tables import show_import
     from rag_pipeline.importers import import_dataset
 
     set_quiet(quiet)
-    with counting(f"import {format}", "items") as progress:
-        report = import_dataset(format, source, destination, progress)
-    console.print(
-        f"{destination}: {report.documents} documents, {report.queries} queries"
-        + (f", {report.chunks} chunks" if report.chunks else "")
-    )
-    if report.reanchored:
-        console.print(f"  {report.reanchored} spans were found elsewhere than the set says")
-    for reason in report.skipped[:20]:
-        console.print(f"  skipped: {escape(reason)}")
-    if len(report.skipped) > 20:
-        console.print(f"  (and {len(report.skipped) - 20} more skipped)")
+    with counting(f"import {format}", "documents") as progress:
+        report = import_dataset(format, source.expanduser(), destination.expanduser(), progress)
+    show_import(report, destination)
 
 
-@app.command()
+@app.command(short_help="Index, evaluate, release: what is stale.")
 def run(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The corpus file.")],
+    file: CorpusArgument = None,
     configuration: Annotated[
-        str | None, typer.Option(help="Only this configuration and what it needs.")
+        str | None,
+        typer.Option(metavar="NAME", help="Only this configuration and what it needs."),
     ] = None,
     json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write results as JSON.")
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write the results here.")
     ] = None,
     quiet: QuietFlag = False,
 ) -> None:
     """Bring everything up to date: index, evaluate, release. Does only what is stale.
 
-    Examples: [bold]rag run contracts.yaml[/bold],
-    [bold]rag run contracts.yaml --configuration plain --json results.json[/bold]
+    A run that was stopped goes on where it was; no text is embedded twice.
+
+    \b
+    Examples:
+      rag run contracts.yaml
+      rag run contracts.yaml --configuration plain --json results.json
     """
     from rag_pipeline.cli.run import run_corpus
 
     set_quiet(quiet)
-    run_corpus(file, configuration, json_out)
+    run_corpus(find_corpus_file(file), configuration, json_out)
 
 
-@app.command()
-def plan(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The corpus file.")],
-    as_json: JsonFlag = False,
-) -> None:
+@app.command(short_help="Show what `rag run` would do.")
+def plan(file: CorpusArgument = None, as_json: JsonFlag = False) -> None:
     """Show what `rag run` would do, and do nothing.
 
-    Example: [bold]rag plan contracts.yaml[/bold]
+    \b
+    Example:
+      rag plan contracts.yaml
     """
     from rag_pipeline.cli.plan import show_plan
 
-    show_plan(file, as_json)
+    show_plan(find_corpus_file(file), as_json)
 
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="The question or words to search for.")],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="The question or words to search for.")
+    ],
     corpus: CorpusOption = None,
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many chunks.")] = 5,
     where: Annotated[
         str | None,
         typer.Option(
+            metavar="SQL",
             help="Filter in LanceDB's SQL, e.g. \"document_id LIKE 'policies/%'\" or "
-            "\"json_get_string(metadata, 'suffix') = '.pdf'\"."
+            "\"json_get_string(metadata, 'suffix') = '.pdf'\".",
         ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search the release.
 
-    Example: [bold]rag search "notice period for termination" -k 3[/bold]
+    \b
+    Examples:
+      rag search "notice period for termination" -k 3
+      rag search "sick leave" --where "document_id LIKE 'policies/%'" --json
     """
     found = _corpus(corpus).search(query, k=k, where=where)
     if as_json:
         from dataclasses import asdict
 
-        _print_json([{**asdict(chunk), "metadata": dict(chunk.metadata)} for chunk in found])
+        print_json([{**asdict(chunk), "metadata": dict(chunk.metadata)} for chunk in found])
         return
     from rag_pipeline.cli.tables import show_chunks
 
     show_chunks(found)
 
 
-@app.command()
+@app.command(short_help="Show the configurations, best first.")
 def leaderboard(
     corpus: CorpusOption = None,
-    sort: Annotated[str | None, typer.Option(help="Metric to sort by.")] = None,
+    sort: Annotated[
+        str | None, typer.Option(metavar="METRIC", help="Metric to sort by, e.g. nDCG@10.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show every evaluated configuration, best first.
 
-    Example: [bold]rag leaderboard --sort nDCG@10[/bold]
+    \b
+    Example:
+      rag leaderboard --sort nDCG@10
     """
     board = _corpus(corpus).leaderboard()
     from rag_pipeline.cli.tables import show_leaderboard, sorted_board
 
     board = sorted_board(board, sort)
     if as_json:
-        _print_json(board)
+        print_json(board)
     else:
         show_leaderboard(board)
 
 
-@app.command()
+@app.command(short_help="List the releases, newest first.")
 def releases(corpus: CorpusOption = None, as_json: JsonFlag = False) -> None:
-    """List the releases, newest first; `*` marks the one that is served."""
+    """List the releases, newest first; `*` marks the one that is served.
+
+    \b
+    Example:
+      rag releases -c contracts
+    """
     from dataclasses import asdict
 
     from rag_pipeline.cli.tables import show_releases
@@ -215,26 +269,38 @@ def releases(corpus: CorpusOption = None, as_json: JsonFlag = False) -> None:
         serving = ""
     history = opened.releases()
     if as_json:
-        _print_json([{**asdict(r), "serving": r.release_id == serving} for r in history])
+        print_json([{**asdict(r), "serving": r.release_id == serving} for r in history])
     else:
         show_releases(history, serving)
 
 
-@app.command()
+@app.command(short_help="Serve an earlier release again.")
 def rollback(
     release_id: Annotated[
-        str | None, typer.Argument(help="The release to serve [the one before the current].")
+        str | None,
+        typer.Argument(metavar="RELEASE", help="What to serve [the one before the current]."),
     ] = None,
     corpus: CorpusOption = None,
 ) -> None:
-    """Serve an earlier release again; what is rolled back is not released again by itself."""
+    """Serve an earlier release again; what is rolled back is not released again by itself.
+
+    \b
+    Examples:
+      rag rollback
+      rag rollback release-000003 -c contracts
+    """
     served = _corpus(corpus).roll_back(release_id)
     console.print(f"serving {served.release_id} ({served.configuration}, of {served.created})")
 
 
-@app.command()
+@app.command(short_help="Check installation, corpus and store.")
 def doctor(corpus: CorpusOption = None) -> None:
-    """Check the installation, the corpus file and its store; say what to mend."""
+    """Check the installation, the corpus file and its store; say what to mend.
+
+    \b
+    Example:
+      rag doctor -c contracts.yaml
+    """
     from rag_pipeline.cli.doctor import examine
 
     if not examine(corpus):
@@ -245,7 +311,3 @@ def _corpus(name: str | None) -> "Corpus":
     from rag_pipeline.corpus import Corpus
 
     return Corpus.load(find_corpus_file(name))
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False))

@@ -2,20 +2,49 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
+from rich.progress import Progress, TaskID
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.cli.console import console, progress_bar
+from rag_pipeline.cli.console import command, console, progress_bar
+from rag_pipeline.cli.find import option_for
+from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.evaluation.runs import load_leaderboard, load_queries
-from rag_pipeline.planning import Step
+from rag_pipeline.evaluation.runs import (
+    QUERIES_FILE,
+    load_leaderboard,
+    load_queries,
+    load_scores,
+)
+from rag_pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
+
+if TYPE_CHECKING:
+    from rag_pipeline.orchestration.runner import StepResult
+
+_WORDS = {
+    "documents": (("rows_written", "loaded"),),
+    "chunks": (("documents_worked_on", "documents"), ("rows_written", "chunks")),
+    "contextualized_chunks": (("rows_written", "chunks"),),
+    "lexical_index": (("rows_written", "chunks"),),
+    "vector_index": (("rows_written", "chunks"),),
+    "retrieval_run": (("queries", "queries"),),
+}
+_SHARED_WORDS = (
+    ("documents_dropped", "dropped"),
+    ("documents_quarantined", "quarantined"),
+    ("calls_made", "embedded"),
+    ("calls_saved", "from cache"),
+)
+_MOST_PROBLEMS = 5
 
 
 def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> None:
@@ -23,55 +52,114 @@ def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> 
     config = load_config(file)
     if configuration:
         config.configuration(configuration)
-    if json_out and not json_out.resolve().parent.is_dir():
-        raise ConfigError(f"--json {json_out}: there is no folder {json_out.resolve().parent}")
-    # Dagster takes a second to import: not before the file is known to be right.
-    from rag_pipeline.orchestration.runner import UNITS, StepResult, run
+    check_inputs(config)
+    if json_out:
+        _check_writable(json_out)
+    results = _run(config, configuration)
+    workspace = Workspace(config)
+    if json_out:
+        text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
+        try:
+            json_out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--json {json_out}: cannot write: {error.strerror}") from None
+    if not console.quiet:
+        _show_problems(workspace)
+        show_leaderboard(load_leaderboard(workspace))
+        _show_sample(config, file)
 
+
+def _check_writable(json_out: Path) -> None:
+    folder = json_out.resolve().parent
+    if not folder.is_dir():
+        raise ConfigError(f"--json {json_out}: there is no folder {folder}")
+    if json_out.is_dir():
+        raise ConfigError(f"--json {json_out}: is a folder; name a file in it")
+
+
+def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
     started = time.perf_counter()
     results: list[StepResult] = []
+    every = steps(config, configuration)
     with progress_bar() as progress:
+        live = _Live(progress, len(every))
+        # Dagster takes seconds to import: not before the files are known to be right.
+        from rag_pipeline.orchestration.runner import run
 
-        def announce(step: Step, total: int | None) -> Callable[[str, int], None]:
-            for task in progress.task_ids:
-                progress.remove_task(task)
-            unit = UNITS.get(step.asset, "")
-            task = progress.add_task(str(step), total=total, unit=unit)
-
-            def advance(what: str, count: int) -> None:
-                if what == unit:
-                    progress.advance(task, count)
-
-            return advance
-
-        for result in run(config, configuration, announce):
+        for result in run(config, configuration, live.announce):
             results.append(result)
+            live.finished = len(results)
             if result.ran:
-                console.print(_line(result.step, result.seconds, result.metadata))
+                console.print(_line(len(results), len(every), result))
+            live.check(every[len(results)] if len(results) < len(every) else None)
     ran = [r for r in results if r.ran]
     calls = CallCounts()
     for result in ran:
         calls.add(result.calls)
-    console.print(
-        f"{len(ran)} of {len(results)} steps run in {time.perf_counter() - started:.1f} s; "
-        f"{calls.made} texts embedded, {calls.saved} taken from the cache\n"
-        if ran
-        else f"everything is current: {len(results)} steps checked, nothing to do "
-        f"({time.perf_counter() - started:.1f} s)\n"
-    )
-    workspace = Workspace(config)
-    if json_out:
-        summary = summarize_run(workspace, results, configuration)
-        json_out.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    show_leaderboard(load_leaderboard(workspace))
-    _show_sample(config, file)
+    seconds = f"{time.perf_counter() - started:.1f} s"
+    if ran:
+        current = f", {len(results) - len(ran)} were current" if len(ran) < len(results) else ""
+        console.print(
+            f"{len(ran)} of {len(results)} steps run{current}; {calls.made:,} texts embedded, "
+            f"{calls.saved:,} taken from the cache; {seconds}"
+        )
+    else:
+        console.print(
+            f"everything is current: {len(results)} steps checked, nothing to do; {seconds}"
+        )
+    return results
 
 
-def summarize_run(workspace: Workspace, results: "list[Any]", only: str | None) -> dict[str, Any]:
+class _Live:
+    """What the progress display shows: one line for the step that is at work."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.finished = 0
+        self._total = total
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None, unit="", also="")
+
+    def check(self, step: Step | None) -> None:
+        """Show that a step is being compared with what it reads from."""
+        if step is not None:
+            self._show(f"checking {step}", None, "")
+
+    def announce(self, step: Step, total: int | None) -> Callable[[str, int], None]:
+        """Show that a step has begun; returns what to call with its progress."""
+        from rag_pipeline.orchestration.runner import UNITS
+
+        unit = UNITS.get(step.asset, "")
+        task = self._show(str(step), total, unit)
+        also: Counter[str] = Counter()
+
+        def advance(what: str, count: int) -> None:
+            if what == unit:
+                self._progress.advance(task, count)
+                return
+            also[what] += count
+            shown = ", ".join(f"{n:,} {name}" for name, n in also.items())
+            self._progress.update(task, also=shown)
+
+        return advance
+
+    def _show(self, text: str, total: int | None, unit: str) -> TaskID:
+        self._progress.remove_task(self._task)
+        place = f"\\[{self.finished + 1}/{self._total}]"
+        self._task = self._progress.add_task(
+            f"{place} {escape(text)}", total=total, unit=unit, also=""
+        )
+        return self._task
+
+
+def summarize_run(
+    workspace: Workspace, results: "Sequence[StepResult]", only: str | None
+) -> dict[str, Any]:
     """Return `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
 
-    A text that several configurations share was embedded once: it counts as made for the first
-    of them and as saved for the others, so the sum of `made` is the number of calls.
+    `calls.embedding` counts every text of this run that needed a vector: sentences, chunks and
+    queries. What several configurations share was done once: its seconds and its texts count as
+    made for the first of them, for the others as saved. So the sum of `made` is the number of
+    texts sent to a model in this run, and the sum of `seconds` the time spent on configurations.
     """
     by_step = {result.step: result for result in results}
     board = {row["name"]: row for row in load_leaderboard(workspace)["configurations"]}
@@ -89,6 +177,7 @@ def summarize_run(workspace: Workspace, results: "list[Any]", only: str | None) 
             Step("answer_presence", name),
         ]
         calls = CallCounts()
+        seconds = 0.0
         for step in own:
             if step not in by_step:
                 continue
@@ -97,49 +186,79 @@ def summarize_run(workspace: Workspace, results: "list[Any]", only: str | None) 
                 calls.saved += done.made + done.saved
             else:
                 calls.add(done)
+                seconds += by_step[step].seconds
         counted.update(own)
         summaries.append(
             {
                 "name": name,
                 "metrics": board[name]["metrics"],
-                "seconds": sum(by_step[step].seconds for step in own if step in by_step),
+                "seconds": seconds,
                 "calls": {"embedding": {"made": calls.made, "saved": calls.saved}},
             }
         )
     return {"corpus": workspace.config.corpus, "configurations": summaries}
 
 
-def _line(step: Step, seconds: float, metadata: dict[str, Any]) -> str:
-    parts = []
-    for key, unit in (
-        ("documents_worked_on", "documents"),
-        ("rows_written", "rows"),
-        ("documents_dropped", "dropped"),
-        ("documents_quarantined", "quarantined"),
-        ("queries", "queries"),
-        ("calls_made", "embedded"),
-        ("calls_saved", "from cache"),
-    ):
-        if metadata.get(key):
-            parts.append(f"{metadata[key]} {unit}")
-    release = metadata.get("release")
-    if release:
-        parts.append(f"{release}: {metadata['configuration']}")
-    text = escape(f"{step}  {', '.join(parts)}")
-    return f"[green]✓[/green] {text}  [dim]{seconds:.1f} s[/dim]"
+def _line(number: int, total: int, result: "StepResult") -> str:
+    metadata = result.metadata
+    words = (*_WORDS.get(result.step.asset, ()), *_SHARED_WORDS)
+    parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
+    if metadata.get("release"):
+        parts.append(f"{metadata['release']}: {metadata['configuration']}")
+    place = f"[{number:>{len(str(total))}}/{total}]"
+    return (
+        f"[green]✓[/green] [dim]{escape(place)}[/dim] {escape(str(result.step))}  "
+        f"{escape(', '.join(parts))}  [dim]{result.seconds:.1f} s[/dim]"
+    )
+
+
+def _show_problems(workspace: Workspace) -> None:
+    """Name the documents in quarantine and the gold spans that were not found."""
+    refused: list[str] = []
+    names = ["documents", *(f"chunks.{name}" for name in workspace.config.chunkings)]
+    for name in names:
+        for batch in workspace.quarantine(name).read(["document_id", "reason"]):
+            refused += [f"{r['document_id']}: {r['reason']}" for r in batch.to_pylist()]
+    _warn("in quarantine (not indexed)", "document", sorted(dict.fromkeys(refused)))
+    problems = workspace.store.read_note(QUERIES_FILE).get("problems", [])
+    _warn("not in the documents (their queries are left out)", "gold span", problems)
+
+
+def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
+    if not problems:
+        return
+    plural = "" if len(problems) == 1 else "s"
+    console.print(f"[yellow]{len(problems):,} {noun}{plural} {what}:[/yellow]")
+    for problem in problems[:_MOST_PROBLEMS]:
+        console.print(f"  {escape(problem)}", soft_wrap=True)
+    if len(problems) > _MOST_PROBLEMS:
+        console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
 
 def _show_sample(config: CorpusConfig, file: Path) -> None:
     """Answer one of the corpus's own questions from the release, and say what to try next."""
-    from rag_pipeline.corpus import Corpus
-
     corpus = Corpus(config)
+    where = option_for(file, config.corpus)
+    question = _sample_question(corpus)
+    if question:
+        console.print(f"\n[bold]Q: {escape(question)}[/bold]")
+        show_chunks(corpus.search(question, k=1))
+    console.print("Next:")
+    for text in (
+        f'rag search "your question"{where}',
+        f"rag leaderboard{where} --sort nDCG@10",
+        f"rag plan{where.removeprefix(' -c')}",
+    ):
+        console.print(f"  {command(text)}", soft_wrap=True)
+
+
+def _sample_question(corpus: Corpus) -> str | None:
+    """Return the shortest question whose first chunk answers it under the release, if there is one.
+
+    Shortest, so that question and answer are taken in at a glance.
+    """
     queries = load_queries(corpus.workspace)
-    question = queries[0].query if queries else config.corpus.replace("_", " ")
-    console.print(f'[bold]rag search "{escape(question)}"[/bold]')
-    show_chunks(corpus.search(question, k=1))
-    console.print(
-        f"Next: [bold]rag search QUESTION -c {file}[/bold], "
-        f"[bold]rag leaderboard -c {file}[/bold], "
-        f"or change a threshold in {file} and [bold]rag plan {file}[/bold]"
-    )
+    scores = load_scores(corpus.workspace, corpus.release().configuration)
+    right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}
+    known = [q.query for q in queries if q.query_id in right] or [q.query for q in queries[:1]]
+    return min(known, key=len, default=None)

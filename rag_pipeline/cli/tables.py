@@ -1,36 +1,43 @@
 """Results as tables for people."""
 
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
-from rag_pipeline.cli.console import console
+from rag_pipeline.cli.console import command, console
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import best_first
 from rag_pipeline.release import Release
 
+if TYPE_CHECKING:
+    from rag_pipeline.importers import ImportReport
+
 _METRICS = (
     "AnswerPresence@1",
     "AnswerPresence@5",
-    "AnswerPresence@10",
-    "AnswerPresence@20",
     "nDCG@10",
+    "AnswerPresence@20",
+    "AnswerPresence@10",
     "RR@10",
 )
+"""The metrics of the leaderboard, the first ones even where there is little room."""
 _SNIPPET = 300
-_WIDE = 110
+_MOST_SKIPPED = 20
 
 
 def sorted_board(board: Mapping[str, Any], metric: str | None) -> dict[str, Any]:
     """Return the leaderboard sorted by a metric; raise InputError naming the known ones."""
-    if metric is None:
-        return dict(board)
     rows = board["configurations"]
-    known = list(rows[0]["metrics"]) if rows else []
+    if metric is None or not rows:
+        return dict(board)
+    known = list(rows[0]["metrics"])
     if metric not in known:
         raise InputError(f"--sort {metric!r} is not one of: {', '.join(known)}")
     ordered = sorted(rows, key=lambda row: best_first(row["metrics"][metric]["mean"]))
@@ -39,30 +46,39 @@ def sorted_board(board: Mapping[str, Any], metric: str | None) -> dict[str, Any]
 
 def show_leaderboard(board: Mapping[str, Any]) -> None:
     """Print every configuration's means in percent, with the 95 % interval of the sorted one."""
-    by = board["sorted_by"]
-    metrics = [m for m in _METRICS if m != by]
-    if console.width < _WIDE:
-        metrics = metrics[:3]
+    by, rows = board["sorted_by"], board["configurations"]
+    longest = max((len(row["name"]) for row in rows), default=0)
+    # Each metric takes 9 columns; what is fixed about 40, and a name may fold.
+    room = max(1, (console.width - 42 - min(longest, 44)) // 9)
+    metrics = sorted([m for m in _METRICS if m != by][:room], key=_by_name)
     table = Table(
         title=f"{board['corpus']}: configurations by {by}, in percent",
         box=box.SIMPLE_HEAD,
         title_justify="left",
+        title_style="bold",
     )
-    table.add_column("configuration", overflow="fold")
+    table.add_column("configuration", overflow="fold", min_width=13)
     for name in (_short(by), "95 %", *map(_short, metrics), "n", "missing", "chunks"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in board["configurations"]:
+    for row in rows:
         shown = row["metrics"]
         cells = [_percent(shown[by]["mean"]), _interval(shown[by])]
         cells += [_percent(shown[metric]["mean"]) for metric in metrics]
-        counts = [str(shown[by]["n"]), str(shown[by]["missing"]), str(row["chunks"])]
-        table.add_row(row["name"], *cells, *counts)
+        counts = [str(shown[by]["n"]), str(shown[by]["missing"]), f"{row['chunks']:,}"]
+        table.add_row(escape(row["name"]), *cells, *counts)
     console.print(table)
-    console.print("AP@k is Answer Presence@k: the share of queries with an answer in the first k.")
+    if rows:
+        console.print(
+            "AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
+            "n: queries measured.",
+            style="dim",
+        )
+    else:
+        console.print("no configuration has been evaluated yet")
     if board["queries_left_out"]:
         console.print(
-            f"{board['queries_left_out']} gold spans could not be resolved; their queries are "
-            f"left out (see the queries asset)."
+            f"[yellow]{board['queries_left_out']} gold spans are not in the documents; their "
+            f"queries are left out[/yellow]"
         )
 
 
@@ -74,10 +90,13 @@ def show_chunks(chunks: Sequence[ScoredChunk]) -> None:
         text = " ".join(chunk.text.split())
         text = text if len(text) <= _SNIPPET else text[: _SNIPPET - 1] + "…"
         source = f"{chunk.document_id}[{chunk.start}:{chunk.end}]"
-        console.print(f"[bold]{rank}.[/bold] [cyan]{escape(source)}[/cyan]  {chunk.score:.3f}")
+        console.print(
+            f"[bold]{rank}.[/bold] [cyan]{escape(source)}[/cyan]  [dim]{chunk.score:.3f}[/dim]",
+            soft_wrap=True,
+        )
         if chunk.title:
-            console.print(f"   [dim]{escape(chunk.title)}[/dim]")
-        console.print(f"   {escape(text)}\n")
+            console.print(Padding(f"[dim]{escape(chunk.title)}[/dim]", (0, 0, 0, 3)))
+        console.print(Padding(escape(text), (0, 0, 1, 3)))
 
 
 def show_releases(releases: Sequence[Release], serving: str) -> None:
@@ -87,18 +106,46 @@ def show_releases(releases: Sequence[Release], serving: str) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("", "release", "created", "configuration", "chunks", "why"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", justify="right" if name == "chunks" else "left")
     for release in releases:
         mark = "*" if release.release_id == serving else ""
         table.add_row(
             mark,
             release.release_id,
-            release.created,
-            release.configuration,
-            str(release.pinned.rows),
-            "; ".join(release.reasons),
+            release.created.removesuffix("+00:00").replace("T", " "),
+            escape(release.configuration),
+            f"{release.pinned.rows:,}",
+            escape("; ".join(release.reasons)),
         )
     console.print(table)
+
+
+def show_import(report: "ImportReport", destination: Path) -> None:
+    """Print what was imported, what was left out, and the command that makes a corpus of it."""
+    console.print(
+        f"{escape(str(destination))}: {report.documents:,} documents, {report.queries:,} queries"
+        + (f", {report.chunks:,} chunks" if report.chunks else ""),
+        soft_wrap=True,
+    )
+    if report.reanchored:
+        console.print(f"  {report.reanchored:,} spans were found elsewhere than the set says")
+    for reason in report.skipped[:_MOST_SKIPPED]:
+        console.print(f"  skipped: {escape(reason)}", soft_wrap=True)
+    if len(report.skipped) > _MOST_SKIPPED:
+        console.print(f"  (and {len(report.skipped) - _MOST_SKIPPED:,} more skipped)")
+    documents, queries = (shlex.quote(str(path)) for path in report.paths[:2])
+    init = f"rag init NAME --documents {documents} --queries {queries}"
+    console.print(f"Next: {command(init)}", soft_wrap=True)
+    if report.chunks:
+        console.print(
+            "The set's own chunks are used by a chunking such as "
+            f"{command('given: {method: given}')} in the corpus file."
+        )
+
+
+def _by_name(metric: str) -> tuple[str, int]:
+    name, _, at = metric.partition("@")
+    return name, int(at or 0)
 
 
 def _short(metric: str) -> str:

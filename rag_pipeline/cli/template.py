@@ -2,37 +2,43 @@
 
 import os
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
-from rag_pipeline.config import COMPONENT_TYPE, load_config
+import yaml
+
+from rag_pipeline.cli.find import shown_path
+from rag_pipeline.config import COMPONENT_TYPE, parse_config
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.queries import read_queries
 
 _TEMPLATE = """\
-# Corpus {name}. `rag run {file}` indexes, evaluates and releases it; `rag plan {file}` shows first
-# what that would do. Relative paths are relative to this file.
+# The corpus {name}. Relative paths below are relative to this file.
+#   rag plan {file}    what a run would do
+#   rag run {file}     index, measure and release it
 type: {component}
 attributes:
-  corpus: {name}
+  corpus: {quoted_name}
   documents:
     path: {documents}
-    include: ["**/*"]         # globs below the path
+    include: ["**/*"]          # globs below the path
     exclude: []
-    max_bytes: 50000000       # larger files are quarantined
+    max_bytes: 50000000        # a larger file is quarantined, the others go on
 {queries}
-  store: {store}              # a folder, or s3://bucket/prefix
+  store: {store}               # what is built: a folder, or s3://bucket/prefix
 
-  # Each stage has named variants; a configuration picks one per stage.
-  chunkings:
-    {default_chunking}
+  # Each stage has named variants, and a configuration picks one of each stage.
+  chunkings:{default_chunking}
     recursive_500: {{method: recursive, max_characters: 500}}
-    # semantic_2_0: {{method: semantic, threshold: 2.0}}   # break where sentences drift apart
-    # markdown: {{method: markdown, max_characters: 1000}} # one chunk per section
+    # semantic_2_0: {{method: semantic, threshold: 2.0}}    # breaks where sentences drift apart
+    # markdown: {{method: markdown, max_characters: 1000}}  # a chunk for each heading's section
     # fixed_200: {{method: fixed, tokens: 200, overlap: 20}}
   contextualizers:
     none: {{method: none}}
-    structural: {{method: structural}}       # title, parties, headings: free
+    structural: {{method: structural}}         # title, parties, headings: no model, no cost
   embeddings:
-    minilm: {{provider: minilm}}             # packaged: no key, no network
+    minilm: {{provider: minilm}}               # packaged with rag: no key, no network
   retrievers:
     dense: {{method: dense, top_k: 50}}
     {default_retriever}
@@ -40,24 +46,27 @@ attributes:
     none: {{method: none}}
 
   configurations:
-    - name: default           # the best that free parts can do
+    - name: default            # the best that needs no key
       chunking: {chunking}
       contextualizer: structural
       embedding: minilm
       retriever: {retriever}
       reranker: none
-    - name: plain             # what most scripts do: the baseline to beat
+    - name: plain              # the usual script, as the baseline to beat
       chunking: recursive_500
       contextualizer: none
       embedding: minilm
       retriever: dense
       reranker: none
-  serve: best                 # or a configuration's name
-  # schedule: "0 3 * * *"     # re-index every night at three
+    # "*" stands for every variant of a stage: this line would try all chunkings.
+    # - {{chunking: "*", contextualizer: structural, embedding: minilm, retriever: {retriever}}}
+  serve: best                  # by AnswerPresence@5; or the name of a configuration
+  # schedule: "0 3 * * *"      # bring it up to date every night at three (`make up`)
 """
 _NO_QUERIES = """\
-  # queries: queries.jsonl    # {"query_id", "query", "gold_spans": [{"document_id", "quote"}]}
-  #                           # a line: without it nothing is measured, and `default` is served"""
+  # Without queries nothing is measured, and the first configuration is released. A line each:
+  #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
+  # queries: queries.jsonl"""
 DEFAULT_CHUNKING = ("recursive_500", "")
 DEFAULT_RETRIEVER = (
     "hybrid",
@@ -68,46 +77,77 @@ DEFAULT_RETRIEVER = (
 def write_corpus_file(
     name: str, documents: Path, queries: Path | None, store: str, target: Path, force: bool
 ) -> None:
-    """Write the file; raise ConfigError for a bad name, a missing path or an existing file."""
+    """Write the file; raise ConfigError for a bad name, a missing path or an existing file.
+
+    Paths are given as seen from the working directory; InputError for queries with mistakes.
+    """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")
-    if not documents.exists():
+    if not documents.expanduser().exists():
         raise ConfigError(f"--documents {documents}: no such folder or file")
-    if queries is not None and not queries.is_file():
-        raise ConfigError(f"--queries {queries}: no such file")
+    if queries is not None:
+        if not queries.expanduser().is_file():
+            raise ConfigError(f"--queries {queries}: no such file")
+        read_queries(queries.expanduser())
+    target = target.expanduser()
+    if target.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"--output {target}: name a file that ends in .yaml")
+    if target.is_dir():
+        raise ConfigError(f"--output {target}: is a folder; name a file in it")
     if target.exists() and not force:
         raise ConfigError(f"{target} exists; name another --output, or replace it with --force")
     folder = target.resolve().parent
     if not folder.is_dir():
         raise ConfigError(f"--output {target}: there is no folder {folder}")
+    text = _filled(name, documents, queries, store, target, folder)
+    parse_config(yaml.safe_load(text)["attributes"], target.resolve())
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--output {target}: cannot write it: {error.strerror}") from None
+
+
+def _filled(
+    name: str, documents: Path, queries: Path | None, store: str, target: Path, folder: Path
+) -> str:
     chunking, chunking_line = DEFAULT_CHUNKING
     retriever, retriever_line = DEFAULT_RETRIEVER
-    text = _TEMPLATE.format(
-        name=name,
-        file=target,
-        component=COMPONENT_TYPE,
-        documents=_yaml(_relative(documents, folder)),
-        queries=f"  queries: {_yaml(_relative(queries, folder))}" if queries else _NO_QUERIES,
-        store=_yaml(store if "://" in store else _relative(Path(store), folder)),
-        chunking=chunking,
-        default_chunking=chunking_line or "# the default:",
-        retriever=retriever,
-        default_retriever=retriever_line,
-    )
-    target.write_text(text, encoding="utf-8")
-    load_config(target)
+    values: dict[str, Any] = {
+        "name": name,
+        "file": _one_line(shlex.quote(shown_path(target))),
+        "component": COMPONENT_TYPE,
+        "quoted_name": _yaml(name),
+        "documents": _yaml(_relative(documents, folder)),
+        "queries": f"  queries: {_yaml(_relative(queries, folder))}" if queries else _NO_QUERIES,
+        "store": _yaml(store if "://" in store else _relative(Path(store), folder)),
+        "chunking": chunking,
+        "default_chunking": f"\n    {chunking_line}" if chunking_line else "",
+        "retriever": retriever,
+        "default_retriever": retriever_line,
+    }
+    return _TEMPLATE.format(**values)
 
 
 def _relative(path: Path, folder: Path) -> str:
     """Return the path as seen from the folder when it lies below it, else in full."""
     absolute = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - keep symbolic links
     try:
-        return absolute.relative_to(folder).as_posix()
-    except ValueError:
-        return absolute.as_posix()
+        str(absolute).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{path}: a path that is not UTF-8 can't stand in a file") from None
+    for parent in (folder, Path(os.path.realpath(folder))):
+        if absolute.is_relative_to(parent):
+            return absolute.relative_to(parent).as_posix()
+    return absolute.as_posix()
 
 
 def _yaml(text: str) -> str:
-    if re.fullmatch(r"[A-Za-z0-9_./~-]+", text) and not text.startswith(("-", "~")):
+    """Return a YAML scalar that is read back as this string."""
+    if re.fullmatch(r"[A-Za-z0-9_./-]+", text) and yaml.safe_load(text) == text:
         return text
-    return "'" + text.replace("'", "''") + "'"
+    quoted: str = yaml.safe_dump(text, allow_unicode=True, default_style='"', width=float("inf"))
+    return quoted.strip()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())

@@ -172,5 +172,5 @@ class Lexical(Settings):
     """What all BM25 engines share: tokens, stems, stop words, k1 and b (defaults are Lucene's)."""
 
     language: Literal["english", "german", "french", "spanish", "italian", "none"] = "english"
-    k1: float = Field(default=1.2, ge=0.0)
+    k1: float = Field(default=1.2, gt=0.0)
     b: float = Field(default=0.75, ge=0.0, le=1.0)

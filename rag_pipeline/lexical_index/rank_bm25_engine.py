@@ -44,7 +44,7 @@ class RankBm25Engine:
     def search(self, terms: list[str], k: int, allowed: Mask | None) -> Found:
         """Rank the rows that hold any of the terms."""
         known = [term for term in terms if term in self._index.idf]
-        # k1 = 0, or b = 1 and a chunk without terms, make 0 / 0 of a term that isn't there
+        # b = 1 makes 0 / 0 of a chunk without terms
         with np.errstate(invalid="ignore"):
             scores = np.nan_to_num(self._index.get_scores(known))
         return best(scores / (self._index.k1 + 1), k, allowed)

@@ -1,6 +1,6 @@
 """The asset graph of one corpus: each asset reads, makes one domain call and reports."""
 
-import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,7 +11,14 @@ import dagster as dg
 from rag_pipeline import indexing, release
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import ProviderError, RagPipelineError, StoreError
+from rag_pipeline.errors import (
+    CheckFailedError,
+    MissingExtraError,
+    NotReleasedError,
+    ProviderError,
+    RagPipelineError,
+    StoreError,
+)
 from rag_pipeline.evaluation import runs
 from rag_pipeline.indexing import Report
 from rag_pipeline.loading import duplicate_groups
@@ -23,6 +30,7 @@ from rag_pipeline.orchestration.metadata import (
     rounded,
     table_metadata,
 )
+from rag_pipeline.orchestration.names import asset_key, group_name, identifier
 from rag_pipeline.orchestration.partitions import (
     PARTITIONED,
     asset_names,
@@ -30,6 +38,7 @@ from rag_pipeline.orchestration.partitions import (
     partitions_of,
     upstream_assets,
 )
+from rag_pipeline.orchestration.verdicts import unsound
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -61,17 +70,9 @@ KINDS = {
 }
 
 
-def asset_key(config: CorpusConfig, name: str) -> dg.AssetKey:
-    """Return an asset's key: corpus, then name."""
-    return dg.AssetKey([config.corpus, name])
-
-
-def identifier(config: CorpusConfig, name: str) -> str:
-    """Return a name for an op or job that is unique among corpora."""
-    return f"{config.corpus.replace('-', '_')}__{name}"
-
-
-def build_assets(config: CorpusConfig) -> list[dg.AssetsDefinition]:
+def build_assets(
+    config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
+) -> list[dg.AssetsDefinition]:
     """Return all assets of a corpus, left to right."""
     workspace = Workspace(config)
     plain: dict[str, Callable[[Workspace, str], dg.MaterializeResult[Any]]] = {
@@ -84,9 +85,9 @@ def build_assets(config: CorpusConfig) -> list[dg.AssetsDefinition]:
         "release": _release,
     }
     return [
-        _plain_asset(workspace, name, plain[name])
+        _plain_asset(workspace, name, plain[name], retries)
         if name in plain
-        else _sharded_asset(workspace, name)
+        else _sharded_asset(workspace, name, retries)
         for name in asset_names(config)
     ]
 
@@ -94,7 +95,7 @@ def build_assets(config: CorpusConfig) -> list[dg.AssetsDefinition]:
 def _shared(config: CorpusConfig, name: str) -> dict[str, Any]:
     return {
         "key": asset_key(config, name),
-        "group_name": identifier(config, "index").removesuffix("__index"),
+        "group_name": group_name(config),
         "description": DESCRIPTIONS[name],
         "kinds": KINDS[name],
         "owners": list(config.owners),
@@ -107,6 +108,7 @@ def _plain_asset(
     workspace: Workspace,
     name: str,
     materialize: Callable[[Workspace, str], dg.MaterializeResult[Any]],
+    retries: dg.RetryPolicy | None,
 ) -> dg.AssetsDefinition:
     config = workspace.config
     deps = [
@@ -120,13 +122,15 @@ def _plain_asset(
                 workspace, context.partition_key if context.has_partition_key else ""
             )
 
-    built: dg.AssetsDefinition = dg.asset(**_shared(config, name), deps=deps, retry_policy=RETRIES)(
+    built: dg.AssetsDefinition = dg.asset(**_shared(config, name), deps=deps, retry_policy=retries)(
         asset
     )
     return built
 
 
-def _sharded_asset(workspace: Workspace, name: str) -> dg.AssetsDefinition:
+def _sharded_asset(
+    workspace: Workspace, name: str, retries: dg.RetryPolicy | None
+) -> dg.AssetsDefinition:
     """Return a graph asset: plan the stale documents, build shards, finish."""
     config = workspace.config
     (before,) = upstream_assets(config, name)
@@ -135,7 +139,7 @@ def _sharded_asset(workspace: Workspace, name: str) -> dg.AssetsDefinition:
         name=identifier(config, f"{name}_plan"),
         ins={"upstream": dg.In(dg.Nothing)},
         out=dg.DynamicOut(list),
-        retry_policy=RETRIES,
+        retry_policy=retries,
         description="List the stale documents and group them into shards.",
     )
     def plan(context: dg.OpExecutionContext) -> Iterator[dg.DynamicOutput[Any]]:
@@ -150,7 +154,7 @@ def _sharded_asset(workspace: Workspace, name: str) -> dg.AssetsDefinition:
 
     @dg.op(
         name=identifier(config, f"{name}_shard"),
-        retry_policy=RETRIES,
+        retry_policy=retries,
         description="Build one shard and commit its rows.",
     )
     def shard(context: dg.OpExecutionContext, document_ids: list) -> dict:  # type: ignore[type-arg]
@@ -161,7 +165,7 @@ def _sharded_asset(workspace: Workspace, name: str) -> dg.AssetsDefinition:
     @dg.op(
         name=identifier(config, f"{name}_finish"),
         out=dg.Out(dg.Nothing),
-        retry_policy=RETRIES,
+        retry_policy=retries,
         description="Drop orphaned rows, maintain the table and report.",
     )
     def finish(context: dg.OpExecutionContext, reports: list) -> dg.Output[None]:  # type: ignore[type-arg]
@@ -181,7 +185,8 @@ def _sharded_asset(workspace: Workspace, name: str) -> dg.AssetsDefinition:
                 "preview": preview(stage.table.open()),
             }
         version = dg.DataVersion(state_digest(state))
-        return dg.Output(None, metadata=metadata, data_version=version)
+        with unstable():
+            return dg.Output(None, metadata=metadata, data_version=version)
 
     def graph(upstream: Any) -> Any:
         return finish(plan(upstream).map(shard).collect())
@@ -283,6 +288,13 @@ def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
 
 
 def _release(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
+    chosen, _reasons = release.choose(workspace)
+    unchecked = unsound(workspace, workspace.config, chosen.name)
+    if unchecked:
+        raise CheckFailedError(
+            f"{workspace.config.corpus}: {chosen.name} is not released: no passed check of "
+            f"{', '.join(str(step) for step in unchecked)} as it is now"
+        )
     served = release.publish(workspace)
     metadata: dict[str, Any] = {
         "release": served.release_id,
@@ -303,7 +315,20 @@ def clear_failures() -> Iterator[None]:
     try:
         yield
     except RagPipelineError as error:
-        retry = isinstance(error, StoreError | ProviderError)
-        # The CLI runs in the process that will show the message: waiting there helps nobody.
-        retry = retry and "RAG_NO_RETRIES" not in os.environ
+        passing = isinstance(error, StoreError | ProviderError)
+        lasting = isinstance(error, NotReleasedError | MissingExtraError)
+        retry = passing and not lasting
         raise dg.Failure(description=str(error), allow_retries=retry) from error
+
+
+@contextmanager
+def unstable() -> Iterator[None]:
+    """Use a part of Dagster that may change, without telling every user's terminal.
+
+    These are data versions of ops and partitions of checks; the version range in pyproject.toml
+    bounds what they can change to.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        yield

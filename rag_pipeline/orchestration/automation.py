@@ -1,24 +1,27 @@
 """Jobs, the re-index schedule, and the sensors that see changes and request what is stale."""
 
-import hashlib
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.orchestration.assets import asset_key, identifier
+from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.partitions import asset_names
-from rag_pipeline.planning import Step, ready
+from rag_pipeline.orchestration.requests import (
+    listing_digest,
+    run_request,
+    running_steps,
+    survey,
+)
+from rag_pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
-_SENSOR_SECONDS = 30
+SENSOR_SECONDS = 30
+"""The least time between two looks of a sensor."""
 
+_NAMED = 5
 
-def job_name(config: CorpusConfig, asset: str) -> str:
-    """Return the name of the job that materializes one asset of a corpus."""
-    return identifier(config, f"update_{asset}")
+Jobs = Mapping[str, "dg.UnresolvedAssetJobDefinition"]
 
 
 def build_jobs(config: CorpusConfig) -> dict[str, "dg.UnresolvedAssetJobDefinition"]:
@@ -34,10 +37,8 @@ def build_jobs(config: CorpusConfig) -> dict[str, "dg.UnresolvedAssetJobDefiniti
     }
 
 
-def build_schedules(
-    config: CorpusConfig, jobs: dict[str, "dg.UnresolvedAssetJobDefinition"]
-) -> list[dg.ScheduleDefinition]:
-    """Return the re-index schedule, if the corpus file sets one.
+def build_schedules(config: CorpusConfig, jobs: Jobs) -> list[dg.ScheduleDefinition]:
+    """Return the re-index schedule, if the corpus file sets one; it is on by default.
 
     It loads the documents; the stale partitions that follow are requested by the sensor.
     """
@@ -49,103 +50,73 @@ def build_schedules(
             job=jobs["documents"],
             cron_schedule=config.schedule,
             default_status=dg.DefaultScheduleStatus.RUNNING,
-            description="Load new and changed documents; stale partitions follow by sensor.",
+            description=f"Load new and changed documents; what follows is requested by "
+            f"{identifier(config, 'stale_partitions')}. Steps that failed are tried again.",
         )
     ]
 
 
-def build_sensors(
-    config: CorpusConfig, jobs: dict[str, "dg.UnresolvedAssetJobDefinition"]
-) -> list[dg.SensorDefinition]:
-    """Return the two sensors of a corpus."""
+def build_sensors(config: CorpusConfig, jobs: Jobs) -> list[dg.SensorDefinition]:
+    """Return the two sensors of a corpus.
+
+    A corpus file with a `schedule` asks to be kept up to date, so the sensor that finishes what
+    the schedule begins is on by default; nothing else starts work that nobody asked for.
+    """
     return [_documents_sensor(config, jobs), _stale_sensor(config, jobs)]
 
 
-def _documents_sensor(
-    config: CorpusConfig, jobs: dict[str, "dg.UnresolvedAssetJobDefinition"]
-) -> dg.SensorDefinition:
+def _documents_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
+    documents = Step("documents")
+
     @dg.sensor(
-        name=identifier(config, "documents_sensor"),
+        name=identifier(config, "changed_documents"),
         job=jobs["documents"],
-        minimum_interval_seconds=_SENSOR_SECONDS,
-        description="Load the documents when a file is added, changed or removed.",
+        minimum_interval_seconds=SENSOR_SECONDS,
+        description="Load the documents when a file is added, changed or removed. Looks at names, "
+        "sizes and times only.",
     )
-    def documents_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    def changed_documents(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        if documents in running_steps(context.instance, config):
+            return dg.SensorResult(skip_reason="the documents are being loaded")
         listing = listing_digest(config)
         if listing == context.cursor:
-            return dg.SkipReason("no file has changed")
-        request = dg.RunRequest(run_key=f"documents-{listing}")
-        return dg.SensorResult(run_requests=[request], cursor=listing)
+            return dg.SensorResult(skip_reason="no file has changed")
+        return dg.SensorResult([run_request(config, documents, listing)], cursor=listing)
 
-    return documents_sensor
+    return changed_documents
 
 
-def _stale_sensor(
-    config: CorpusConfig, jobs: dict[str, "dg.UnresolvedAssetJobDefinition"]
-) -> dg.SensorDefinition:
+def _stale_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
     workspace = Workspace(config)
+    running = dg.DefaultSensorStatus.RUNNING
+    stopped = dg.DefaultSensorStatus.STOPPED
 
     @dg.sensor(
-        name=identifier(config, "stale_sensor"),
+        name=identifier(config, "stale_partitions"),
         jobs=list(jobs.values()),
-        minimum_interval_seconds=_SENSOR_SECONDS,
-        description="Request exactly the partitions that are stale and whose inputs are current.",
+        minimum_interval_seconds=SENSOR_SECONDS,
+        default_status=running if config.schedule else stopped,
+        description="Request exactly the partitions that are stale and whose inputs are ready, "
+        "after a setting, a query or a document changed.",
     )
-    def stale_sensor(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
-        try:
-            todo = list(ready(workspace))
-        except RagPipelineError as error:
-            raise dg.Failure(description=str(error)) from error
-        for step in todo:
-            if not _is_running(context.instance, config, step):
-                yield _request(context.instance, config, step)
+    def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        found = survey(workspace, context.instance)
+        for step, reason in found.stuck.items():
+            context.log.warning(f"{step} is not asked for: {reason}")
+        if found.requests:
+            return dg.SensorResult([run_request(config, *r) for r in found.requests.items()])
+        if found.waiting:
+            return dg.SensorResult(skip_reason=f"at work: {_some(found.waiting)}")
+        if found.stuck:
+            return dg.SensorResult(
+                skip_reason=f"nothing to do before something changes; stuck: "
+                f"{_some(list(found.stuck))}"
+            )
+        return dg.SensorResult(skip_reason="everything is current")
 
-    return stale_sensor
-
-
-def _request(instance: dg.DagsterInstance, config: CorpusConfig, step: Step) -> dg.RunRequest:
-    # What follows the last finished attempt is asked for once; a failed attempt is not repeated
-    # before something changes, and a partition that goes stale again is asked for again.
-    last = instance.get_latest_materialization_event(asset_key(config, step.asset))
-    done = last.run_id if last else "never"
-    target = hashlib.sha256(repr((step, _settings(config), listing_digest(config), done)).encode())
-    return dg.RunRequest(
-        run_key=f"{step.asset}-{step.partition}-{target.hexdigest()[:16]}",
-        job_name=job_name(config, step.asset),
-        partition_key=step.partition,
-        tags={"corpus": config.corpus},
-    )
+    return stale_partitions
 
 
-def _is_running(instance: dg.DagsterInstance, config: CorpusConfig, step: Step) -> bool:
-    tags = {"dagster/partition": step.partition} if step.partition else {}
-    unfinished = dg.RunsFilter(
-        job_name=job_name(config, step.asset),
-        tags=tags,
-        statuses=[
-            dg.DagsterRunStatus.QUEUED,
-            dg.DagsterRunStatus.NOT_STARTED,
-            dg.DagsterRunStatus.STARTING,
-            dg.DagsterRunStatus.STARTED,
-            dg.DagsterRunStatus.CANCELING,
-        ],
-    )
-    return bool(instance.get_runs(unfinished, limit=1))
-
-
-def _settings(config: CorpusConfig) -> str:
-    return config.model_dump_json()
-
-
-def listing_digest(config: CorpusConfig) -> str:
-    """Hash the names, sizes and times of all files below the documents folder; reads none."""
-    digest = hashlib.sha256()
-    root = config.documents_path
-    files = [root] if root.is_file() else sorted(p for p in Path(root).rglob("*") if p.is_file())
-    for path in files:
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        digest.update(repr((str(path), status.st_size, status.st_mtime_ns)).encode())
-    return digest.hexdigest()[:16]
+def _some(steps: Sequence[Step]) -> str:
+    more = f" and {len(steps) - _NAMED} more" if len(steps) > _NAMED else ""
+    return ", ".join(str(step) for step in steps[:_NAMED]) + more

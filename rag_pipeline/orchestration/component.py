@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from rag_pipeline.config import CorpusConfig, parse_config
-from rag_pipeline.orchestration.assets import build_assets
+from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
 
@@ -41,14 +41,15 @@ class RagPipeline(dg.Component):
         return build_definitions(self.config)
 
 
-def build_definitions(config: CorpusConfig) -> dg.Definitions:
+def build_definitions(
+    config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
+) -> dg.Definitions:
     """Return everything that Dagster knows of one corpus."""
     jobs = build_jobs(config)
     return dg.Definitions(
-        assets=build_assets(config),
-        asset_checks=build_checks(config),
+        assets=build_assets(config, retries),
+        asset_checks=build_checks(config, retries),
         jobs=list(jobs.values()),
         schedules=build_schedules(config, jobs),
         sensors=build_sensors(config, jobs),
-        executor=dg.in_process_executor,
     )

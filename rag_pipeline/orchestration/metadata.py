@@ -50,6 +50,14 @@ def table_metadata(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.table(records=records, schema=dg.TableSchema(columns))
 
 
+def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Any]:
+    """Return some of many messages as a list for the UI; {} where there are none."""
+    if not items:
+        return {}
+    more = [f"and {len(items) - limit} more"] if len(items) > limit else []
+    return {name: dg.MetadataValue.md("\n".join(f"- {item}" for item in [*items[:limit], *more]))}
+
+
 def report_metadata(report: Report) -> dict[str, Any]:
     """Return what a materialization did, as numbers for the UI's charts."""
     return {

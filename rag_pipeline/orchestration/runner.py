@@ -13,8 +13,9 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan
-from rag_pipeline.orchestration.automation import job_name
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.names import job_name
+from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.planning import Step, plan_step, steps
 from rag_pipeline.progress import listening
 from rag_pipeline.workspace import Workspace
@@ -61,11 +62,12 @@ def run(
     with _instance() as instance:
         for step in steps(config, configuration):
             started = time.perf_counter()
-            if not plan_step(workspace, step).must_run:
+            if not plan_step(workspace, step).must_run and passed(workspace, step):
                 saved = _rows(workspace, step) if step.asset == "vector_index" else 0
                 yield StepResult(step, ran=False, calls=CallCounts(saved=saved))
                 continue
-            definitions = definitions or build_definitions(config)
+            # Whoever waits at the terminal is better served by the reason at once.
+            definitions = definitions or build_definitions(config, retries=None)
             with listening(announce(step, _total(workspace, step))):
                 metadata = _materialize(definitions, instance, config, step)
             calls = CallCounts(metadata.get("calls_made", 0), metadata.get("calls_saved", 0))
