@@ -10,6 +10,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from rag_pipeline.checks import (
+    check_chunks,
+    check_contextualized_chunks,
+    check_documents,
+    check_lexical_index,
+    check_queries,
+    check_vector_index,
+)
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import CheckFailedError, ConfigError, NotReleasedError
 from rag_pipeline.evaluation.runs import (
@@ -136,12 +144,21 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
         problems.append("its retrieval_run is not of these builds")
     if not problems and not scores_are_current(workspace, configuration):
         problems.append("its answer_presence is not of this run")
-    if not problems:
-        contextualized = workspace.contextualized_chunks(configuration.context_key).count()
-        vectors = workspace.vector_index(configuration.vector_key).count()
-        if contextualized != vectors:
-            problems.append(f"{contextualized} contextualized chunks but {vectors} vectors")
-    return problems
+    return problems or _failed_checks(workspace, configuration)
+
+
+def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[str]:
+    # Judged again here: a check that failed in an earlier run must not be forgotten by this one.
+    results = {
+        "documents": check_documents(workspace),
+        "queries": check_queries(workspace),
+        "chunks": check_chunks(workspace, configuration.chunking),
+        "contextualized_chunks": check_contextualized_chunks(workspace, configuration.context_key),
+        "vector_index": check_vector_index(workspace, configuration.vector_key),
+    }
+    if workspace.config.engine(configuration):
+        results["lexical_index"] = check_lexical_index(workspace, configuration.context_key)
+    return [f"{asset}: {f}" for asset, result in results.items() for f in result.failures]
 
 
 def current(workspace: Workspace) -> Release:

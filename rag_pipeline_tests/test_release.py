@@ -71,6 +71,21 @@ def test_a_stale_build_is_not_released(tmp_path, corpus_file, config, run_all):
     assert "180 euros" in Corpus(config).search("hotel price a night", k=1)[0].text
 
 
+def test_a_build_that_fails_a_check_is_not_released_even_after_the_failing_run(
+    tmp_path, corpus_file, config, run_all
+):
+    run_all(corpus_file)
+    edit(tmp_path, 250)
+    workspace = Workspace(config)
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "recursive_150")
+    table = workspace.chunks("recursive_150").open()
+    table.update(where="text LIKE '%250 euros%'", values={"text": "not in the document"})
+    with pytest.raises(CheckFailedError, match="text_differs in 1 of 4: policy/travel"):
+        run_all(corpus_file)
+    assert "180 euros" in Corpus(config).search("hotel price a night", k=1)[0].text
+
+
 def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, corpus_file, run_all):
     run_all(corpus_file)
     corpus = Corpus.load(corpus_file)
