@@ -8,6 +8,7 @@ from rag_pipeline.chunking.markdown import markdown_spans
 from rag_pipeline.chunking.recursive import recursive_spans
 from rag_pipeline.chunking.semantic import semantic_spans
 from rag_pipeline.chunking.spans import Span
+from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import (
     Chunking,
     FixedChunking,
@@ -15,6 +16,7 @@ from rag_pipeline.config import (
     MarkdownChunking,
     RecursiveChunking,
     SemanticChunking,
+    SentencesChunking,
 )
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.providers import Vectors
@@ -51,6 +53,8 @@ def chunk(
                     "from texts to vectors"
                 )
             spans = semantic_spans(text, settings, embed)
+        case SentencesChunking():
+            spans = window_spans(text, settings.max_characters, settings.overlap)
         case GivenChunking():
             if given is None:
                 raise ValueError(

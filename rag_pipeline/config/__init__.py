@@ -29,6 +29,7 @@ from rag_pipeline.config.settings import (
     Reranker,
     Retriever,
     SemanticChunking,
+    SentencesChunking,
     Settings,
     StructuralContext,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "Reranker",
     "Retriever",
     "SemanticChunking",
+    "SentencesChunking",
     "Settings",
     "StructuralContext",
     "fingerprint",

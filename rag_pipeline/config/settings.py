@@ -72,6 +72,22 @@ class SemanticChunking(Settings):
     embedding: str | None = None
 
 
+class SentencesChunking(Settings):
+    """Windows of whole sentences, as many as fit `max_characters`; neighbours share `overlap`."""
+
+    method: Literal["sentences"]
+    max_characters: int = Field(default=500, ge=32)
+    overlap: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> "SentencesChunking":
+        if self.overlap >= self.max_characters:
+            raise ValueError(
+                f"overlap {self.overlap} must be smaller than max_characters {self.max_characters}"
+            )
+        return self
+
+
 class GivenChunking(Settings):
     """Spans that were cut upstream, read from a `chunks.jsonl` (beside the queries by default)."""
 
@@ -80,7 +96,12 @@ class GivenChunking(Settings):
 
 
 Chunking = Annotated[
-    FixedChunking | RecursiveChunking | MarkdownChunking | SemanticChunking | GivenChunking,
+    FixedChunking
+    | RecursiveChunking
+    | MarkdownChunking
+    | SemanticChunking
+    | SentencesChunking
+    | GivenChunking,
     Field(discriminator="method"),
 ]
 

@@ -15,6 +15,7 @@ from rag_pipeline.config import (
     MarkdownChunking,
     RecursiveChunking,
     SemanticChunking,
+    SentencesChunking,
 )
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.providers import Vectors
@@ -23,6 +24,8 @@ LIMIT = 40
 METHODS: list[Chunking] = [
     FixedChunking(method="fixed", tokens=8),
     FixedChunking(method="fixed", tokens=9, overlap=8),
+    SentencesChunking(method="sentences", max_characters=LIMIT, overlap=30),
+    SentencesChunking(method="sentences", max_characters=LIMIT),
     RecursiveChunking(method="recursive", max_characters=LIMIT),
     MarkdownChunking(method="markdown", max_characters=LIMIT),
     SemanticChunking(method="semantic", threshold=0.5, min_characters=20, max_characters=LIMIT),
@@ -30,7 +33,10 @@ METHODS: list[Chunking] = [
         method="semantic", threshold=0.0, window=0, min_characters=0, max_characters=LIMIT
     ),
 ]
-NAMES = ["fixed", "overlapping", "recursive", "markdown", "semantic", "sentences"]
+NAMES = [
+    *("fixed", "overlapping", "sharing", "windows"),
+    *("recursive", "markdown", "semantic", "sentences"),
+]
 
 MARKUP = st.one_of(
     st.sampled_from(["\n", "\n\n", "\r\n", "\r", " ", "\t", "\f", "\x85", "\u2028"]),
@@ -75,7 +81,7 @@ def test_chunks_are_ordered_trimmed_slices_that_cover_the_text(method: Chunking,
     assert chunk(document(text), method, embed=hashed) == chunks
 
 
-@pytest.mark.parametrize("method", METHODS[2:], ids=NAMES[2:])
+@pytest.mark.parametrize("method", METHODS[3:], ids=NAMES[3:])
 @settings(max_examples=100, deadline=None)
 @given(text=TEXTS)
 def test_the_maximum_holds_and_chunks_do_not_overlap(method: Chunking, text: str) -> None:
@@ -121,6 +127,7 @@ def test_long_monotonous_documents_are_chunked_in_linear_time(text: str) -> None
         RecursiveChunking(method="recursive"),
         MarkdownChunking(method="markdown"),
         SemanticChunking(method="semantic"),
+        SentencesChunking(method="sentences", overlap=250),
     ):
         chunks = chunk(document(text), method, embed=hashed)
 
