@@ -141,8 +141,9 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, line) of the lines that aren't blank."""
     try:
         raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the queries: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot read the queries: {reason}") from None
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
             continue

@@ -4,11 +4,13 @@ import codecs
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -30,8 +32,8 @@ def _width() -> int | None:
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
 
 
-console = Console(highlight=False, width=_width())
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+console = Console(highlight=False, emoji=False, width=_width())
+errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
 
 def set_quiet(quiet: bool) -> None:
@@ -67,9 +69,24 @@ def print_json(value: Any) -> None:
 
 def command(text: str) -> str:
     """Return the markup of a command that the reader may copy."""
-    from rich.markup import escape
-
     return f"[bold]{escape(text)}[/bold]"
+
+
+def visible(text: str) -> str:
+    """Return the markup of a foreign text on one line, its control characters made visible.
+
+    What stands in a document must not steer the reader's terminal.
+    """
+    line = " ".join(text.split())
+    return escape("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line))
+
+
+def indented(text: str, indent: str = "   ") -> str:
+    """Return a text wrapped to the terminal, or one line where there is none."""
+    width = console.width if console.is_terminal or "COLUMNS" in os.environ else sys.maxsize
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 class _Rate(ProgressColumn):

@@ -35,9 +35,9 @@ app = typer.Typer(
       rag run
       rag search "a question"
     """,
-    epilog="""CORPUS is a corpus file, or the name of a corpus whose file lies in the working directory
-    or in */defs/*/defs.yaml below it. Where there is only one it may be left out; the variable
-    RAG_CORPUS names one for all commands.
+    epilog="""CORPUS is a corpus file, or the name of a corpus whose file lies in the working
+    directory or in */defs/*/defs.yaml below it. Where there is only one it may be left out; the
+    variable RAG_CORPUS names one for all commands.
 
     \b
     Exit codes:

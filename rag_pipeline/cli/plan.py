@@ -48,10 +48,10 @@ def show_plan(file: Path, as_json: bool) -> None:
         title_justify="left",
         title_style="bold",
     )
-    table.add_column("step", overflow="fold", min_width=22)
+    table.add_column("step", overflow="fold", min_width=21)
     for name in ("chunks", "to embed"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("what", overflow="fold", min_width=14)
+    table.add_column("what", overflow="fold", min_width=10)
     for row in busy:
         shows_chunks = row.step.asset in ("chunks", "contextualized_chunks", "vector_index")
         calls = _number(row.calls, row.exact)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.cli.console import command, console, progress_bar
+from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
 from rag_pipeline.cli.find import option_for
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
@@ -65,6 +65,7 @@ def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> 
             raise ConfigError(f"--json {json_out}: cannot write: {error.strerror}") from None
     if not console.quiet:
         _show_problems(workspace)
+        console.print()
         show_leaderboard(load_leaderboard(workspace))
         _show_sample(config, file)
 
@@ -206,9 +207,10 @@ def _line(number: int, total: int, result: "StepResult") -> str:
     if metadata.get("release"):
         parts.append(f"{metadata['release']}: {metadata['configuration']}")
     place = f"[{number:>{len(str(total))}}/{total}]"
+    done = f"  {escape(', '.join(parts))}" if parts else ""
     return (
-        f"[green]✓[/green] [dim]{escape(place)}[/dim] {escape(str(result.step))}  "
-        f"{escape(', '.join(parts))}  [dim]{result.seconds:.1f} s[/dim]"
+        f"[green]✓[/green] [dim]{escape(place)}[/dim] {escape(str(result.step))}{done}  "
+        f"[dim]{result.seconds:.1f} s[/dim]"
     )
 
 
@@ -230,7 +232,7 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
     plural = "" if len(problems) == 1 else "s"
     console.print(f"[yellow]{len(problems):,} {noun}{plural} {what}:[/yellow]")
     for problem in problems[:_MOST_PROBLEMS]:
-        console.print(f"  {escape(problem)}", soft_wrap=True)
+        console.print(f"  {visible(problem)}", soft_wrap=True)
     if len(problems) > _MOST_PROBLEMS:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
@@ -239,9 +241,11 @@ def _show_sample(config: CorpusConfig, file: Path) -> None:
     """Answer one of the corpus's own questions from the release, and say what to try next."""
     corpus = Corpus(config)
     where = option_for(file, config.corpus)
+    served = corpus.release()
+    console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
     question = _sample_question(corpus)
     if question:
-        console.print(f"\n[bold]Q: {escape(question)}[/bold]")
+        console.print(f"[bold]{indented(visible(question), '')}[/bold]", soft_wrap=True)
         show_chunks(corpus.search(question, k=1))
     console.print("Next:")
     for text in (

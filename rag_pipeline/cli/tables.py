@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 
-from rag_pipeline.cli.console import command, console
+from rag_pipeline.cli.console import command, console, indented, visible
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import best_first
@@ -28,6 +27,7 @@ _METRICS = (
     "RR@10",
 )
 """The metrics of the leaderboard, the first ones even where there is little room."""
+_NARROW = 70
 _SNIPPET = 300
 _MOST_SKIPPED = 20
 
@@ -58,14 +58,15 @@ def show_leaderboard(board: Mapping[str, Any]) -> None:
         title_style="bold",
     )
     table.add_column("configuration", overflow="fold", min_width=13)
-    for name in (_short(by), "95 %", *map(_short, metrics), "n", "missing", "chunks"):
+    counted = ("n", "missing", "chunks") if console.width >= _NARROW else ("n", "missing")
+    for name in (_short(by), "95 %", *map(_short, metrics), *counted):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         shown = row["metrics"]
         cells = [_percent(shown[by]["mean"]), _interval(shown[by])]
         cells += [_percent(shown[metric]["mean"]) for metric in metrics]
         counts = [str(shown[by]["n"]), str(shown[by]["missing"]), f"{row['chunks']:,}"]
-        table.add_row(escape(row["name"]), *cells, *counts)
+        table.add_row(escape(row["name"]), *cells, *counts[: len(counted)])
     console.print(table)
     if rows:
         console.print(
@@ -89,14 +90,12 @@ def show_chunks(chunks: Sequence[ScoredChunk]) -> None:
     for rank, chunk in enumerate(chunks, 1):
         text = " ".join(chunk.text.split())
         text = text if len(text) <= _SNIPPET else text[: _SNIPPET - 1] + "…"
-        source = f"{chunk.document_id}[{chunk.start}:{chunk.end}]"
-        console.print(
-            f"[bold]{rank}.[/bold] [cyan]{escape(source)}[/cyan]  [dim]{chunk.score:.3f}[/dim]",
-            soft_wrap=True,
-        )
+        source = f"{visible(chunk.document_id)}\\[{chunk.start}:{chunk.end}]"
+        lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]  [dim]{chunk.score:.3f}[/dim]"]
         if chunk.title:
-            console.print(Padding(f"[dim]{escape(chunk.title)}[/dim]", (0, 0, 0, 3)))
-        console.print(Padding(escape(text), (0, 0, 1, 3)))
+            lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
+        lines += [indented(visible(text)), ""]
+        console.print("\n".join(lines), soft_wrap=True)
 
 
 def show_releases(releases: Sequence[Release], serving: str) -> None:

@@ -176,7 +176,10 @@ class CorpusConfig(Settings):
 
     def path(self, value: str) -> Path:
         """Resolve a path of the file against its base (see `load_config`)."""
-        return self._base / Path(value).expanduser()
+        try:
+            return self._base / Path(value).expanduser()
+        except RuntimeError as error:
+            raise ConfigError(f"{self.where}: {value!r}: {error}") from None
 
     @property
     def documents_path(self) -> Path:

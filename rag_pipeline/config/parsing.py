@@ -67,8 +67,13 @@ def _base(file: Path, config: CorpusConfig) -> Path:
     markers = ("workspace.yaml", "pyproject.toml")
     roots = [p for p in file.parents if any((p / m).exists() for m in markers)]
     bases = [file.parent, *roots[:1], Path.cwd()]
-    documents = Path(config.documents.path).expanduser()
-    return next((b for b in bases if (b / documents).exists()), bases[1] if roots else bases[0])
+    try:
+        documents = Path(config.documents.path).expanduser()
+        found = [b for b in bases if (b / documents).exists()]
+    except (OSError, RuntimeError) as error:
+        shown = _shown(config.documents.path)
+        raise ConfigError(f"{file}: documents.path: {shown}: {error!s:.200}") from None
+    return found[0] if found else bases[1] if roots else bases[0]
 
 
 def _shown(value: Any) -> str:

@@ -1,0 +1,23 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline_tests.cli.invoking import Outcome, rag
+from rag_pipeline_tests.conftest import write_corpus
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """Return a corpus file that has been run, and what the run wrote; change neither."""
+    os.environ.pop("DAGSTER_HOME", None)
+    folder = tmp_path_factory.mktemp("released")
+    file = write_corpus(folder)
+    return file, rag("run", file, "--json", folder / "out.json")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a new working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

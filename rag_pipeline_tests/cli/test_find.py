@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.cli.find import find_corpus_file, option_for, shown_path
+from rag_pipeline.errors import ConfigError
+
+FILE = "type: rag_pipeline.RagPipeline\nattributes: {{corpus: {name}}}\n"
+
+
+def write(path: str, name: str) -> Path:
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(FILE.format(name=name))
+    return file
+
+
+def test_a_path_is_taken_as_it_is(here: Path) -> None:
+    assert find_corpus_file("absent.yaml") == Path("absent.yaml")
+    assert find_corpus_file("../x/absent") == Path("../x/absent")
+    Path("corpus.conf").touch()
+    assert find_corpus_file("corpus.conf") == Path("corpus.conf")
+
+
+def test_the_only_corpus_is_found_wherever_dagster_keeps_it(here: Path) -> None:
+    for place in ("a.yaml", "b.yml", "package/defs/c/defs.yaml", "src/package/defs/d/defs.yaml"):
+        file = write(place, "contracts")
+        assert find_corpus_file() == file
+        assert find_corpus_file("contracts") == file
+        file.unlink()
+
+
+def test_other_yaml_is_no_corpus(here: Path) -> None:
+    Path("compose.yaml").write_text("services: {}")
+    Path("binary.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=r"no corpus file in .*rag init NAME --documents DIR"):
+        find_corpus_file()
+    with pytest.raises(ConfigError, match="no corpus is called 'x' here; there are: none"):
+        find_corpus_file("x")
+
+
+def test_several_are_listed_with_what_to_choose(here: Path) -> None:
+    write("a.yaml", "acts")
+    write("b.yaml", "bills")
+    with pytest.raises(ConfigError) as error:
+        find_corpus_file()
+    assert str(error.value) == (
+        "which corpus? Choose one with --corpus: acts (a.yaml), bills (b.yaml)"
+    )
+    assert find_corpus_file("bills") == Path("b.yaml")
+    with pytest.raises(ConfigError, match=r"there are: acts \(a\.yaml\), bills \(b\.yaml\)"):
+        find_corpus_file("laws")
+
+
+def test_two_files_of_one_name_are_told_apart_by_their_paths(here: Path) -> None:
+    write("a.yaml", "acts")
+    write("b.yaml", "acts")
+    with pytest.raises(ConfigError, match=r"--corpus: a\.yaml, b\.yaml$"):
+        find_corpus_file("acts")
+
+
+def test_a_file_with_mistakes_is_found_so_that_they_are_shown(here: Path) -> None:
+    Path("broken.yaml").write_text("type: rag_pipeline.RagPipeline\nattributes: [")
+    assert find_corpus_file() == Path("broken.yaml")
+    assert find_corpus_file("broken") == Path("broken.yaml")
+
+
+def test_the_shortest_option_that_finds_the_file_again(here: Path) -> None:
+    first = write("a.yaml", "acts")
+    assert option_for(first, "acts") == ""
+    second = write("b b.yaml", "bills")
+    assert option_for(second.resolve(), "bills") == " -c bills"
+    third = write("c c.yaml", "bills")
+    assert option_for(third, "bills") == " -c 'c c.yaml'"
+    elsewhere = write("far/away.yaml", "far")
+    assert option_for(elsewhere.resolve(), "far") == " -c far/away.yaml"
+
+
+def test_paths_below_the_working_directory_are_shown_relative_to_it(here: Path) -> None:
+    assert shown_path(here / "x" / "y.yaml") == "x/y.yaml"
+    assert shown_path(Path("/elsewhere/y.yaml")) == "/elsewhere/y.yaml"

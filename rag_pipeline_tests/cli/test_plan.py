@@ -1,0 +1,187 @@
+"""`rag plan` says before a run what the run then does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline.cli import forecast as forecasts
+from rag_pipeline.cli.forecast import forecast
+from rag_pipeline.config import load_config
+from rag_pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.conftest import (
+    DOCUMENTS,
+    attributes,
+    write_corpus,
+    write_documents,
+    write_file,
+)
+
+SEMANTIC = {"method": "semantic", "threshold": 1.0, "min_characters": 20}
+
+
+def planned(file: Path) -> dict[Step, Any]:
+    return {f.step: f for f in forecast(Workspace(load_config(file)))}
+
+
+def test_a_new_corpus(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    plan = planned(file)
+    assert all(f.runs for f in plan.values())
+    documents = plan[Step("documents")]
+    assert (documents.stale, documents.orphaned, documents.current) == (4, 0, 0)
+    chunks = plan[Step("chunks", "recursive_150")]
+    assert (chunks.stale, chunks.chunks, chunks.calls) == (4, None, None)
+    vectors = plan[Step("vector_index", "recursive_150.none.minilm")]
+    assert (vectors.stale, vectors.calls) == (4, None)
+    # The queries are known before any document is: four texts, embedded once for both.
+    assert plan[Step("retrieval_run", "default")].calls == 4
+    assert plan[Step("retrieval_run", "plain")].calls == 0
+
+    outcome = rag("plan", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "load 4 documents" in outcome.out
+    assert "chunk 4 documents" in outcome.out
+    assert "12 of 12 steps would run" not in outcome.out
+    assert f"{len(plan)} of {len(plan)} steps would run." in outcome.out
+    assert "known once the documents are loaded" in outcome.out
+    assert "new or changed" not in outcome.out, "there is nothing old"
+
+
+def test_a_current_corpus(released: Any) -> None:
+    file, _ = released
+    assert not any(f.runs or f.calls for f in planned(file).values())
+    outcome = rag("plan", file)
+    assert outcome.out == "everything is current: a run would do nothing (14 steps checked)\n"
+    rows = json.loads(rag("plan", file, "--json").out)
+    assert [row["runs"] for row in rows] == [False] * 14
+    assert rows[0] == {
+        "asset": "documents",
+        "partition": None,
+        "runs": False,
+        "stale": 0,
+        "orphaned": 0,
+        "current": 4,
+        "chunks": 0,
+        "calls": 0,
+        "exact": True,
+        "what": "",
+    }
+
+
+def test_what_changed_in_the_documents(tmp_path: Path, run_all: Any) -> None:
+    file = write_corpus(tmp_path)
+    run_all(file)
+    documents = tmp_path / "documents"
+    edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
+    write_documents(documents, {"nda/cedar.txt": edited, "gifts.md": "# Gifts\n\nNone.\n"})
+    (documents / "policy/leave.md").unlink()
+    plan = planned(file)
+    loaded = plan[Step("documents")]
+    assert (loaded.stale, loaded.orphaned, loaded.current) == (2, 1, 2)
+    for step in (
+        Step("chunks", "recursive_150"),
+        Step("contextualized_chunks", "recursive_150.structural"),
+        Step("vector_index", "recursive_150.none.minilm"),
+    ):
+        assert (plan[step].stale, plan[step].orphaned, plan[step].current) == (2, 1, 2)
+        assert plan[step].chunks is None
+    outcome = rag("plan", file)
+    assert "load 2 new or changed documents, drop 1 document" in outcome.out
+    assert "chunk 2 documents, drop 1 document" in outcome.out
+
+    results = {r.step: r for r in run_all(file)}
+    for step, before in plan.items():
+        assert results[step].ran == before.runs or step.asset == "release"
+        worked_on = results[step].metadata.get("documents_worked_on", 0)
+        if step.asset in ("documents", "chunks", "contextualized_chunks", "vector_index"):
+            assert worked_on == before.stale, step
+            assert results[step].metadata["documents_dropped"] == before.orphaned, step
+
+
+def configurations(chunking: str) -> list[dict[str, Any]]:
+    return [{**c, "chunking": chunking} for c in attributes()["configurations"]]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "recursive", "max_characters": 90},
+        {"method": "fixed", "tokens": 30, "overlap": 5},
+        {"method": "markdown", "max_characters": 200},
+    ],
+    ids=lambda settings: settings["method"],
+)
+def test_calls_after_a_changed_setting_are_exactly_those_of_the_run(
+    tmp_path: Path, run_all: Any, settings: dict[str, Any]
+) -> None:
+    file = write_corpus(tmp_path)
+    run_all(file)
+    write_file(tmp_path, chunkings={"new": settings}, configurations=configurations("new"))
+    plan = planned(file)
+    results = {r.step: r for r in run_all(file)}
+    for step, before in plan.items():
+        assert before.calls == results[step].calls.made, step
+        assert before.exact
+        if before.runs and step.asset in ("chunks", "contextualized_chunks", "vector_index"):
+            assert before.chunks == results[step].metadata["rows_written"], step
+    assert sum(f.calls for f in plan.values()) > 0
+
+
+def test_a_semantic_chunking_is_known_as_far_as_its_sentences_are(
+    tmp_path: Path, run_all: Any
+) -> None:
+    file = write_corpus(tmp_path)
+    run_all(file)
+
+    def semantic(threshold: float) -> None:
+        chunkings = {"semantic": {**SEMANTIC, "threshold": threshold}}
+        write_file(tmp_path, chunkings=chunkings, configurations=configurations("semantic"))
+
+    semantic(1.0)
+    plan = planned(file)
+    chunks, vectors = Step("chunks", "semantic"), Step("vector_index", "semantic.none.minilm")
+    assert plan[chunks].calls
+    assert plan[chunks].chunks is None
+    assert plan[vectors].calls is None
+    assert "and then the chunks ('?') that depend on their vectors" in rag("plan", file).out
+    results = {r.step: r for r in run_all(file)}
+    assert plan[chunks].calls == results[chunks].calls.made
+
+    semantic(0.1)
+    plan = planned(file)
+    results = {r.step: r for r in run_all(file)}
+    assert plan[chunks].calls == results[chunks].calls.made == 0, "no sentence again"
+    assert {s: f.calls for s, f in plan.items()} == {s: r.calls.made for s, r in results.items()}
+
+
+def test_a_large_corpus_is_sampled_and_says_so(
+    tmp_path: Path, run_all: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_corpus(tmp_path, queries=None)
+    text = "".join(f"Paragraph {n} of the same length.\n\n" for n in range(10, 40))
+    for old in (tmp_path / "documents").rglob("*.*"):
+        old.unlink()
+    write_documents(tmp_path / "documents", {f"{n}.txt": f"{n}{text}" for n in range(10, 20)})
+    run_all(file, "plain")
+    new = {"new": {"method": "recursive", "max_characters": 60}}
+    write_file(tmp_path, queries=None, chunkings=new, configurations=configurations("new"))
+    exact = planned(file)[Step("chunks", "new")]
+    monkeypatch.setattr(forecasts, "MOST_CHARACTERS", 3 * len(text))
+    scaled = planned(file)[Step("chunks", "new")]
+    assert (exact.exact, scaled.exact) == (True, False)
+    assert exact.chunks
+    # Ten documents of the same shape: three stand for all of them.
+    assert scaled.chunks == pytest.approx(exact.chunks, rel=0.02)
+    outcome = rag("plan", file)
+    assert f"~{scaled.chunks}" in outcome.out
+    assert "About " in outcome.out
+
+
+def test_a_plan_changes_nothing(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    rag("plan", file)
+    assert not list((tmp_path / "store").rglob("*.lance"))

@@ -1,0 +1,142 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.cli.run import summarize_run
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.runner import StepResult
+from rag_pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.conftest import write_corpus
+
+
+def result(asset: str, partition: str, seconds: float, made: int, saved: int) -> StepResult:
+    return StepResult(Step(asset, partition), True, seconds, CallCounts(made, saved))
+
+
+def test_shared_work_counts_for_the_first_configuration(released: Any) -> None:
+    workspace = Workspace(load_config(released[0]))
+    # `default` and `plain` share the chunks; each has a vector index; the queries of `plain`
+    # were embedded for `default` already.
+    results = [
+        result("documents", "", 9.0, 0, 0),
+        result("chunks", "recursive_150", 2.0, 30, 1),
+        result("contextualized_chunks", "recursive_150.structural", 1.0, 0, 0),
+        result("contextualized_chunks", "recursive_150.none", 1.0, 0, 0),
+        result("lexical_index", "recursive_150.structural", 0.5, 0, 0),
+        result("vector_index", "recursive_150.structural.minilm", 4.0, 12, 0),
+        result("vector_index", "recursive_150.none.minilm", 3.0, 10, 2),
+        result("retrieval_run", "default", 0.25, 4, 0),
+        result("retrieval_run", "plain", 0.25, 0, 4),
+        result("answer_presence", "default", 0.125, 0, 0),
+        result("answer_presence", "plain", 0.125, 0, 0),
+    ]
+    summary = summarize_run(workspace, results, None)
+    default, plain = summary["configurations"]
+    assert default["calls"] == {"embedding": {"made": 30 + 12 + 4, "saved": 1}}
+    assert plain["calls"] == {"embedding": {"made": 10, "saved": 30 + 1 + 2 + 4}}
+    assert default["seconds"] == 2.0 + 1.0 + 0.5 + 4.0 + 0.25 + 0.125
+    assert plain["seconds"] == 1.0 + 3.0 + 0.25 + 0.125
+    assert sum(r.calls.made for r in results) == 56 == 46 + 10
+
+    (alone,) = summarize_run(workspace, results, "plain")["configurations"]
+    assert alone["calls"] == {"embedding": {"made": 40, "saved": 7}}
+
+
+def test_the_json_is_what_is_promised(released: Any) -> None:
+    file, outcome = released
+    assert (outcome.code, outcome.err) == (0, "")
+    written = json.loads((file.parent / "out.json").read_text())
+    assert set(written) == {"corpus", "configurations"}
+    assert written["corpus"] == "tiny"
+    assert [c["name"] for c in written["configurations"]] == ["default", "plain"]
+    for configuration in written["configurations"]:
+        assert set(configuration) == {"name", "metrics", "seconds", "calls"}
+        assert configuration["seconds"] > 0
+        assert set(configuration["calls"]) == {"embedding"}
+        for metric in configuration["metrics"].values():
+            assert set(metric) == {"mean", "n", "missing", "low", "high"}
+        assert configuration["metrics"]["AnswerPresence@20"]["mean"] == 1.0
+        assert configuration["metrics"]["AnswerPresence@5"]["n"] == 4
+    made = sum(c["calls"]["embedding"]["made"] for c in written["configurations"])
+    assert f"{made} texts embedded" in outcome.out
+
+
+def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -> None:
+    _, outcome = released
+    assert "✓ [ 1/14] documents  4 loaded" in outcome.out
+    assert "✓ [14/14] release  release-000001: " in outcome.out
+    assert "14 of 14 steps run" in outcome.out
+    assert "tiny: configurations by AnswerPresence@5, in percent" in outcome.out
+    # The shortest of the questions that are answered by their first chunk.
+    tail = outcome.out.split("Serving release-000001: ")[1]
+    assert "1. policy/" in tail or "1. nda/" in tail
+    assert 'rag search "your question" -c ' in tail
+
+
+def test_a_run_with_nothing_to_do_says_so_and_counts_what_was_saved(released: Any) -> None:
+    file, _ = released
+    out = file.parent / "again.json"
+    outcome = rag("run", file, "--json", out)
+    assert "everything is current: 14 steps checked, nothing to do" in outcome.out
+    assert "✓" not in outcome.out
+    counts = [c["calls"]["embedding"] for c in json.loads(out.read_text())["configurations"]]
+    assert [c["made"] for c in counts] == [0, 0]
+
+
+def test_quiet_writes_nothing_but_the_json(released: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    outcome = rag("run", released[0], "--quiet", "--json", out)
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    assert json.loads(out.read_text())["corpus"] == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--configuration", "nope"], "no configuration 'nope'; there are: default, plain"),
+        (["--json", "/nowhere/at/all/out.json"], "there is no folder /nowhere/at/all"),
+        (["--json", "/"], "--json /: is a folder"),
+    ],
+)
+def test_mistakes_are_found_before_anything_runs(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    file = write_corpus(tmp_path)
+    outcome = rag("run", file, *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+    assert not (tmp_path / "store").exists()
+
+
+def test_one_configuration(tmp_path: Path) -> None:
+    file, out = write_corpus(tmp_path), tmp_path / "out.json"
+    outcome = rag("run", file, "--configuration", "plain", "--json", out)
+    assert outcome.code == 0
+    assert "[11/" not in outcome.out
+    assert [c["name"] for c in json.loads(out.read_text())["configurations"]] == ["plain"]
+
+
+def test_without_queries_no_question_is_made_up(tmp_path: Path) -> None:
+    outcome = rag("run", write_corpus(tmp_path, queries=None))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "1. " not in outcome.out.split("Serving release-000001")[1]
+
+
+def test_a_refused_check_ends_in_three_and_what_was_served_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_corpus(tmp_path)
+    from rag_pipeline.providers.minilm import MiniLM
+
+    embed = MiniLM.embed
+    monkeypatch.setattr(MiniLM, "embed", lambda *a: 2 * embed(*a))
+    outcome = rag("run", file)
+    assert outcome.code == 3
+    assert outcome.err.startswith("refused: vector_index recursive_150.structural.minilm: check")
+    assert "not_unit_length" in outcome.err
+    assert rag("search", "x", "-c", file).code == 1

@@ -1,0 +1,162 @@
+"""`rag init`: the file that it writes loads, whatever it is called and wherever it stands."""
+
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline_tests.cli.invoking import rag
+
+QUERY = '{"query_id": "1", "query": "x"}\n'
+
+
+def folder(name: str = "documents") -> Path:
+    path = Path(name)
+    path.mkdir(parents=True)
+    (path / "a.txt").write_text("text")
+    return path
+
+
+def test_a_corpus_in_the_working_directory(here: Path) -> None:
+    folder()
+    Path("queries.jsonl").write_text(QUERY)
+    outcome = rag("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == "wrote acts.yaml\nNext: rag run\n"
+    config = load_config("acts.yaml")
+    assert config.corpus == "acts"
+    assert config.documents_path == here / "documents"
+    assert config.queries_path == here / "queries.jsonl"
+    assert config.store_url == str(here / "data" / "store")
+    assert list(config.all_configurations) == ["default", "plain"]
+    plain = config.configuration("plain")
+    assert (plain.chunking, plain.contextualizer, plain.retriever) == (
+        "recursive_500",
+        "none",
+        "dense",
+    )
+    text = Path("acts.yaml").read_text()
+    assert "path: documents\n" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+def test_a_file_in_another_folder_finds_what_was_named_from_here(here: Path) -> None:
+    folder()
+    Path("conf").mkdir()
+    outcome = rag("init", "acts", "--documents", "documents", "--output", "conf/c.yaml",
+                  "--store", "built")  # fmt: skip
+    assert outcome.out.endswith("Next: rag run conf/c.yaml\n")
+    config = load_config("conf/c.yaml")
+    assert config.documents_path == here / "documents"
+    assert config.store_url == str(here / "built")
+
+
+def test_paths_below_the_file_stay_relative_so_that_the_folder_can_move(here: Path) -> None:
+    folder("moving/documents")
+    rag("init", "acts", "--documents", "moving/documents", "--output", "moving/acts.yaml",
+        "--store", "moving/store")  # fmt: skip
+    Path("moving").rename("moved")
+    config = load_config("moved/acts.yaml")
+    assert config.documents_path == here / "moved" / "documents"
+    assert config.store_url == str(here / "moved" / "store")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "with space",
+        'it\'s "quoted"',
+        "caf\u00e9 \u6587\u66f8",
+        "true",
+        "2024",
+        "1e3",
+        "2024-01-01",
+        "null",
+        "- dash",
+        "# hash",
+        "a: b",
+        "{braces}",
+        "%s",
+        "back\\slash",
+        "new\nline",
+        "tab\there",
+        "[list]",
+        "*star",
+        "&anchor",
+    ],
+)
+def test_any_path_is_read_back_as_it_was_given(here: Path, name: str) -> None:
+    folder(f"./{name}")
+    outcome = rag("init", "acts", "--documents", f"./{name}", "--store", f"./{name}/store")
+    assert (outcome.code, outcome.err) == (0, "")
+    config = load_config("acts.yaml")
+    assert config.documents_path == here / name
+    assert config.store_url == str(here / name / "store")
+
+
+@pytest.mark.parametrize("name", ["1", "true", "no", "1e3", "null", "0x10", "a-b_C", "-", "2024"])
+def test_any_allowed_name_is_read_back(here: Path, name: str) -> None:
+    folder()
+    arguments = ["init", "--documents", "documents", "--output", "c.yaml", "--", name]
+    assert rag(*arguments).code == 0
+    assert load_config("c.yaml").corpus == name
+
+
+def test_a_store_in_a_bucket_and_one_in_the_home(here: Path) -> None:
+    folder()
+    rag("init", "acts", "--documents", "documents", "--store", "s3://bucket/prefix")
+    assert load_config("acts.yaml").store_url == "s3://bucket/prefix"
+    rag("init", "acts", "--documents", "documents", "--store", "~/store", "--force")
+    assert load_config("acts.yaml").store_url == str(Path.home() / "store")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a b", "--documents", "documents"], "'a b' can't name a corpus"),
+        (["../x", "--documents", "documents"], "'../x' can't name a corpus"),
+        (["x" * 65, "--documents", "documents"], "can't name a corpus: use 1 to 64 letters"),
+        (["acts", "--documents", "absent"], "--documents absent: no such folder or file"),
+        (["acts", "--documents", "documents", "--queries", "q"], "--queries q: no such file"),
+        (["acts", "--documents", "documents", "--queries", "bad.jsonl"], "bad.jsonl:1: not valid"),
+        (["taken", "--documents", "documents"], "taken.yaml exists; name another --output"),
+        (["acts", "--documents", "documents", "--output", "no/a.yaml"], "there is no folder"),
+        (["acts", "--documents", "documents", "--output", "dir.yaml"], "is a folder; name a file"),
+        (["acts", "--documents", "documents", "--output", "acts"], "name a file that ends in .y"),
+    ],
+)
+def test_mistakes_write_nothing(here: Path, arguments: list[str], message: str) -> None:
+    folder()
+    Path("taken.yaml").write_text("mine")
+    Path("dir.yaml").mkdir()
+    Path("bad.jsonl").write_text("nonsense")
+    before = sorted(p.name for p in here.iterdir())
+    outcome = rag("init", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+    assert sorted(p.name for p in here.iterdir()) == before
+    assert Path("taken.yaml").read_text() == "mine"
+
+
+def test_force_replaces(here: Path) -> None:
+    folder()
+    Path("acts.yaml").write_text("mine")
+    assert rag("init", "acts", "--documents", "documents", "--force").code == 0
+    assert load_config("acts.yaml").corpus == "acts"
+
+
+def test_the_commented_lines_are_right_too(here: Path) -> None:
+    folder()
+    Path("queries.jsonl").write_text(QUERY)
+    rag("init", "acts", "--documents", "documents")
+    text = Path("acts.yaml").read_text()
+    for comment in ("queries:", "semantic_2_0:", "markdown:", "fixed_200:", "- {chunking", "sched"):
+        assert f"# {comment}" in text
+        text = text.replace(f"# {comment}", comment)
+    Path("all.yaml").write_text(text)
+    config = load_config("all.yaml")
+    assert len(config.chunkings) == 4
+    assert len(config.all_configurations) == 6
+    assert config.queries_path == here / "queries.jsonl"
+    assert config.schedule == "0 3 * * *"

@@ -1,0 +1,432 @@
+"""Broken corpus files, queries, given chunks and documents, all through `rag` itself.
+
+A file with a mistake ends in one clear error before anything is spent; a document that can't be
+used is quarantined with its reason, and no good document is lost for it.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rag_pipeline.config import load_config
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests import test_config, test_loading, test_queries
+from rag_pipeline_tests.cli.invoking import Outcome, rag
+from rag_pipeline_tests.conftest import attributes, write_corpus, write_documents, write_file
+
+
+def cases_of(test: Any) -> list[Any]:
+    """Return the cases that another module's parametrized test is run with."""
+    (marker,) = (m for m in test.pytestmark if m.name == "parametrize")
+    return list(marker.args[1])
+
+
+def assert_refused(outcome: Outcome, place: object, message: str) -> None:
+    assert outcome.code == 2, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("error: ")
+    assert "Traceback" not in outcome.err
+    assert str(place) in outcome.err
+    assert message in outcome.err
+
+
+# --- corpus files: what is no YAML, or no corpus file ---
+
+FILE = yaml.safe_dump(
+    {"type": "rag_pipeline.RagPipeline", "attributes": attributes()}, sort_keys=False
+).encode()
+BROKEN_YAML: list[tuple[bytes, str]] = [
+    *cases_of(test_config.test_a_file_that_is_no_corpus_file_is_refused),
+    (b"\x00", "not valid YAML"),
+    (b"type: \x1b[31mred", "not valid YAML"),
+    (b"\ttype: x", "not valid YAML"),
+    (b"type: 'open", "not valid YAML"),
+    (b'type: "open', "not valid YAML"),
+    (b"{type: x", "not valid YAML"),
+    (b"[1, 2", "not valid YAML"),
+    (b"type: *nobody", "not valid YAML"),
+    (b"%YAML 9.9\n---\n]", "not valid YAML"),
+    (b"!!binary x: [", "not valid YAML"),
+    (b"!unknown {a: 1}", "not valid YAML"),
+    (b"!!timestamp 2024-99-99", "not valid YAML"),
+    (b"type: 2024-13-45", "not valid YAML"),
+    (b"a: 1\n  b: 2", "not valid YAML"),
+    (b"- a\nb: c", "not valid YAML"),
+    (b"---\na: 1\n---\nb: 2", "not valid YAML"),
+    (b"{" * 5000, "not valid YAML"),
+    (b"a: " + b"1" * 5000, "not valid YAML"),
+    (FILE.replace(b"corpus: tiny", b"corpus: caf\xe9"), "not UTF-8 text"),
+    (FILE.decode().encode("utf-16"), "not UTF-8 text"),
+    (FILE.replace(b"  chunkings:", b" chunkings:"), "not valid YAML"),
+    (FILE.replace(b"  queries:", b"\tqueries:"), "not valid YAML"),
+    (b"\x89PNG\r\n\x1a\n" + bytes(20), "not UTF-8 text"),
+    (b"PK\x03\x04" + bytes(20), "not valid YAML"),
+    (b"null", "expected a mapping"),
+    (b"3", "expected a mapping"),
+    (b"just words", "expected a mapping"),
+    (b"{}", "expected a mapping"),
+    (b"type: rag_pipeline.RagPipeline", "expected a mapping with `type: rag_pipeline.Rag"),
+    (b"attributes: {}", "type: None is not one of: rag_pipeline.RagPipeline"),
+    (b"type: [a]\nattributes: {}", "is not one of: rag_pipeline.RagPipeline"),
+    (b"type: rag_pipeline.RagPipeline\nattributes:", "attributes: expected a mapping"),
+    (b"type: rag_pipeline.RagPipeline\nattributes: [a]", "attributes: expected a mapping"),
+    (b"type: rag_pipeline.RagPipeline\nattributes: text", "attributes: expected a mapping"),
+    (b"type: rag_pipeline.RagPipeline\nattributes: {}", "corpus: missing"),
+    (b"type: rag_pipeline.RagPipeline\nattributes: {1: 2}", "1: 1: Keys should be strings"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN_YAML)
+def test_a_file_that_is_no_corpus_file(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_bytes(content)
+    assert_refused(rag("run", file), file, message)
+
+
+# --- corpus files: wrong settings ---
+
+WRONG_SETTINGS: list[tuple[str, Any, str]] = [
+    *cases_of(test_config.test_a_mistake_is_named_by_path_value_and_what_is_allowed),
+    ("corpus", KeyError, "corpus: missing"),
+    ("corpus", "", "corpus: ''"),
+    ("corpus", "../../etc", "corpus: '../../etc'"),
+    ("corpus", "x" * 65, "corpus: 'xxx"),
+    ("corpus", 3, "corpus: 3"),
+    ("corpus", None, "corpus: None"),
+    ("corpus", ["a"], "corpus: ['a']"),
+    ("documents", "documents", "documents: 'documents'"),
+    ("documents", {}, "documents.path: missing"),
+    ("documents/path", 3, "documents.path: 3"),
+    ("documents/path", None, "documents.path: None"),
+    ("documents/include", "*.md", "documents.include: '*.md'"),
+    ("documents/include", [3], "documents.include.0: 3"),
+    ("documents/max_bytes", "10 MB", "documents.max_bytes: '10 MB'"),
+    ("queries", 3, "queries: 3"),
+    ("queries", ["a"], "queries: ['a']"),
+    ("store", None, "store: None"),
+    ("store", 3, "store: 3"),
+    ("chunkings", KeyError, "chunkings: missing"),
+    ("chunkings", [], "chunkings: []"),
+    ("chunkings/x", None, "chunkings.x: None"),
+    ("chunkings/x", "fixed", "chunkings.x: 'fixed'"),
+    ("chunkings/x", {"method": None}, "chunkings.x.method"),
+    ("chunkings/x", {"method": ["fixed"]}, "chunkings.x.method"),
+    ("chunkings/x", {"method": "fixed", "tokens": 1}, "chunkings.x.tokens: 1"),
+    ("chunkings/x", {"method": "fixed", "tokens": 1e99}, "chunkings.x.tokens: 1e+99"),
+    ("chunkings/x", {"method": "fixed", "overlap": -1}, "chunkings.x.overlap: -1"),
+    ("chunkings/x", {"method": "recursive", "max_characters": 3}, "max_characters: 3"),
+    ("chunkings/x", {"method": "recursive", "tokens": 3}, "chunkings.x.tokens: unknown setting"),
+    ("chunkings/x", {"method": "semantic", "threshold": float("nan")}, "chunkings.x.threshold"),
+    ("chunkings/x", {"method": "semantic", "threshold": float("inf")}, "chunkings.x.threshold"),
+    ("chunkings/x", {"method": "semantic", "window": 11}, "chunkings.x.window: 11"),
+    ("chunkings/x", {"method": "semantic", "embedding": "none"}, "'none' is not one of: minilm"),
+    ("chunkings/3", {"method": "markdown", "max_characters": None}, "max_characters: None"),
+    ("contextualizers", {}, "contextualizers: {}"),
+    ("contextualizers/x", {"method": "llm"}, "contextualizers.x.method: 'llm' is not one of"),
+    ("contextualizers/x", {"method": "structural", "max_characters": 1}, "max_characters: 1"),
+    ("embeddings", {}, "embeddings: {}"),
+    ("embeddings/minilm", {"provider": "minilm", "model": "x"}, "minilm.model: unknown setting"),
+    ("embeddings/minilm", {}, "embeddings.minilm.provider: missing"),
+    ("retrievers/dense/method", "densest", "retrievers.dense.method: 'densest' is not one of"),
+    ("retrievers/dense/fusion", "rrf", "retrievers.dense.fusion: unknown setting"),
+    ("retrievers/dense/top_k", "many", "retrievers.dense.top_k: 'many'"),
+    ("retrievers/dense/top_n", 0, "retrievers.dense.top_n: 0"),
+    ("retrievers/hybrid/engine", "solr", "retrievers.hybrid.engine: 'solr' is not one of"),
+    ("rerankers", {"none": {"method": "best"}}, "rerankers.none.method: 'best' is not one of"),
+    ("lexical", {"b": 2}, "lexical.b: 2"),
+    ("lexical", {"k1": "x"}, "lexical.k1: 'x'"),
+    ("lexical", "english", "lexical: 'english'"),
+    ("configurations", KeyError, "configurations: missing"),
+    ("configurations", "all", "configurations: 'all'"),
+    ("configurations", ["all"], "configurations.0: 'all'"),
+    ("configurations/1/chunking", KeyError, "configurations.1.chunking: missing"),
+    ("configurations/1/embedding", "ada", "configurations.1.embedding: 'ada' is not one of"),
+    ("configurations/1/retriever", None, "configurations.1.retriever: None"),
+    ("configurations/1/rerank", "none", "configurations.1.rerank: unknown setting"),
+    ("serve", ["best"], "serve: ['best']"),
+    ("owners", "me", "owners: 'me'"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "message"), WRONG_SETTINGS)
+def test_a_wrong_setting(tmp_path: Path, path: str, value: Any, message: str) -> None:
+    file = tmp_path / "contracts.yaml"
+    content = {
+        "type": "rag_pipeline.RagPipeline",
+        "attributes": test_config.changed(path, value),
+    }
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    assert_refused(rag("run", file), f"{file}: ", message)
+
+
+# --- what a right corpus file points to ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"documents": {"path": "nowhere"}}, "documents.path: no such file or folder"),
+        ({"documents": {"path": "documents", "include": ["*.x"]}}, "none of the 4 files"),
+        ({"documents": {"path": "documents", "exclude": ["**"]}}, "none of the 4 files"),
+        ({"documents": {"path": "empty"}}, "the folder is empty"),
+        ({"documents": {"path": "~nobody-here/x"}}, "~nobody-here/x"),
+        ({"documents": {"path": "nul\0byte"}}, "no such file or folder"),
+        ({"documents": {"path": "x" * 5000}}, "documents.path: "),
+        ({"queries": "nowhere.jsonl"}, "nowhere.jsonl: cannot read the queries: No such file"),
+        ({"queries": "~nobody-here/x"}, "~nobody-here/x"),
+        ({"queries": "x" * 5000}, "cannot read the queries: File name too long"),
+        ({"queries": "nul\0byte"}, "cannot read the queries: "),
+        ({"store": "~nobody-here/x"}, "~nobody-here/x"),
+        ({"store": "nul\0byte"}, "store: "),
+        ({"store": "x" * 5000}, "store: "),
+        ({"queries": "documents"}, "cannot read the queries: Is a directory"),
+        ({"store": "queries.jsonl"}, "store: "),
+        ({"store": "queries.jsonl/x"}, "store: "),
+        ({"store": "ftp://example.org/x"}, "store: ftp://example.org/x"),
+    ],
+)
+def test_a_place_that_is_not_there(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    file = write_corpus(tmp_path, **changes)
+    assert_refused(rag("run", file), "", message)
+
+
+# --- queries ---
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    cases_of(test_queries.test_one_error_names_line_field_value_and_expectation),
+)
+def test_a_wrong_query(tmp_path: Path, line: Any, message: str) -> None:
+    file = write_corpus(tmp_path)
+    queries = tmp_path / "queries.jsonl"
+    broken = line if isinstance(line, str) else json.dumps(line)
+    queries.write_text(f'{{"query_id": "good", "query": "x"}}\n{broken}\n', encoding="utf-8")
+    assert_refused(rag("run", file), f"{queries}:2: ", message)
+    assert not (tmp_path / "store").exists(), "nothing is spent on it"
+
+
+@pytest.mark.parametrize(("raw", "message"), cases_of(test_queries.test_unusable_files))
+def test_an_unusable_queries_file(tmp_path: Path, raw: bytes, message: str) -> None:
+    file = write_corpus(tmp_path, queries="q.jsonl")
+    (tmp_path / "q.jsonl").write_bytes(raw)
+    assert_refused(rag("run", file), tmp_path / "q.jsonl", message)
+
+
+# --- given chunks ---
+
+GIVEN = {"given": {"method": "given"}}
+ONLY_GIVEN = [{"chunking": "given", "embedding": "minilm", "retriever": "dense"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "not a line of JSON"),
+        (b"nonsense", "not a line of JSON"),
+        (b'{"document_id": "caf\xe9"}', "not a line of JSON"),
+        (b"[" * 100_000, "not a line of JSON"),
+        (b"9" * 5000, "not a line of JSON"),
+        (b"[]", "expected an object, got []"),
+        (b"null", "expected an object, got null"),
+        (b'"text"', 'expected an object, got "text"'),
+        (b"{}", "document_id is missing"),
+        (b'{"document_id": "a", "start": 0}', "end is missing"),
+        (b'{"document_id": "a", "end": 1}', "start is missing"),
+        (b'{"start": 0, "end": 1}', "document_id is missing"),
+        (b'{"document_id": 3, "start": 0, "end": 1}', "document_id must be a non-empty string"),
+        (b'{"document_id": "", "start": 0, "end": 1}', "document_id must be a non-empty string"),
+        (b'{"document_id": null, "start": 0, "end": 1}', "document_id must be"),
+        (b'{"document_id": "a", "start": "0", "end": 1}', 'start must be an integer, got "0"'),
+        (b'{"document_id": "a", "start": 0.5, "end": 1}', "start must be an integer, got 0.5"),
+        (b'{"document_id": "a", "start": true, "end": 1}', "start must be an integer, got true"),
+        (b'{"document_id": "a", "start": 0, "end": null}', "end must be an integer, got null"),
+        (b'{"document_id": "a", "start": 0, "end": NaN}', "end must be an integer, got NaN"),
+        (b'{"document_id": "a", "start": 0, "end": 1e400}', "end must be an integer"),
+    ],
+)
+def test_a_wrong_given_chunk(tmp_path: Path, line: bytes, message: str) -> None:
+    file = write_corpus(tmp_path, chunkings=GIVEN, configurations=ONLY_GIVEN)
+    chunks = tmp_path / "chunks.jsonl"
+    chunks.write_bytes(b'{"document_id": "nda/acme.txt", "start": 0, "end": 9}\n' + line + b"\n")
+    assert_refused(rag("run", file), f"{chunks}:2: ", message)
+    assert not (tmp_path / "store").exists()
+
+
+def test_given_chunks_that_are_not_there(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path, chunkings=GIVEN, configurations=ONLY_GIVEN)
+    assert_refused(rag("run", file), "chunkings.given", str(tmp_path / "chunks.jsonl"))
+
+
+# --- documents: one corpus of hostile and good ones, run once ---
+
+BROKEN_LINES = test_loading.BROKEN_LINES
+QUESTION_SPANS = cases_of(test_queries.test_a_query_that_loses_a_span_is_left_out)
+GOOD: dict[str, bytes] = {
+    "plain.txt": b"The umbrella stand costs twelve crowns.",
+    "with-mark.txt": "\ufeffThe umbrella stand is green.".encode(),
+    "utf16.txt": "The umbrella stand weighs four kilograms.".encode("utf-16"),
+    "caf\u00e9.md": "# Umbrella stands\n\nThey stand in every café.".encode(),
+    "no-suffix": b"The umbrella stand has no suffix.",
+    "front.md": b"---\n[broken\n---\nThe umbrella stand opens with broken front matter.",
+    "controls.txt": b"The umbrella stand has \x1b[31mred\x1b[0m and \x07 bells.",
+    "table.csv": b"item,price\numbrella stand,12\n",
+    "page.html": b"<p>The umbrella stand <b>page</b>",
+    "paper.pdf": test_loading.pdf_bytes("The umbrella stand paper"),
+    "letter.docx": test_loading.docx_bytes(body="The umbrella stand letter."),
+    "slides.pptx": test_loading.pptx_bytes("The umbrella stand slides"),
+    "sheet.xlsx": test_loading.xlsx_bytes(),
+    "record.json": b'{"text": "The umbrella stand record."}',
+    "a": test_queries.TEXT.encode(),
+    "b": b"Other.",
+}
+HOSTILE_FILES: dict[str, str] = {
+    **{f"bad/{name}": reason for name, _, reason in test_loading.BROKEN},
+    **{f"lines/{n:02d}.jsonl:2": reason for n, (_, reason) in enumerate(BROKEN_LINES)},
+    "bad/broken-link.txt": "a broken link: there is no nowhere.txt",
+    "bad/loop.txt": "a link that leads back to itself",
+    "bad/escape.txt": "a link that leaves the documents folder",
+    "bad/folder-link": "a link to a folder, which is not followed",
+    "bad/pipe.txt": "not a regular file",
+    "bad/new\\nline.txt": "the file name has control characters",
+    "bad/caf\\udce9.txt": "the file name has control characters or is not UTF-8",
+    "bad/huge.txt": "oversized: 2,000,001 bytes, and documents.max_bytes is 2,000,000",
+    "twins.jsonl:2": "duplicate document_id 'plain.txt'",
+}
+GOOD_IDS = {
+    *GOOD,
+    "twin-of-nobody",
+    *(f"lines/{n:02d}.jsonl:{line}" for n in range(len(BROKEN_LINES)) for line in (1, 3)),
+}
+
+
+def write_hostile(folder: Path) -> None:
+    bad, lines = folder / "bad", folder / "lines"
+    bad.mkdir(parents=True)
+    lines.mkdir()
+    for name, raw in GOOD.items():
+        (folder / name).write_bytes(raw)
+    for name, raw, _ in test_loading.BROKEN:
+        (bad / name).write_bytes(raw)
+    for number, (line, _) in enumerate(BROKEN_LINES):
+        before, after = (
+            json.dumps({"text": f"The umbrella stand {side} broken line {number}."}).encode()
+            for side in ("before", "after")
+        )
+        (lines / f"{number:02d}.jsonl").write_bytes(before + b"\n" + line + b"\n" + after)
+    (bad / "broken-link.txt").symlink_to("nowhere.txt")
+    (bad / "loop.txt").symlink_to("loop.txt")
+    (bad / "escape.txt").symlink_to("/etc/hostname")
+    (bad / "folder-link").symlink_to("../lines")
+    os.mkfifo(bad / "pipe.txt")
+    (bad / "new\nline.txt").write_text("x")
+    (bad / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+    (bad / "huge.txt").write_bytes(b"x" * 2_000_001)
+    (folder / "twins.jsonl").write_text(
+        '{"id": "twin-of-nobody", "text": "The umbrella stand twin."}\n'
+        '{"id": "plain.txt", "text": "The false umbrella stand."}\n'
+    )
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Outcome, Path]:
+    folder = tmp_path_factory.mktemp("hostile")
+    write_hostile(folder / "documents")
+    good = {"document_id": "b", "quote": "Other"}
+    queries = [
+        {"query_id": f"bad{n}", "query": "x", "gold_spans": [good, span]}
+        for n, (span, _) in enumerate(QUESTION_SPANS)
+    ]
+    queries.append({"query_id": "good", "query": "What else?", "gold_spans": [good]})
+    (folder / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in queries))
+    file = write_file(
+        folder,
+        documents={"path": "documents", "max_bytes": 2_000_000},
+        configurations=[attributes()["configurations"][1]],
+    )
+    return Workspace(load_config(file)), rag("run", file), file
+
+
+def test_a_hostile_corpus_is_indexed_and_released(hostile: Any) -> None:
+    workspace, outcome, file = hostile
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "Traceback" not in outcome.out
+    assert f"{len(HOSTILE_FILES)} documents in quarantine" in outcome.out
+    assert f"{len(QUESTION_SPANS)} gold spans not in the documents" in outcome.out
+    assert set(workspace.documents().state()) == GOOD_IDS
+    assert set(workspace.quarantine("documents").state()) == set(HOSTILE_FILES)
+    assert set(workspace.vector_index("recursive_150.none.minilm").state()) == GOOD_IDS
+    again = rag("run", file)
+    assert again.code == 0
+    assert "everything is current" in again.out
+
+
+@pytest.fixture(scope="module")
+def refused(hostile: Any) -> dict[str, str]:
+    rows: Iterator[Any] = hostile[0].quarantine("documents").read(["document_id", "reason"])
+    return {r["document_id"]: r["reason"] for batch in rows for r in batch.to_pylist()}
+
+
+@pytest.mark.parametrize(("document_id", "reason"), HOSTILE_FILES.items())
+def test_a_hostile_document_is_quarantined_with_its_reason(
+    refused: dict[str, str], document_id: str, reason: str
+) -> None:
+    assert reason in refused[document_id]
+
+
+@pytest.fixture(scope="module")
+def found(hostile: Any) -> dict[str, str]:
+    """Return the text that a search for everything finds, by document."""
+    outcome = rag("search", "umbrella stand", "-k", "1000", "--json", "-c", hostile[2])
+    assert (outcome.code, outcome.err) == (0, "")
+    texts: dict[str, str] = {}
+    for chunk in json.loads(outcome.out):
+        texts[chunk["document_id"]] = texts.get(chunk["document_id"], "") + chunk["text"]
+    return texts
+
+
+@pytest.mark.parametrize("document_id", sorted(GOOD_IDS))
+def test_a_good_document_beside_them_is_found(found: dict[str, str], document_id: str) -> None:
+    assert found[document_id].strip()
+
+
+@pytest.mark.parametrize("number", range(len(QUESTION_SPANS)))
+def test_a_query_whose_span_is_not_there_is_left_out(hostile: Any, number: int) -> None:
+    note = hostile[0].store.read_note("evaluation/queries.parquet")
+    (problem,) = (p for p in note["problems"] if p.startswith(f"query bad{number}: "))
+    assert QUESTION_SPANS[number][1] in problem
+    (row,) = hostile[0].store.read_json("evaluation/leaderboard.json")["configurations"]
+    assert row["metrics"]["AnswerPresence@20"]["n"] == 1, "the good query is measured"
+
+
+def test_a_given_chunk_outside_its_document_costs_that_document_alone(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path, chunkings=GIVEN, configurations=ONLY_GIVEN, queries=None)
+    text = "A short text on umbrella stands."
+    spans = {
+        "beyond.txt": (0, 99),
+        "before.txt": (-1, 5),
+        "backward.txt": (9, 3),
+        "hollow.txt": (4, 4),
+        "good.txt": (0, len(text)),
+    }
+    write_documents(tmp_path / "documents", dict.fromkeys(spans, text))
+    chunks = [{"document_id": n, "start": s, "end": e} for n, (s, e) in spans.items()]
+    (tmp_path / "chunks.jsonl").write_text("".join(json.dumps(c) + "\n" for c in chunks))
+    write_file(
+        tmp_path,
+        chunkings={"given": {"method": "given", "path": "chunks.jsonl"}},
+        configurations=ONLY_GIVEN,
+        queries=None,
+    )
+    outcome = rag("run", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "4 documents in quarantine" in outcome.out
+    workspace = Workspace(load_config(file))
+    assert set(workspace.quarantine("chunks.given").state()) == set(spans) - {"good.txt"}
+    assert set(workspace.vector_index("given.none.minilm").state()) == {"good.txt"}
