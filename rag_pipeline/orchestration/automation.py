@@ -16,7 +16,7 @@ from rag_pipeline.orchestration.requests import (
 from rag_pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
-SENSOR_SECONDS = 30
+SENSOR_SECONDS = 15
 """The least time between two looks of a sensor."""
 
 _NAMED = 5

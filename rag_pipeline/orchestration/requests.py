@@ -1,0 +1,198 @@
+"""Which partitions a sensor should ask for: exactly the stale ones whose inputs are ready.
+
+A requested run carries the hash of what it would be made from. While the last run of a partition
+carries the same hash, asking again would bring the same result: a failed build, or a release
+that its gate refused, waits until a setting or an input changes or the documents are loaded again.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from rag_pipeline import release
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import NotReleasedError, RagPipelineError
+from rag_pipeline.evaluation import runs
+from rag_pipeline.indexing import SHARDED_ASSETS, open_stage
+from rag_pipeline.loading.folder import find_files
+from rag_pipeline.orchestration.names import asset_key, job_name
+from rag_pipeline.orchestration.verdicts import passed
+from rag_pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.store import state_digest
+from rag_pipeline.workspace import Workspace
+
+INPUTS_TAG = "rag_pipeline/inputs"
+PARTITION_TAG = "dagster/partition"
+_UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+
+@dataclass(slots=True)
+class Survey:
+    """Where every step that is not current stands.
+
+    `requests` are to be asked for now, with the hash of their inputs; `waiting` run, or follow
+    what runs or is asked for; `stuck` came to nothing with the inputs as they are, or follow what
+    did, each with the reason.
+    """
+
+    requests: dict[Step, str] = field(default_factory=dict)
+    waiting: list[Step] = field(default_factory=list)
+    stuck: dict[Step, str] = field(default_factory=dict)
+
+
+def survey(workspace: Workspace, instance: dg.DagsterInstance) -> Survey:
+    """Compare every step with what it reads from; reads no document and calls no model."""
+    config = workspace.config
+    found = Survey()
+    running = set(running_steps(instance, config))
+    loaded = _last_load(instance, config)
+    for step in steps(config):
+        before = upstream(config, step)
+        stuck = [b for b in before if b in found.stuck]
+        # One configuration that can't be built holds back itself, not the comparison of the rest.
+        if step.asset == "leaderboard" and len(stuck) < len(before):
+            stuck = []
+        if step in running or any(b in found.waiting or b in found.requests for b in before):
+            found.waiting.append(step)
+        elif stuck:
+            found.stuck[step] = f"it reads {stuck[0]}"
+        else:
+            try:
+                if _settled(workspace, step):
+                    continue
+                # Its own load must not count for the documents, or a failed check would ask again.
+                after = None if step.asset == "documents" else loaded
+                inputs = _hash(step, inputs_of(workspace, step), after)
+            except RagPipelineError as error:
+                found.stuck[step] = str(error)
+                continue
+            if _last_inputs(instance, config, step) == inputs:
+                found.stuck[step] = "its last run came to nothing"
+            else:
+                found.requests[step] = inputs
+    return found
+
+
+def run_request(config: CorpusConfig, step: Step, inputs: str) -> dg.RunRequest:
+    """Return the request of one step."""
+    return dg.RunRequest(
+        job_name=job_name(config, step.asset),
+        partition_key=step.partition,
+        tags={"corpus": config.corpus, INPUTS_TAG: inputs},
+    )
+
+
+def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterator[Step]:
+    """Yield the steps that unfinished runs work on, whoever launched them.
+
+    A run of a job names no assets and is known by its job; one launched from an asset's page or
+    by a backfill names its assets. A run without a partition counts for all partitions.
+    """
+    names = {step.asset for step in steps(config)}
+    by_job = {job_name(config, name): name for name in names}
+    by_key = {asset_key(config, name): name for name in names}
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
+        assets: Collection[str] = [by_key[k] for k in run.asset_selection or () if k in by_key]
+        if not assets and run.job_name in by_job:
+            assets = [by_job[run.job_name]]
+        partition = run.tags.get(PARTITION_TAG)
+        for step in steps(config):
+            if step.asset in assets and partition in (None, step.partition):
+                yield step
+
+
+def inputs_of(workspace: Workspace, step: Step) -> tuple[object, ...]:
+    """Return what a step would be made from, as far as it decides about the result."""
+    config, key = workspace.config, step.partition or ""
+    if step.asset in SHARDED_ASSETS:
+        stage = open_stage(workspace, step.asset, key)
+        return stage.fingerprint, state_digest(stage.upstream.state())
+    match step.asset:
+        case "documents":
+            return (listing_digest(config),)
+        case "queries":
+            return (runs.queries_digest(workspace),)
+        case "lexical_index":
+            engines = config.lexical_engines(key)
+            return tuple(workspace.lexical_path(key, engine) for engine in engines)
+        case "retrieval_run":
+            configuration = config.configuration(key)
+            pinned = runs.pin(workspace, configuration)
+            return (runs.run_digest(workspace, configuration, pinned),)
+        case "answer_presence":
+            note = workspace.store.read_note(runs.run_file(key))
+            return (note.get("digest"), runs.SCORES_VERSION)
+        case "leaderboard":
+            return (runs.leaderboard_digest(workspace),)
+        case "release":
+            return (
+                runs.leaderboard_digest(workspace),
+                config.serve,
+                config.serve_metric,
+                _served(workspace),
+            )
+    raise ValueError(f"no asset {step.asset!r}")
+
+
+def listing_digest(config: CorpusConfig) -> str:
+    """Hash the names, sizes and times of the files that are documents, and what reads them.
+
+    Opens no file. A folder that can't be read has a digest of its own: the load that follows
+    says what is wrong.
+    """
+    digest = hashlib.sha256(config.documents.model_dump_json().encode())
+    digest.update(config.documents_fingerprint().encode())
+    root, source = config.documents_path, config.documents
+    try:
+        if root.is_file():
+            paths = [root]
+        else:
+            found, _ = find_files(root, source.include, source.exclude)
+            paths = [root / f.relative for f in sorted(found)]
+    except OSError:
+        paths = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            digest.update(repr((str(path), None)).encode())
+            continue
+        digest.update(repr((str(path), status.st_size, status.st_mtime_ns)).encode())
+    return digest.hexdigest()[:16]
+
+
+def _settled(workspace: Workspace, step: Step) -> bool:
+    # Comparing the documents would hash every file; the documents sensor looks at their listing.
+    stale = step.asset != "documents" and plan_step(workspace, step).must_run
+    return not stale and passed(workspace, step)
+
+
+def _served(workspace: Workspace) -> str | None:
+    try:
+        return release.current(workspace).release_id
+    except NotReleasedError:
+        return None
+
+
+def _last_load(instance: dg.DagsterInstance, config: CorpusConfig) -> str:
+    event = instance.get_latest_materialization_event(asset_key(config, "documents"))
+    return event.run_id if event else "never"
+
+
+def _last_inputs(instance: dg.DagsterInstance, config: CorpusConfig, step: Step) -> str | None:
+    tags: Mapping[str, str] = {PARTITION_TAG: step.partition} if step.partition else {}
+    wanted = dg.RunsFilter(job_name=job_name(config, step.asset), tags=tags)
+    last = next(iter(instance.get_runs(wanted, limit=1)), None)
+    return last.tags.get(INPUTS_TAG) if last else None
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
