@@ -1,6 +1,6 @@
 """What the pipeline costs beside the model: time over the raw embedder, memory over corpus size.
 
-    python -m rag_pipeline_tests.benchmarks.bench_overhead
+python -m rag_pipeline_tests.benchmarks.bench_overhead
 """
 
 import argparse
