@@ -15,7 +15,7 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_leaderboard, open_index
 from rag_pipeline.providers import Embedder, open_embedder
 from rag_pipeline.release import Release
-from rag_pipeline.retrieval import Index, retrieve
+from rag_pipeline.retrieval import Index, read_question, retrieve
 from rag_pipeline.workspace import Workspace
 
 _RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
@@ -66,10 +66,11 @@ class Corpus:
         if k < 1:
             raise InputError(f"k is {k}; it must be at least 1")
         served = self._open()
-        vector = served.embedder.embed([query], "query")[0]
+        question = read_question(served.index, query, served.retriever)
+        vector = served.embedder.embed([question.ask], "query")[0]
         wanted: dict[str, Any] = {"top_k": max(k, served.retriever.top_k), "top_n": k}
         settings = served.retriever.model_copy(update=wanted)
-        return retrieve(served.index, query, vector, settings, where)
+        return retrieve(served.index, question, vector, settings, where)
 
     def release(self) -> Release:
         """Return the manifest that is served."""

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
-Ranking = Sequence[tuple[str, float]]
-"""(chunk_id, score) pairs, best first; each chunk at most once."""
+Key = TypeVar("Key", str, int)
+Ranking = Sequence[tuple[Key, float]]
+"""(chunk, score) pairs, best first; each chunk, named by its id or a number, at most once."""
 
 
 def reciprocal_rank_fusion(
-    rankings: Sequence[Ranking], k: int = 60, weights: Sequence[float] | None = None
-) -> list[tuple[str, float]]:
+    rankings: Sequence[Ranking[Key]], k: int = 60, weights: Sequence[float] | None = None
+) -> list[tuple[Key, float]]:
     """Sum `weight / (k + rank)` over the lists, ranks counted from 1; return best first.
 
-    Only the order within each list counts, not its scores. Ties are broken by chunk_id; without
+    Only the order within each list counts, not its scores. Ties are broken by chunk; without
     weights each list weighs 1. Raises ValueError for a repeated chunk or unusable weights.
 
     Source: Cormack, Clarke & Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
@@ -28,8 +30,8 @@ def reciprocal_rank_fusion(
 
 
 def weighted_fusion(
-    rankings: Sequence[Ranking], weights: Sequence[float]
-) -> list[tuple[str, float]]:
+    rankings: Sequence[Ranking[Key]], weights: Sequence[float]
+) -> list[tuple[Key, float]]:
     """Sum `weight * score` over the lists, each list's scores scaled to 0..1; return best first.
 
     A list is scaled by its own minimum and maximum for this query; where all its scores are equal
@@ -38,13 +40,13 @@ def weighted_fusion(
     That is fair where the lists are deep enough (`candidates`) to end in poor matches; the tail of
     a short list is judged too harshly.
 
-    Scores lie within 0..sum(weights); ties are broken by chunk_id. Raises ValueError for a
+    Scores lie within 0..sum(weights); ties are broken by chunk. Raises ValueError for a
     repeated chunk, a score that is not finite, or unusable weights.
     """
     return _fuse([_scaled(ranking) for ranking in rankings], weights)
 
 
-def _scaled(ranking: Ranking) -> Ranking:
+def _scaled(ranking: Ranking[Key]) -> Ranking[Key]:
     scores = [score for _, score in ranking]
     for chunk_id, score in ranking:
         if not math.isfinite(score):
@@ -55,12 +57,12 @@ def _scaled(ranking: Ranking) -> Ranking:
     return [(chunk_id, (score - low) / (high - low)) for chunk_id, score in ranking]
 
 
-def _fuse(rankings: Sequence[Ranking], weights: Sequence[float]) -> list[tuple[str, float]]:
+def _fuse(rankings: Sequence[Ranking[Key]], weights: Sequence[float]) -> list[tuple[Key, float]]:
     if len(weights) != len(rankings):
         raise ValueError(f"{len(rankings)} rankings need as many weights, got {len(weights)}")
     if any(not math.isfinite(weight) or weight < 0 for weight in weights):
         raise ValueError(f"weights must be finite and at least 0, got {list(weights)}")
-    shares: dict[str, list[float]] = {}
+    shares: dict[Key, list[float]] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         seen = set()
         for chunk_id, score in ranking:

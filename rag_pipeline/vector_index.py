@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from lancedb.index import IvfPq
 
@@ -14,6 +15,8 @@ from rag_pipeline.store import Table
 
 FLAT_ROWS = 50_000
 """Up to here an exact scan is fast; above, an IVF index is built and maintained."""
+RowIds = npt.NDArray[np.uint64]
+"""LanceDB's numbers of rows, good for one version of a table."""
 _REFINE = 10
 _NPROBES = 64
 
@@ -78,10 +81,27 @@ def search(
     return _filtered(query, where)
 
 
-def matching(lance: Any, where: str) -> pa.Array:
-    """Return the chunk ids of all rows that a filter keeps."""
-    rows = _filtered(lance.search().where(where).select(["chunk_id"]), where)
-    return rows.column("chunk_id").combine_chunks()
+def matching(lance: Any, where: str) -> RowIds:
+    """Return the row ids of all rows that a filter keeps."""
+    query = lance.search().where(where).select(["start"]).with_row_id(True)
+    row_ids: RowIds = _filtered(query, where).column("_rowid").to_numpy()
+    return row_ids
+
+
+def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of rows, in the order of their ids."""
+    query = lance.take_row_ids(row_ids.tolist()).select(list(columns)).with_row_id()
+    rows = query.to_arrow()
+    order = np.argsort(rows.column("_rowid").to_numpy())
+    ranks = np.argsort(np.argsort(row_ids))
+    return rows.take(order[ranks])
+
+
+def vectors_of(table: pa.Table) -> Vectors:
+    """Return a table's column `vector`, shape (rows, dimension)."""
+    column = table.column("vector").combine_chunks()
+    flat: Vectors = column.flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(len(column), column.type.list_size)
 
 
 def _filtered(query: Any, where: str | None) -> pa.Table:

@@ -40,7 +40,19 @@ def batches(rows: Sequence[Row], size: int = 100) -> Iterator[pa.RecordBatch]:
             "text": texts,
         }
         columns = {name: pa.array(values, pa.string()) for name, values in columns.items()}
-        yield pa.record_batch({**columns, "context": pa.array(contexts, pa.string())})
+        titles = pa.array([None] * len(ids), pa.string())
+        starts = pa.array(range(start, start + len(ids)), pa.int64())
+        columns |= {"context": pa.array(contexts, pa.string()), "title": titles}
+        yield pa.record_batch({**columns, "start": starts})
+
+
+def head_rows(rows: Sequence[tuple[str, int, str, str]]) -> pa.RecordBatch:
+    """Return document ids, starts, texts and titles as a batch."""
+    names = ("document_id", "start", "text", "title")
+    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+    types = (pa.string(), pa.int64(), pa.string(), pa.string())
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+    return pa.record_batch(arrays, names=list(names))
 
 
 def built(engine: str, rows: Sequence[Row], folder: Path, options: Lexical = PLAIN) -> LexicalIndex:
@@ -179,6 +191,21 @@ def test_a_query_without_known_terms_finds_nothing(zipf_index: LexicalIndex) -> 
     assert zipf_index.search("w299 unheard", 5) == zipf_index.search("w299", 5) != []
 
 
+def test_rows_asked_for_besides_are_scored_as_in_the_whole_ranking(
+    zipf_index: LexicalIndex,
+) -> None:
+    also = np.arange(3, 2500, 2)
+    for query in zipf_queries(5, seed=11):
+        everything = dict(zipf_index.search(query, 2500))
+        found = zipf_index.search_rows(query, 4, None, also)
+        ids = zipf_index.chunk_ids.take(pa.array(found.rows)).to_pylist()
+        assert dict(zip(ids, found.scores, strict=True)) == pytest.approx(
+            {i: everything[i] for i in ids}, rel=1e-6
+        )
+        wanted = {zipf_index.chunk_ids[row].as_py() for row in also.tolist()} & set(everything)
+        assert set(ids) >= wanted | {i for i, _ in zipf_index.search(query, 4)}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ties_are_broken_by_chunk_id(engine: str, tmp_path: Path) -> None:
     ids = [f"d#{number:03}" for number in range(90)]
@@ -203,7 +230,8 @@ def test_building_twice_writes_the_same_bytes(engine: str, tmp_path: Path) -> No
     contents = []
     for name in ("1", "2"):
         build_lexical_index(engine, batches(rows), PLAIN, tmp_path / name)
-        contents.append({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()})
+        files = (p for p in (tmp_path / name).rglob("*") if p.is_file())
+        contents.append({p.relative_to(tmp_path / name): p.read_bytes() for p in files})
     assert contents[0] == contents[1]
 
 

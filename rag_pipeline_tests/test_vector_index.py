@@ -71,7 +71,20 @@ def test_a_filter_is_applied_before_ranking(tmp_path, where, ids):
     table = table_of(tmp_path, np.eye(4, dtype=np.float32)).open()
     query = np.array([0.1, 0.9, 0.3, 0.0], np.float32)
     assert vector_index.search(table, query, 2, where).column("chunk_id").to_pylist() == ids
-    assert set(vector_index.matching(table, where).to_pylist()) == set(ids)
+    kept = vector_index.matching(table, where)
+    taken = vector_index.take(table, kept, ["chunk_id"]).column("chunk_id").to_pylist()
+    assert set(taken) == set(ids)
+
+
+def test_rows_are_taken_in_the_order_asked_for(tmp_path):
+    table = table_of(tmp_path, np.eye(9, dtype=np.float32)).open()
+    rows = table.search().select(["chunk_id"]).with_row_id(True).to_arrow()
+    ids, row_ids = rows.column("chunk_id").to_pylist(), rows.column("_rowid").to_numpy()
+    order = np.array([7, 2, 8, 0, 3])
+    taken = vector_index.take(table, row_ids[order], ["chunk_id", "vector"])
+    assert taken.column("chunk_id").to_pylist() == [ids[n] for n in order]
+    numbers = [int(ids[n].removeprefix("c")) for n in order]
+    np.testing.assert_array_equal(vector_index.vectors_of(taken), np.eye(9)[numbers])
 
 
 def test_a_filter_that_cannot_be_read_is_explained(tmp_path):

@@ -158,8 +158,14 @@ class LexicalRetriever(_Retriever):
 
 
 class HybridRetriever(_Retriever):
-    """Both, fused: `rrf` (reciprocal rank) or `weighted` (scores scaled to 0..1 per query)."""
+    """Both, fused: `rrf` (reciprocal rank) or `weighted` (scores scaled to 0..1 per query).
 
+    `document_weight` adds that much of its document's score (0 to about 1: how far file name,
+    title and head cover the query) to a chunk's fused score. `split_query` searches chunks with
+    the part of the query that asks, documents with the part that names one, if one does.
+    """
+
+    code_version = 2
     method: Literal["hybrid"]
     engine: LexicalEngine = "bm25s"
     fusion: Literal["rrf", "weighted"] = "weighted"
@@ -167,9 +173,16 @@ class HybridRetriever(_Retriever):
     lexical_weight: float = Field(default=0.4, ge=0.0)
     rrf_k: int = Field(default=60, ge=1)
     candidates: int = Field(default=100, ge=1, le=10_000)
+    document_weight: float = Field(default=0.0, ge=0.0)
+    split_query: bool = False
 
     @model_validator(mode="after")
     def _weights_count(self) -> "HybridRetriever":
+        if self.fusion == "rrf" and self.document_weight:
+            raise ValueError(
+                f"document_weight {self.document_weight} is added to scores, rrf ranks without "
+                f"them: choose fusion weighted"
+            )
         if self.dense_weight + self.lexical_weight <= 0:
             raise ValueError("dense_weight and lexical_weight are both 0: nothing to rank by")
         return self
@@ -192,6 +205,7 @@ Reranker = Annotated[NoReranker, Field(discriminator="method")]
 class Lexical(Settings):
     """What all BM25 engines share: tokens, stems, stop words, k1 and b (defaults are Lucene's)."""
 
+    code_version = 2
     language: Literal["english", "german", "french", "spanish", "italian", "none"] = "english"
     k1: float = Field(default=1.2, gt=0.0)
     b: float = Field(default=0.75, ge=0.0, le=1.0)

@@ -28,7 +28,7 @@ def update_lexical(workspace: Workspace, context_key: str) -> Report:
         path = workspace.lexical_path(context_key, engine)
         folder = workspace.store.building_folder(path)
         try:
-            columns = ["chunk_id", "document_id", "text", "context"]
+            columns = ["chunk_id", "document_id", "start", "text", "title", "context"]
             stats = build_lexical_index(
                 engine, table.read(columns), workspace.config.lexical, folder
             )

@@ -21,12 +21,15 @@ import pyarrow.compute as pc
 from rag_pipeline.config import Lexical
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.lexical_index.bm25s_engine import Bm25sEngine
+from rag_pipeline.lexical_index.documents import DocumentHeads, DocumentIndex, write_documents
 from rag_pipeline.lexical_index.lance_engine import LANCE_B, LANCE_K1, LanceEngine
 from rag_pipeline.lexical_index.rank_bm25_engine import RankBm25Engine
-from rag_pipeline.lexical_index.ranking import Engine, Mask
+from rag_pipeline.lexical_index.ranking import Engine, Found, Mask, Rows
 from rag_pipeline.tokenization import Tokenizer
 
 __all__ = [
+    "DocumentIndex",
+    "Found",
     "LexicalIndex",
     "LexicalStats",
     "build_lexical_index",
@@ -40,11 +43,14 @@ _ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
     "lance": LanceEngine,
 }
 
-_FORMAT = 1
+_FORMAT = 2
 """Raised whenever the files or the terms in them would come out differently."""
+_READABLE = (1, 2)
+"""Format 1 has no documents; a release that was made with it goes on being served."""
 
 _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
+_DOCUMENTS = "documents"
 _CHUNKS_SCHEMA = pa.schema(
     [
         pa.field("chunk_id", pa.string(), nullable=False),
@@ -64,9 +70,16 @@ class LexicalStats:
 class LexicalIndex:
     """An opened index; safe to share between threads."""
 
-    def __init__(self, chunks: pa.Table, tokenizer: Tokenizer, engine: Engine | None) -> None:
+    def __init__(
+        self,
+        chunks: pa.Table,
+        tokenizer: Tokenizer,
+        engine: Engine | None,
+        documents: DocumentIndex | None,
+    ) -> None:
         self.chunk_ids: pa.ChunkedArray = chunks.column("chunk_id")
         self.document_ids: pa.ChunkedArray = chunks.column("document_id")
+        self.documents = documents
         self._tokenizer = tokenizer
         self._engine = engine
 
@@ -97,13 +110,23 @@ class LexicalIndex:
                 f"allowed must be a boolean mask of shape ({len(self)},), "
                 f"got {mask.dtype} of shape {mask.shape}"
             )
-        terms = self._tokenizer.tokenize(query)
-        if self._engine is None or not terms or k < 1:
-            return []
-        found = self._engine.search(terms, k, mask)
+        found = self.search_rows(query, k, mask)
         ids = [self.chunk_ids[row].as_py() for row in found.rows.tolist()]
         ranked = zip(ids, found.scores.tolist(), strict=True)
         return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
+
+    def search_rows(
+        self, query: str, k: int, allowed: Mask | None = None, also: Rows | None = None
+    ) -> Found:
+        """Return rows of the index with their scores, in any order.
+
+        These are the k best with every tie of the last, and of the rows in `also`, which must be
+        allowed ones, those that score above 0.
+        """
+        terms = self._tokenizer.tokenize(query)
+        if self._engine is None or not terms or k < 1:
+            return Found(np.empty(0, np.int64), np.empty(0))
+        return self._engine.search(terms, k, allowed, also)
 
 
 def check_engine(engine: str, settings: Lexical) -> None:
@@ -122,9 +145,10 @@ def build_lexical_index(
 ) -> LexicalStats:
     """Write the index of some chunks into a new or empty folder.
 
-    `batches` have the columns chunk_id, document_id, text and context (nullable); what is indexed
-    is context, blank line, text. They are read once, one at a time; `bm25s` keeps 4 bytes of each
-    term until it works out the scores, the other engines keep only the distinct terms.
+    `batches` have the columns chunk_id, document_id, start, text, title and context (nullable);
+    what is indexed is context, blank line, text. They are read once, one at a time; `bm25s` keeps
+    4 bytes of each term until it works out the scores, the other engines keep only the distinct
+    terms; of each document, its head is kept for the index of documents.
 
     Raises ConfigError for settings that the engine can't honour, before anything is written, and
     StoreError when the folder holds something.
@@ -134,18 +158,20 @@ def build_lexical_index(
     if any(folder.iterdir()):
         raise StoreError(f"{folder}: not empty; a lexical index is built into a new folder")
     rows = 0
+    tokenizer, heads = Tokenizer(settings), DocumentHeads()
 
     def tokenized() -> Iterator[list[list[str]]]:
         nonlocal rows
-        tokenizer = Tokenizer(settings)
         with pa.ipc.new_file(str(folder / _CHUNKS), _CHUNKS_SCHEMA) as writer:
             for batch in batches:
                 ids = [batch.column(f.name).cast(f.type) for f in _CHUNKS_SCHEMA]
                 writer.write_batch(pa.record_batch(ids, schema=_CHUNKS_SCHEMA))
                 rows += batch.num_rows
+                heads.add(batch)
                 yield tokenizer.tokenize_all(_indexed_texts(batch))
 
     terms = _ENGINES[engine].write(tokenized(), settings, folder)
+    write_documents(heads, settings, tokenizer, folder / _DOCUMENTS)
     stats = LexicalStats(rows, terms)
     manifest = {
         "format": _FORMAT,
@@ -165,7 +191,7 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
     """
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] != _FORMAT:
+        if manifest["format"] not in _READABLE:
             raise StoreError(
                 f"{folder}: lexical index of format {manifest['format']}, this version reads "
                 f"{_FORMAT}; build it again"
@@ -178,10 +204,14 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
         engine: Engine | None = None
         if manifest["terms"]:
             engine = _ENGINES[manifest["engine"]](folder, settings)
+        tokenizer = Tokenizer(settings)
+        documents: DocumentIndex | None = None
+        if manifest["format"] > 1:
+            documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"not a readable lexical index ({error!r})"
         raise StoreError(f"{folder}: {reason}; build it again") from error
-    return LexicalIndex(chunks, Tokenizer(settings), engine)
+    return LexicalIndex(chunks, tokenizer, engine, documents)
 
 
 def _indexed_texts(batch: pa.RecordBatch) -> Iterator[str]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.lexical_index.ranking import Found, Mask, best
+from rag_pipeline.lexical_index.ranking import Found, Mask, Rows, best
 
 
 class Bm25sEngine:
@@ -36,10 +37,25 @@ class Bm25sEngine:
             index.save(folder, show_progress=False)
         return len(vocabulary)
 
-    def search(self, terms: list[str], k: int, allowed: Mask | None) -> Found:
+    def search(
+        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
+    ) -> Found:
         """Rank the rows that hold any of the terms."""
-        scores = self._index.get_scores_from_ids(self._index.get_tokens_ids(terms))
-        return best(scores, k, allowed)
+        return best(self.scores(terms), k, allowed, also)
+
+    def scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
+        """Return every row's score."""
+        scores: npt.NDArray[np.float32] = self._index.get_scores_from_ids(
+            self._index.get_tokens_ids(terms)
+        )
+        return scores
+
+    def frequencies(self, terms: list[str]) -> npt.NDArray[np.int64]:
+        """Return how many rows hold each term, 0 for an unknown one."""
+        ends, known = self._index.scores["indptr"], self._index.vocab_dict
+        numbers = (known.get(term) for term in terms)
+        counts = [0 if n is None else int(ends[n + 1]) - int(ends[n]) for n in numbers]
+        return np.array(counts, np.int64)
 
 
 class _Vocabulary(dict[str, int]):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.lexical_index.ranking import Found, Mask, best
+from rag_pipeline.lexical_index.ranking import Found, Mask, Rows, best
 
 LANCE_K1, LANCE_B = 1.2, 0.75
 """LanceDB's constants; it has no setting for them."""
@@ -74,18 +74,26 @@ class LanceEngine:
             )
         return len(distinct)
 
-    def search(self, terms: list[str], k: int, allowed: Mask | None) -> Found:
+    def search(
+        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
+    ) -> Found:
         """Rank the rows that hold any of the terms.
 
         A few allowed rows are named to Lance; many would take longer to name than to look through
         the ranking for them.
         """
+        if also is not None:
+            parts = [also[n : n + _MAX_LISTED] for n in range(0, len(also), _MAX_LISTED)]
+            answers = [self.search(terms, k, allowed)]
+            answers += [self._query(terms, len(part), _among(part)) for part in parts]
+            rows, first = np.unique(np.concatenate([a.rows for a in answers]), return_index=True)
+            return Found(rows, np.concatenate([a.scores for a in answers])[first])
         where = None
         if allowed is not None and np.count_nonzero(allowed) <= _MAX_LISTED:
-            rows = np.flatnonzero(allowed).tolist()
-            if not rows:
+            rows = np.flatnonzero(allowed)
+            if not len(rows):
                 return Found(np.empty(0, np.int64), np.empty(0))
-            where, allowed = f"row IN ({', '.join(map(str, rows))})", None
+            where, allowed = _among(rows), None
         limit = 2 * k + 10
         while True:
             found = self._query(terms, limit, where)
@@ -107,6 +115,10 @@ class LanceEngine:
         found = query.to_arrow()
         scores = found.column("_score").to_numpy()
         return Found(found.column("row").to_numpy(), scores / np.float32(LANCE_K1 + 1))
+
+
+def _among(rows: Rows) -> str:
+    return f"row IN ({', '.join(map(str, rows.tolist()))})"
 
 
 def _chosen(found: Found, k: int, allowed: Mask | None) -> Found:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rank_bm25 import BM25Okapi
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.lexical_index.ranking import Found, Mask, best
+from rag_pipeline.lexical_index.ranking import Found, Mask, Rows, best
 
 _FILE = "terms.arrow"
 _SCHEMA = pa.schema([pa.field("terms", pa.list_(pa.string()))])
@@ -41,13 +41,15 @@ class RankBm25Engine:
                 writer.write_batch(pa.record_batch([batch], schema=_SCHEMA))
         return len(distinct)
 
-    def search(self, terms: list[str], k: int, allowed: Mask | None) -> Found:
+    def search(
+        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
+    ) -> Found:
         """Rank the rows that hold any of the terms."""
         known = [term for term in terms if term in self._index.idf]
         # b = 1 makes 0 / 0 of a chunk without terms
         with np.errstate(invalid="ignore"):
             scores = np.nan_to_num(self._index.get_scores(known))
-        return best(scores / (self._index.k1 + 1), k, allowed)
+        return best(scores / (self._index.k1 + 1), k, allowed, also)
 
 
 def _read(file: Path) -> Iterator[list[str]]:

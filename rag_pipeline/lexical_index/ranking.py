@@ -8,11 +8,14 @@ import numpy.typing as npt
 Mask = npt.NDArray[np.bool_]
 """One flag per chunk, in the order of `LexicalIndex.chunk_ids`."""
 
+Rows = npt.NDArray[np.int64]
+
 Scores = npt.NDArray[np.floating[Any]]
 
 
 class Found(NamedTuple):
-    """Rows that score above 0: the k best and every tie with the last of them, in any order."""
+    """Rows that score above 0, in any order: the k best, every tie with the last of them, and
+    those of the rows asked for besides (`also`)."""
 
     rows: npt.NDArray[np.int64]
     scores: Scores
@@ -21,12 +24,17 @@ class Found(NamedTuple):
 class Engine(Protocol):
     """Searches the terms of one opened folder; safe to share between threads."""
 
-    def search(self, terms: list[str], k: int, allowed: Mask | None) -> Found:
-        """Rank the rows that hold any of the terms; a repeated term counts repeatedly."""
+    def search(
+        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
+    ) -> Found:
+        """Rank the rows that hold any of the terms; a repeated term counts repeatedly.
+
+        `also` names rows to score however they rank, a subset of the allowed ones.
+        """
         ...
 
 
-def best(scores: Scores, k: int, allowed: Mask | None) -> Found:
+def best(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Found:
     """Choose from one score per row."""
     hits = scores > 0
     if allowed is not None:
@@ -36,4 +44,7 @@ def best(scores: Scores, k: int, allowed: Mask | None) -> Found:
     if len(rows) > k:
         kept = found >= np.partition(found, -k)[-k]
         rows, found = rows[kept], found[kept]
+    if also is not None:
+        rows = np.union1d(rows, also[scores[also] > 0])
+        found = scores[rows]
     return Found(rows, found)

@@ -108,6 +108,8 @@ def _chunks(words: np.ndarray, options: argparse.Namespace) -> Iterator[pa.Recor
                 "document_id": [f"document_{row // 20}" for row in rows],
                 "text": [" ".join(chunk) for chunk in drawn],
                 "context": pa.nulls(len(rows), pa.string()),
+                "title": [""] * len(rows),
+                "start": list(rows),
             }
         )
 
