@@ -3,14 +3,20 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export DAGSTER_HOME := $(CURDIR)/.dagster
 CORPUS ?= rag_pipeline/defs/sample/defs.yaml
+PORT ?= 3000
 
 .PHONY: run up test bench lint install clean
 
 run: $(VENV)/installed .dagster/dagster.yaml  ## Index, evaluate and release the sample corpus
 	$(BIN)/rag run $(CORPUS)
 
+# From .dagster, or Dagster warns of the dagster.yaml beside the workspace; `dg dev`, which it
+# recommends instead of `dagster dev`, needs a package more.
 up: $(VENV)/installed .dagster/dagster.yaml  ## Dagster UI and daemon on http://localhost:3000
-	$(BIN)/dagster dev --workspace workspace.yaml
+	@echo "Dagster's UI: http://localhost:$(PORT) (Ctrl-C stops it and the daemon)"
+	@cd $(DAGSTER_HOME) && PYTHONWARNINGS='ignore:Function `dev_command`' \
+		$(abspath $(BIN))/dagster dev --workspace $(CURDIR)/workspace.yaml --port $(PORT) \
+		--log-level warning
 
 test: $(VENV)/installed-dev lint  ## Lint, types, import contracts, tests
 	$(BIN)/python -m pytest -m "not bench"

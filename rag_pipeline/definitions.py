@@ -1,8 +1,12 @@
 """What `workspace.yaml` loads: every corpus under `defs/`, and how its runs are executed."""
 
+import warnings
 from pathlib import Path
 
 import dagster as dg
+
+# Dagster says this of its own code whenever it loads asset checks; no user can help it.
+warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.BetaWarning)
 
 
 @dg.definitions

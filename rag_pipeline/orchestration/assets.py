@@ -22,12 +22,14 @@ from rag_pipeline.evaluation import runs
 from rag_pipeline.indexing import Report
 from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.orchestration.metadata import (
+    LEADERBOARD_METRICS,
+    examples,
     first_rows,
     leaderboard_row,
     preview,
     report_metadata,
     rounded,
-    table_metadata,
+    rows,
 )
 from rag_pipeline.orchestration.names import asset_key, group_name, identifier
 from rag_pipeline.orchestration.partitions import (
@@ -43,14 +45,18 @@ from rag_pipeline.workspace import Workspace
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
 
 DESCRIPTIONS = {
-    "documents": "Files and JSON Lines records, decoded; what can't be used is quarantined.",
+    "documents": "Files and JSON Lines records, decoded. What can't be used is quarantined with "
+    "the reason.",
     "queries": "The questions, with their gold spans resolved against the documents.",
-    "chunks": "Spans of each document's text, one partition per chunking.",
-    "contextualized_chunks": "Chunks with the short context that is indexed before them.",
-    "lexical_index": "BM25 over contextualized chunks.",
-    "vector_index": "A LanceDB table of contextualized chunks with a unit vector each.",
-    "retrieval_run": "The ranked chunks of every query under one configuration.",
-    "answer_presence": "Answer Presence@k and ranking metrics per query, judged by gold spans.",
+    "chunks": "Spans of each document's text. A partition is a `chunking`.",
+    "contextualized_chunks": "Chunks with the short context that is indexed before them. A "
+    "partition is a `chunking.contextualizer`.",
+    "lexical_index": "BM25 over contextualized chunks. A partition is a `chunking.contextualizer`.",
+    "vector_index": "Contextualized chunks with a unit vector each, in LanceDB. A partition is a "
+    "`chunking.contextualizer.embedding`.",
+    "retrieval_run": "The ranked chunks of every query. A partition is a configuration.",
+    "answer_presence": "Answer Presence@k and ranking metrics per query, judged by gold spans. A "
+    "partition is a configuration.",
     "leaderboard": "Every configuration with its metrics, best first.",
     "release": "The manifest that pins the configuration and the exact builds that are served.",
 }
@@ -94,12 +100,17 @@ def _shared(config: CorpusConfig, name: str) -> dict[str, Any]:
     return {
         "key": asset_key(config, name),
         "group_name": group_name(config),
-        "description": DESCRIPTIONS[name],
+        "description": _description(config, name),
         "kinds": KINDS[name],
         "owners": list(config.owners),
         "tags": {"corpus": config.corpus},
         "partitions_def": partitions_of(config, name) if name in PARTITIONED else None,
     }
+
+
+def _description(config: CorpusConfig, name: str) -> str:
+    about = f"\n\n{config.description}" if config.description and name == "documents" else ""
+    return DESCRIPTIONS[name] + about
 
 
 def _plain_asset(
@@ -175,12 +186,13 @@ def _sharded_asset(
             for report in reports:
                 total.add(Report(**{**report, "calls": CallCounts(**report["calls"])}))
             metadata = {
-                **report_metadata(total),
                 "dagster/row_count": sum(s.rows for s in state.values()),
                 "documents_in_table": len(state),
+                **report_metadata(total),
                 "shards": len(reports),
                 "fingerprint": stage.fingerprint,
-                "preview": preview(stage.table.open()),
+                **examples("quarantined", [f"{d}: {r}" for d, r in total.quarantined.items()]),
+                **rows("preview", preview(stage.table.open())),
             }
         version = dg.DataVersion(state_digest(state))
         with unstable():
@@ -207,16 +219,14 @@ def _documents(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
     state = workspace.documents().state()
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
     quarantine = workspace.quarantine("documents")
-    refused = list(first_rows(quarantine.open(), ["document_id", "reason"], 100))
     metadata: dict[str, Any] = {
-        **report_metadata(report),
         "dagster/row_count": len(state),
+        **report_metadata(report),
         "documents_in_quarantine": quarantine.count(),
-        "same_bytes": dg.MetadataValue.json([list(group) for group in same[:50]]),
-        "preview": preview(workspace.documents().open()),
+        **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
+        **examples("same_bytes", [", ".join(group) for group in same]),
+        **rows("preview", preview(workspace.documents().open())),
     }
-    if refused:
-        metadata["quarantine"] = table_metadata(refused)
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(state_digest(state)))
 
 
@@ -227,8 +237,8 @@ def _queries(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
         "dagster/row_count": len(queries),
         "gold_spans": sum(len(q.gold_spans) for q in queries),
         "left_out": len(problems),
-        "problems": dg.MetadataValue.json(problems[:50]),
-        "preview": table_metadata([{"id": q.query_id, "query": q.query} for q in queries[:5]]),
+        **examples("problems", problems),
+        **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
     }
     version = dg.DataVersion(str(workspace.store.read_note(runs.QUERIES_FILE)["digest"]))
     return dg.MaterializeResult(metadata=metadata, data_version=version)
@@ -239,10 +249,10 @@ def _lexical_index(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     engines = workspace.config.lexical_engines(key)
     paths = [workspace.lexical_path(key, engine) for engine in engines]
     metadata = {
-        **report_metadata(report),
-        "engines": ", ".join(engines) or "none asked for",
         "dagster/row_count": workspace.contextualized_chunks(key).count(),
-        "paths": dg.MetadataValue.json(paths),
+        **report_metadata(report),
+        "engines": ", ".join(engines),
+        **examples("paths", paths),
     }
     version = dg.DataVersion("+".join(paths) or "none")
     return dg.MaterializeResult(metadata=metadata, data_version=version)
@@ -252,9 +262,9 @@ def _retrieval_run(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     note = runs.update_run(workspace, workspace.config.configuration(key))
     metadata: dict[str, Any] = {
         "queries": note["queries"],
-        "seconds": note["seconds"],
         "calls_made": note["calls"]["made"],
         "calls_saved": note["calls"]["saved"],
+        "seconds": round(note["seconds"], 3),
         "searched": dg.MetadataValue.json(note["pinned"]),
     }
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(note["digest"]))
@@ -262,26 +272,24 @@ def _retrieval_run(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
 
 def _answer_presence(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     summaries = runs.update_scores(workspace, workspace.config.configuration(key))
-    rows = [{"metric": name, **rounded(summary)} for name, summary in summaries.items()]
+    headline = {name: summaries[name].mean for name in LEADERBOARD_METRICS if name in summaries}
     metadata: dict[str, Any] = {
-        name: summary.mean for name, summary in summaries.items() if summary.mean is not None
+        **{name: round(mean, 4) for name, mean in headline.items() if mean is not None},
+        **rows("metrics", ({"metric": n, **rounded(summaries[n])} for n in summaries)),
     }
-    if rows:
-        metadata["metrics"] = table_metadata(rows)
     note = workspace.store.read_note(runs.scores_file(key))
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(note["digest"]))
 
 
 def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
     board = runs.update_leaderboard(workspace)
+    first = board["sorted_by"]
     metadata: dict[str, Any] = {
+        **rows("leaderboard", (leaderboard_row(row, first) for row in board["configurations"])),
         "configurations": len(board["configurations"]),
-        "sorted_by": board["sorted_by"],
+        "sorted_by": first,
         "queries_left_out": board["queries_left_out"],
     }
-    if board["configurations"]:
-        rows = [leaderboard_row(row) for row in board["configurations"]]
-        metadata["leaderboard"] = table_metadata(rows)
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(board["digest"]))
 
 
@@ -291,7 +299,8 @@ def _release(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
         "release": served.release_id,
         "configuration": served.configuration,
         "created": served.created,
-        "reasons": dg.MetadataValue.json(list(served.reasons)),
+        "previous": served.previous or "none",
+        **examples("reasons", served.reasons),
         "manifest": dg.MetadataValue.json(asdict(served)),
     }
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(served.release_id))

@@ -1,6 +1,6 @@
 """What the Dagster UI shows of a materialization: numbers, tables and previews."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +10,7 @@ from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import Report
 
 _PREVIEW_ROWS = 5
-_PREVIEW_CHARACTERS = 200
+_PREVIEW_CHARACTERS = 120
 
 LEADERBOARD_METRICS = (
     "AnswerPresence@1",
@@ -24,30 +24,38 @@ LEADERBOARD_METRICS = (
 )
 
 
-def leaderboard_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration's line in the leaderboard table."""
-    shown = {name: row["metrics"][name] for name in LEADERBOARD_METRICS}
-    first = next(iter(shown.values()))
+def leaderboard_row(row: Mapping[str, Any], first: str) -> dict[str, Any]:
+    """Return a configuration's line in the leaderboard table, the metric it is sorted by first."""
+    metrics = row["metrics"]
+    others = (name for name in LEADERBOARD_METRICS if name != first)
+    best = metrics[first]
+    unknown = best["low"] is None
     return {
         "configuration": row["name"],
-        **{name: _round(metric["mean"]) for name, metric in shown.items()},
-        "n": first["n"],
-        "missing": first["missing"],
+        first: _round(best["mean"]),
+        "95 %": None if unknown else f"{best['low']:.2f}–{best['high']:.2f}",
+        "n": best["n"],
+        "missing": best["missing"],
+        **{name: _round(metrics[name]["mean"]) for name in others},
         "chunks": row["chunks"],
     }
 
 
-def table_metadata(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
-    """Return rows as a table for the UI; missing values are shown as empty."""
-    if not rows:
-        return dg.MetadataValue.text("no rows")
-    records = [dg.TableRecord({k: "" if v is None else v for k, v in row.items()}) for row in rows]
+def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return records of the same fields as a table for the UI, {} where there are none.
+
+    Missing values are shown as empty.
+    """
+    records = list(records)
+    if not records:
+        return {}
     columns = []
-    for name in rows[0]:
-        values = [row[name] for row in rows if row[name] is not None]
+    for field in records[0]:
+        values = [record[field] for record in records if record[field] is not None]
         number = bool(values) and all(isinstance(v, int | float) for v in values)
-        columns.append(dg.TableColumn(name, "float" if number else "string"))
-    return dg.MetadataValue.table(records=records, schema=dg.TableSchema(columns))
+        columns.append(dg.TableColumn(field, "float" if number else "string"))
+    shown = [dg.TableRecord({k: "" if v is None else v for k, v in r.items()}) for r in records]
+    return {name: dg.MetadataValue.table(records=shown, schema=dg.TableSchema(columns))}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Any]:
@@ -67,25 +75,30 @@ def report_metadata(report: Report) -> dict[str, Any]:
         "documents_quarantined": len(report.quarantined),
         "calls_made": report.calls.made,
         "calls_saved": report.calls.saved,
-        "seconds": report.seconds,
+        "seconds": round(report.seconds, 3),
     }
 
 
-def preview(table: Any) -> Any:
-    """Return the first rows of a LanceDB table, long texts cut."""
-    wanted = ("document_id", "title", "start", "end", "context", "text")
+def preview(table: Any) -> Iterator[dict[str, Any]]:
+    """Yield what tells the first rows of a LanceDB table apart, long texts cut."""
+    wanted = ("document_id", "title", "media_type", "start", "end", "context", "text")
     columns = [name for name in wanted if name in table.schema.names]
-    rows = list(first_rows(table, columns, _PREVIEW_ROWS))
-    return table_metadata(rows)
+    return first_rows(table, columns, _PREVIEW_ROWS)
 
 
 def first_rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
     """Yield some columns of the first rows."""
     for row in table.search().select(list(columns)).limit(limit).to_list():
         yield {
-            name: row[name][:_PREVIEW_CHARACTERS] if isinstance(row[name], str) else row[name]
+            name: _shortened(row[name]) if isinstance(row[name], str) else row[name]
             for name in columns
         }
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    cut = flat[: _PREVIEW_CHARACTERS - 1]
+    return flat if len(flat) <= _PREVIEW_CHARACTERS else f"{cut}…"
 
 
 def rounded(summary: Summary) -> dict[str, Any]:

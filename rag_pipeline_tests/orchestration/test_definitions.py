@@ -1,0 +1,229 @@
+import subprocess
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+import rag_pipeline.definitions
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline_tests.conftest import attributes, write_corpus
+from rag_pipeline_tests.orchestration.conftest import command
+
+ROOT = Path(rag_pipeline.definitions.__file__).parents[1]
+CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500"]
+CONTEXTS = [f"{chunking}.{context}" for chunking in CHUNKINGS for context in ("none", "structural")]
+VECTORS = [f"{context}.minilm" for context in CONTEXTS]
+CONFIGURATIONS = [*(f"{vectors}.hybrid.none" for vectors in VECTORS), "baseline"]
+PARTITIONS = {
+    "documents": None,
+    "queries": None,
+    "chunks": CHUNKINGS,
+    "contextualized_chunks": CONTEXTS,
+    "lexical_index": CONTEXTS,
+    "vector_index": VECTORS,
+    "retrieval_run": CONFIGURATIONS,
+    "answer_presence": CONFIGURATIONS,
+    "leaderboard": None,
+    "release": None,
+}
+UPSTREAM = {
+    "documents": set(),
+    "queries": {"documents"},
+    "chunks": {"documents"},
+    "contextualized_chunks": {"chunks"},
+    "lexical_index": {"contextualized_chunks"},
+    "vector_index": {"contextualized_chunks"},
+    "retrieval_run": {"lexical_index", "vector_index", "queries"},
+    "answer_presence": {"retrieval_run"},
+    "leaderboard": {"answer_presence"},
+    "release": {"leaderboard"},
+}
+CHECKS = {
+    ("documents", "documents_are_sound", True),
+    ("queries", "gold_spans_lie_in_documents", True),
+    ("queries", "no_query_left_out", False),
+    ("chunks", "chunks_is_sound", True),
+    ("contextualized_chunks", "contextualized_chunks_is_sound", True),
+    ("lexical_index", "lexical_index_is_sound", True),
+    ("vector_index", "vector_index_is_sound", True),
+}
+
+
+@pytest.fixture(scope="module")
+def definitions():
+    return rag_pipeline.definitions.defs()
+
+
+@pytest.fixture(scope="module")
+def graph(definitions):
+    return definitions.resolve_asset_graph()
+
+
+# --- the shipped project ---
+
+
+def test_the_assets_of_the_sample_their_partitions_and_what_they_read(graph):
+    assert {key.path[0] for key in graph.get_all_asset_keys()} == {"sample"}
+    assert {key.path[1] for key in graph.get_all_asset_keys()} == set(PARTITIONS)
+    for name, keys in PARTITIONS.items():
+        node = graph.get(dg.AssetKey(["sample", name]))
+        partitions = node.partitions_def
+        assert (partitions.get_partition_keys() if partitions else None) == keys, name
+        assert {parent.path[1] for parent in node.parent_keys} == UPSTREAM[name]
+
+
+def test_every_asset_says_what_it_is(graph):
+    for name in PARTITIONS:
+        node = graph.get(dg.AssetKey(["sample", name]))
+        assert node.group_name == "sample"
+        assert node.kinds, name
+        assert node.tags["corpus"] == "sample"
+        assert node.description and node.description.endswith("."), name
+
+
+def test_the_checks_and_which_of_them_block(graph):
+    nodes = [graph.get(key) for key in graph.asset_check_keys]
+    assert {(n.key.asset_key.path[1], n.key.name, n.blocking) for n in nodes} == CHECKS
+    assert all(node.description for node in nodes)
+
+
+def test_the_jobs_schedules_and_sensors(definitions):
+    repository = definitions.get_repository_def()
+    jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
+    assert jobs == {f"sample__update_{name}" for name in PARTITIONS}
+    (schedule,) = repository.schedule_defs
+    assert (schedule.name, schedule.cron_schedule) == ("sample__reindex", "0 3 * * *")
+    assert schedule.job_name == "sample__update_documents"
+    assert {s.name: s.default_status.value for s in repository.sensor_defs} == {
+        "sample__changed_documents": "STOPPED",
+        "sample__stale_partitions": "RUNNING",
+    }
+    assert all(sensor.description for sensor in repository.sensor_defs)
+
+
+def test_what_dagster_is_told_by_the_workspace_file_is_valid(tmp_path):
+    result = subprocess.run(
+        command("dagster", "definitions", "validate", "-w", ROOT / "workspace.yaml"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "All code locations passed validation" in result.stdout + result.stderr
+
+
+def test_loading_the_project_imports_nothing_heavy(tmp_path):
+    heavy = ("great_expectations", "markitdown", "bm25s", "onnxruntime", "tokenizers", "openai")
+    code = (
+        "import sys, rag_pipeline.definitions as d; d.defs(); "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    result = subprocess.run(
+        command("python", "-c", code), cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+    assert result.stderr == "", "a user's terminal stays clean"
+
+
+# --- one corpus ---
+
+
+def test_owners_come_from_the_corpus_file(tmp_path):
+    file = write_corpus(tmp_path, owners=["team:search", "ada@example.com"])
+    config = load_config(file)
+    graph = build_definitions(config).resolve_asset_graph()
+    for key in graph.get_all_asset_keys():
+        assert graph.get(key).owners == ["team:search", "ada@example.com"]
+
+
+def test_nothing_starts_by_itself_without_a_schedule(config):
+    repository = build_definitions(config).get_repository_def()
+    assert repository.schedule_defs == []
+    assert {s.default_status.value for s in repository.sensor_defs} == {"STOPPED"}
+
+
+def test_a_corpus_without_bm25_has_no_lexical_index(tmp_path):
+    rule = {"chunking": "markdown", "embedding": "minilm", "retriever": "dense"}
+    config = load_config(write_corpus(tmp_path, configurations=[rule]))
+    graph = build_definitions(config).resolve_asset_graph()
+    assert not graph.has(asset_key(config, "lexical_index"))
+
+
+def test_two_corpora_live_side_by_side(tmp_path):
+    both = []
+    for name in ("left-hand", "right"):
+        (tmp_path / name).mkdir()
+        both.append(build_definitions(load_config(write_corpus(tmp_path / name, corpus=name))))
+    merged = dg.Definitions.merge(*both)
+    dg.Definitions.validate_loadable(merged)
+    groups = {merged.resolve_asset_graph().get(k).group_name for k in both_keys(merged)}
+    assert groups == {"left_hand", "right"}
+
+
+def both_keys(definitions: dg.Definitions) -> set[dg.AssetKey]:
+    return set(definitions.resolve_asset_graph().get_all_asset_keys())
+
+
+# --- as a component of a user's own project ---
+
+
+def write_component(folder: Path, content: object) -> Path:
+    """Write a Dagster project with one corpus in `defs/x/defs.yaml`; return that file."""
+    package = folder / folder.name  # a name of its own: modules are imported once
+    file = package / "defs" / "x" / "defs.yaml"
+    file.parent.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (folder / "pyproject.toml").write_text(
+        f'[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{folder.name}"\n'
+    )
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return file
+
+
+def load_component(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dg.Definitions:
+    monkeypatch.syspath_prepend(folder)
+    return dg.load_from_defs_folder(path_within_project=folder / folder.name)
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    return [] if error is None else [error, *causes(error.__cause__ or error.__context__)]
+
+
+def test_a_corpus_file_is_a_component(tmp_path, monkeypatch):
+    write_corpus(tmp_path)
+    write_component(tmp_path, {"type": "rag_pipeline.RagPipeline", "attributes": attributes()})
+    loaded = load_component(tmp_path, monkeypatch)
+    keys = loaded.resolve_asset_graph().get_all_asset_keys()
+    assert {key.path[0] for key in keys} == {"tiny"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"chunkings": {"a": {"method": "recusive"}}},
+            "chunkings.a.method: 'recusive' is not one of: 'fixed', 'recursive', 'markdown'",
+        ),
+        ({"serve": "worst"}, "serve: 'worst' is not one of: best, default, plain"),
+        ({"queues": "x"}, "queues: unknown setting; allowed here: chunkings, configurations"),
+        ({"documents": {"path": "documents", "max_bytes": -1}}, "documents.max_bytes: -1: "),
+        ({"corpus": None}, "corpus: None: "),
+    ],
+)
+def test_a_wrong_file_gives_the_same_error_in_dagster_as_on_the_command_line(
+    tmp_path, monkeypatch, changes, message
+):
+    content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes(**changes)}
+    file = write_component(tmp_path, content)
+    with pytest.raises(ConfigError) as direct:
+        load_config(file)
+    assert f"{file}: {message}" in str(direct.value)
+    with pytest.raises(Exception, match=r"defs\.yaml \(RagPipeline\)") as through_dagster:
+        load_component(tmp_path, monkeypatch)
+    found = [e for e in causes(through_dagster.value) if isinstance(e, ConfigError)]
+    assert [str(e) for e in found] == [str(direct.value)]

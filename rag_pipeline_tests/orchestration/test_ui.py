@@ -1,0 +1,132 @@
+"""What users see of a corpus in Dagster's UI, in a real browser."""
+
+import re
+import shutil
+import urllib.request
+from urllib.error import URLError
+
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.partitions import asset_names
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.orchestration.conftest import (
+    command,
+    free_port,
+    running,
+    wait_for,
+    write_project,
+)
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+MILLISECONDS = 60_000
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine; on Debian: apt-get install chromium"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """Return the address of a web server over a corpus that has been run."""
+    folder = tmp_path_factory.mktemp("ui")
+    corpus = write_corpus(folder)
+    project = write_project(folder, corpus)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", str(folder / "home"))
+        list(run(load_config(corpus)))
+    address, log = f"http://127.0.0.1:{free_port()}", folder / "webserver.log"
+    port = address.rpartition(":")[2]
+    arguments = command("dagster-webserver", "-f", project, "-h", "127.0.0.1", "-p", port)
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"{address}/server_info", timeout=5):
+                return True
+        except (URLError, OSError):
+            return False
+
+    with running(arguments, folder, log):
+        wait_for(answers, 90, log)
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, tmp_path, request):
+    page = browser.new_page(viewport={"width": 1800, "height": 1100})
+    page.set_default_timeout(MILLISECONDS)
+    yield page
+    page.screenshot(path=tmp_path / "page.png")
+    page.close()
+
+
+def test_the_asset_graph_shows_every_asset(server, page, config):
+    page.goto(f"{server}/locations/tiny_definitions.py/asset-groups/tiny/lineage")
+    for name in asset_names(config):
+        # The graph writes long names with an ellipsis in their middle.
+        shown = re.escape(name) if len(name) < 16 else rf"{name[:8]}.*{name[-6:]}"
+        page.get_by_text(re.compile(f"^{shown}$")).first.wait_for()
+
+
+def test_the_partitions_of_an_asset_are_listed(server, page):
+    page.goto(f"{server}/assets/tiny/contextualized_chunks?view=partitions")
+    for key in ("recursive_150.structural", "recursive_150.none"):
+        page.get_by_text(key, exact=True).first.wait_for()
+    page.get_by_text("Materialized (2)").wait_for()
+
+
+def test_the_leaderboard_is_a_table_of_configurations_and_metrics(server, page):
+    page.goto(f"{server}/assets/tiny/leaderboard?view=events")
+    table = page.locator("table table").first
+    table.wait_for()
+    header, *rows = table.locator("tr").all()
+    assert header.locator("th, td").all_inner_texts() == [
+        "configuration",
+        "AnswerPresence@5",
+        "95 %",
+        "n",
+        "missing",
+        "AnswerPresence@1",
+        "AnswerPresence@10",
+        "AnswerPresence@20",
+        "nDCG@10",
+        "RR@10",
+        "R@5",
+        "IoU@5",
+        "chunks",
+    ]
+    cells = [row.locator("td").all_inner_texts() for row in rows]
+    assert {row[0] for row in cells} == {"default", "plain"}
+    for row in cells:
+        assert row[3:5] == ["4", "0"]
+        assert row[7] == "1", "twenty chunks are more than there are"
+
+
+def test_a_check_says_what_it_expects_of_each_partition(server, page):
+    page.goto(f"{server}/assets/tiny/chunks?view=checks&checkDetail=chunks_is_sound")
+    page.get_by_text("This is a").first.wait_for()
+    expected = "Expect unique chunk ids, valid offsets, and texts equal to the document's slice."
+    page.get_by_text(expected).first.wait_for()
+    page.get_by_text("Passed").first.wait_for()
+    page.get_by_text("recursive_150", exact=True).first.wait_for()
