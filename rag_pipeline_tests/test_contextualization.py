@@ -1,0 +1,125 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_pipeline.chunking import chunk
+from rag_pipeline.config import NoContext, RecursiveChunking, StructuralContext
+from rag_pipeline.contextualization import contextualize
+from rag_pipeline.datamodels import Chunk, Document
+
+STRUCTURAL = StructuralContext(method="structural")
+NDA = """NON-DISCLOSURE AGREEMENT
+
+This agreement is made on 3 May 2021 between Acme Rockets Inc. ("Acme") and Birch Paper Ltd.
+("Birch"), whereas both wish to talk.
+
+1. Definitions
+"Confidential Information" means all data that a party marks as secret.
+
+2. Duties
+2.1 The recipient of Confidential Information shall:
+(a) keep it secret;
+(b) return it on request.
+
+GENERAL
+The laws of Delaware apply.
+"""
+GUIDE = """# Handbook
+
+## Leave
+
+### Sick leave
+
+A note is needed.
+
+## Travel
+
+Economy class only.
+"""
+CODE = """import os
+
+class Cache:
+    def get(self, key):
+        value = self.values.get(key)
+        return value
+"""
+
+
+def contexts(text, *needles, title="", document_id="nda/acme_birch.txt", settings=STRUCTURAL):
+    """Return the context of the chunk that each needle is."""
+    document = Document(document_id, "hash", text, title)
+    chunks = []
+    for needle in needles:
+        start = text.index(needle)
+        chunks.append(Chunk(document_id, start, start + len(needle), needle))
+    found = contextualize(document, chunks, settings)
+    assert [c.chunk for c in found] == chunks
+    return [c.context for c in found]
+
+
+def test_none_says_nothing():
+    assert contexts(NDA, "The laws of Delaware apply.", settings=NoContext(method="none")) == [""]
+
+
+def test_a_contract_says_what_it_is_between_whom_and_of_when():
+    (context,) = contexts(NDA, "The laws of Delaware apply.", title="NON-DISCLOSURE AGREEMENT")
+    assert context.split(" | ") == [
+        "NON-DISCLOSURE AGREEMENT",
+        "nda acme birch",
+        "between Acme Rockets Inc. and Birch Paper Ltd. ,",
+        "3 May 2021",
+        "GENERAL",
+    ]
+
+
+def test_a_list_item_says_what_it_continues():
+    (context,) = contexts(NDA, "(b) return it on request.")
+    assert "2.1 The recipient of Confidential Information shall:" in context
+
+
+def test_a_defined_term_that_is_used_is_explained_and_one_that_is_not_is_not():
+    used, unused = contexts(NDA, "2.1 The recipient of Confidential Information", "(a) keep it")
+    assert "Confidential Information: all data that a party marks as secret" in used
+    assert "all data that" not in unused
+
+
+def test_markdown_headings_are_a_path_and_end_with_their_section():
+    sick, travel = contexts(GUIDE, "A note is needed.", "Economy class only.", document_id="g.md")
+    assert sick.split(" | ") == ["g", "Handbook", "Leave", "Sick leave"]
+    assert travel.split(" | ") == ["g", "Handbook", "Travel"]
+
+
+def test_code_says_which_blocks_enclose_it():
+    (context,) = contexts(CODE, "return value", document_id="cache.py")
+    assert context.split(" | ") == ["cache", "class Cache:", "def get(self, key):"]
+
+
+def test_a_between_that_names_no_parties_is_left_out():
+    (context,) = contexts("Noise is unwelcome between 9 a.m. and noon.\n\nThanks.", "Thanks.")
+    assert "between" not in context
+
+
+@pytest.mark.parametrize("limit", [16, 40, 400])
+def test_a_context_keeps_its_limit(limit):
+    settings = StructuralContext(method="structural", max_characters=limit)
+    found = contexts(NDA, "The laws of Delaware apply.", title="T" * 500, settings=settings)
+    assert 0 < len(found[0]) <= limit
+
+
+@given(st.text(max_size=400))
+def test_any_text_has_contexts_within_the_limit_that_repeat(text):
+    document = Document("folder/a b.txt", "hash", text, text[:50])
+    chunks = chunk(document, RecursiveChunking(method="recursive", max_characters=32))
+    once = contextualize(document, chunks, STRUCTURAL)
+    assert once == contextualize(document, chunks, STRUCTURAL)
+    assert all(len(c.context) <= 400 and "\n" not in c.context for c in once)
+
+
+@pytest.mark.parametrize(
+    "piece", ["x", "\n", "1. Term. a\n b:\n", "“A B” means ", "(", "between ", "# a\n", "\t \xa0"]
+)
+def test_hostile_text_takes_linear_time(piece):
+    text = piece * (300_000 // len(piece))
+    document = Document("a.txt", "hash", text)
+    chunks = [Chunk("a.txt", n, n + 500, text[n : n + 500]) for n in range(0, len(text) - 500, 500)]
+    assert len(contextualize(document, chunks, STRUCTURAL)) == len(chunks)
