@@ -52,6 +52,9 @@ CHECKS = {
     ("vector_index", "vector_index_is_sound", True),
 }
 
+# Dagster says this of its own code; the project's definitions module silences it for users.
+pytestmark = pytest.mark.filterwarnings("ignore:Parameter `execution_type` of function")
+
 
 @pytest.fixture(scope="module")
 def definitions():
