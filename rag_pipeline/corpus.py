@@ -9,16 +9,18 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from rag_pipeline import release as manifests
-from rag_pipeline.config import CorpusConfig, Embedding, Retriever, load_config
+from rag_pipeline.config import CorpusConfig, Embedding, Reranker, Retriever, load_config
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.embedding import request
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_leaderboard, open_index
 from rag_pipeline.providers import Embedder, open_embedder
 from rag_pipeline.release import Release
-from rag_pipeline.retrieval import Index, read_question, retrieve
+from rag_pipeline.retrieval import EncodedQuestion, Index, read_question, retrieve
 from rag_pipeline.workspace import Workspace
 
 _RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
+_RERANKER: TypeAdapter[Reranker] = TypeAdapter(Reranker)
 _EMBEDDING: TypeAdapter[Embedding] = TypeAdapter(Embedding)
 
 
@@ -28,6 +30,7 @@ class _Served:
     index: Index
     embedder: Embedder
     retriever: Retriever
+    reranker: Reranker
 
 
 class Corpus:
@@ -67,10 +70,11 @@ class Corpus:
             raise InputError(f"k is {k}; it must be at least 1")
         served = self._open()
         question = read_question(served.index, query, served.retriever)
-        vector = served.embedder.embed([question.ask], "query")[0]
+        made = request([question.ask], served.embedder, "query")
+        encoded = EncodedQuestion(made.vectors[0], made.tokens[0])
         wanted: dict[str, Any] = {"top_k": max(k, served.retriever.top_k), "top_n": k}
         settings = served.retriever.model_copy(update=wanted)
-        return retrieve(served.index, question, vector, settings, where)
+        return retrieve(served.index, question, encoded, settings, served.reranker, where)
 
     def release(self) -> Release:
         """Return the manifest that is served."""
@@ -97,5 +101,6 @@ class Corpus:
                     open_index(self.workspace, release.pinned),
                     open_embedder(_EMBEDDING.validate_python(release.settings["embedding"])),
                     _RETRIEVER.validate_python(release.settings["retriever"]),
+                    _RERANKER.validate_python(release.settings["reranker"]),
                 )
             return self._served

@@ -137,10 +137,17 @@ CONTEXTUALIZED_CHUNKS_SCHEMA = pa.schema(
 )
 
 
-def vector_schema(dimension: int) -> pa.Schema:
-    """Return the schema of a vector index: contextualized chunks with a unit vector each."""
-    vector = pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False)
-    return pa.schema([*CONTEXTUALIZED_CHUNKS_SCHEMA, vector])
+def vector_schema(dimension: int, token_vectors: bool = False) -> pa.Schema:
+    """Return the schema of a vector index: contextualized chunks with a unit vector each.
+
+    With token vectors, `token_vectors` holds the sign bits of each token's vector and `token_ids`
+    the distinct tokens (uint32), both as bytes.
+    """
+    fields = [pa.field("vector", pa.list_(pa.float32(), dimension), nullable=False)]
+    if token_vectors:
+        names = ("token_ids", "token_vectors")
+        fields += [pa.field(name, pa.binary(), nullable=False) for name in names]
+    return pa.schema([*CONTEXTUALIZED_CHUNKS_SCHEMA, *fields])
 
 
 def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:

@@ -26,7 +26,7 @@ class Question:
     @property
     def names_document(self) -> bool:
         """Return whether the query was split."""
-        return self.name is not self.text
+        return self.name != self.text
 
 
 def whole(query: str) -> Question:

@@ -10,13 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_pipeline import vector_index
-from rag_pipeline.config import DenseRetriever, HybridRetriever, LexicalRetriever, Retriever
+from rag_pipeline.config import (
+    DenseRetriever,
+    HybridRetriever,
+    LexicalRetriever,
+    MaxSimReranker,
+    NoReranker,
+    Reranker,
+    Retriever,
+)
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.embedding import read_tokens
 from rag_pipeline.errors import StoreError
 from rag_pipeline.fusion import reciprocal_rank_fusion, weighted_fusion
 from rag_pipeline.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.providers import Vectors
 from rag_pipeline.query_analysis import Question, analyse, whole
+from rag_pipeline.reranking import Weights, maxsim, token_weights
 from rag_pipeline.store import id_filter
 
 _COLUMNS = ["chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata"]
@@ -26,6 +36,8 @@ _LEADING_CHUNKS = 200
 """So many of their chunks are compared; of more, the best by terms and the nearest."""
 _UNNAMED_SHARE = 0.25
 """How much of `document_weight` counts where no part of the query names a document."""
+
+_NO_RERANKER = NoReranker(method="none")
 
 Ranking = list[tuple[int, float]]
 """(position, score), best first, ties by position."""
@@ -52,6 +64,7 @@ class Index:
     """LanceDB's row id at each position."""
     _by_row_id: Positions
     _terms: "_Terms | None"
+    _token_weights: Weights | None
 
     @classmethod
     def open(cls, table: Any, lexical: LexicalIndex | None) -> "Index":
@@ -61,7 +74,11 @@ class Index:
         terms = None
         if lexical is not None:
             terms = _Terms.pair(table.name, rows.column("chunk_id"), lexical)
-        return cls(table, row_ids, np.argsort(row_ids), terms)
+        weights = None
+        if "token_ids" in table.schema.names:
+            batches = table.search().select(["token_ids"]).to_batches()
+            weights = token_weights(batch.column("token_ids") for batch in batches)
+        return cls(table, row_ids, np.argsort(row_ids), terms, weights)
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -72,6 +89,13 @@ class Index:
         if self._terms is None:
             raise StoreError("this index has no lexical part; run `rag run` again")
         return self._terms
+
+    @property
+    def token_weights(self) -> Weights:
+        """Return how much each token counts; raise StoreError where no tokens are kept."""
+        if self._token_weights is None:
+            raise StoreError(f"{self.table.name} has no token vectors; run `rag run` again")
+        return self._token_weights
 
     def positions(self, row_ids: vector_index.RowIds) -> Positions:
         """Return where rows stand."""
@@ -153,6 +177,14 @@ def read_question(index: Index, query: str, settings: Retriever) -> Question:
     return whole(query)
 
 
+class EncodedQuestion(NamedTuple):
+    """What `question.ask` was embedded as."""
+
+    vector: Vectors
+    """Shape (dimension,)."""
+    tokens: bytes = b""
+
+
 def rank(
     index: Index, question: Question, vector: Vectors, settings: Retriever, where: str | None = None
 ) -> Ranking:
@@ -175,15 +207,45 @@ def rank(
 
 
 def retrieve(
-    index: Index, question: Question, vector: Vectors, settings: Retriever, where: str | None = None
+    index: Index,
+    question: Question,
+    encoded: EncodedQuestion,
+    settings: Retriever,
+    reranker: Reranker = _NO_RERANKER,
+    where: str | None = None,
 ) -> list[ScoredChunk]:
     """Return the `top_n` (else `top_k`) best chunks, best first.
 
-    `vector` is the embedding of `question.ask`, shape (dimension,); `where` a filter in LanceDB's
-    SQL over the index's columns, applied before either search ranks anything.
+    `where` is a filter in LanceDB's SQL over the index's columns, applied before any search ranks
+    anything.
     """
-    ranking = rank(index, question, vector, settings, where)
+    if isinstance(reranker, MaxSimReranker):
+        deep = max(settings.top_k, reranker.candidates)
+        wider = settings.model_copy(update={"top_k": deep})
+        ranking = rank(index, question, encoded.vector, wider, where)
+        if getattr(settings, "fusion", None) != "weighted":
+            ranking = weighted_fusion([ranking], [1.0])
+        ranking = rerank(index, ranking, encoded, reranker)[: settings.top_k]
+    else:
+        ranking = rank(index, question, encoded.vector, settings, where)
     return load_chunks(index, ranking[: settings.top_n or settings.top_k])
+
+
+def rerank(
+    index: Index, ranking: Ranking, encoded: EncodedQuestion, settings: MaxSimReranker
+) -> Ranking:
+    """Add the first candidates' MaxSim to their scores; the others follow in their order."""
+    tokens = read_tokens(encoded.tokens, len(encoded.vector))
+    positions = np.array([position for position, _ in ranking], np.int64)
+    scores = np.array([score for _, score in ranking]) * (1 - settings.weight)
+    first = positions[: settings.candidates]
+    if len(first):
+        column = index.take(first, ["token_vectors"]).column("token_vectors").combine_chunks()
+        late = maxsim(tokens, column, index.token_weights)
+        spread = late.max() - late.min()
+        if spread > 0:
+            scores[: len(first)] += settings.weight * (late - late.min()) / spread
+    return _ranked(positions, scores)
 
 
 def _weighted(

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from lancedb.index import IvfPq
 
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, vector_schema
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.embedding import Embedded, read_signs
 from rag_pipeline.errors import InputError, RagPipelineError
 from rag_pipeline.providers import Vectors
 from rag_pipeline.store import Table
@@ -28,18 +29,25 @@ def indexed_text(context: str | None, text: str) -> str:
 
 def index_chunks(
     batches: Iterable[pa.RecordBatch],
-    embed: Callable[[Sequence[str]], Vectors],
-    dimension: int,
+    embed: Callable[[Sequence[str]], Embedded],
+    schema: pa.Schema,
     fingerprint: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Turn batches of contextualized chunks into rows of a vector index."""
-    schema = vector_schema(dimension)
+    """Turn batches of contextualized chunks into rows of a vector index (see `vector_schema`)."""
+    dimension = schema.field("vector").type.list_size
     for batch in batches:
         contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
-        vectors = embed([indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)])
+        made = embed([indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)])
         columns = {name: batch.column(name) for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
         columns["fingerprint"] = pa.array([fingerprint] * batch.num_rows)
-        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimension)
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(
+            pa.array(made.vectors.ravel()), dimension
+        )
+        if "token_vectors" in schema.names:
+            tokens = [read_signs(packed, dimension) for packed in made.tokens]
+            distinct = [np.unique(ids).tobytes() for ids, _ in tokens]
+            columns["token_ids"] = pa.array(distinct, pa.binary())
+            columns["token_vectors"] = pa.array([bits for _, bits in tokens], pa.binary())
         yield pa.RecordBatch.from_arrays([columns[n] for n in schema.names], schema=schema)
 
 

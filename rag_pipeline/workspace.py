@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.config import CorpusConfig, SemanticChunking
+from rag_pipeline.config import CorpusConfig, SemanticChunking, keeps_tokens
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
     CONTEXTUALIZED_CHUNKS_SCHEMA,
@@ -12,7 +12,7 @@ from rag_pipeline.datamodels import (
     QUARANTINE_SCHEMA,
     vector_schema,
 )
-from rag_pipeline.embedding import embed
+from rag_pipeline.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.providers import Embedder, InputType, Vectors, open_embedder
 from rag_pipeline.store import Store, Table, state_digest
 
@@ -54,8 +54,11 @@ class Workspace:
 
     def vector_index(self, vector_key: str) -> Table:
         """Return the vector index of one `chunking.contextualizer.embedding`."""
-        dimension = self.embedder(vector_key.split(".")[2]).dimension
-        return self.store.table(f"vector_index.{vector_key}", vector_schema(dimension))
+        embedding = vector_key.split(".")[2]
+        schema = vector_schema(
+            self.embedder(embedding).dimension, keeps_tokens(self.config.embeddings[embedding])
+        )
+        return self.store.table(f"vector_index.{vector_key}", schema)
 
     def lexical_path(self, context_key: str, engine: str) -> str:
         """Return where the lexical index of the chunks as they are now stands, built or not."""
@@ -74,10 +77,10 @@ class Workspace:
         embedding: str,
         counts: CallCounts | None = None,
         input_type: InputType = "document",
-    ) -> Callable[[Sequence[str]], Vectors]:
+    ) -> Callable[[Sequence[str]], Embedded]:
         """Return a function from texts to vectors that goes through the call cache."""
         embedder = self.embedder(embedding)
-        return lambda texts: embed(texts, embedder, self.cache, input_type, counts)
+        return lambda texts: embed_tokens(texts, embedder, self.cache, input_type, counts)
 
     def sentence_embed(
         self, settings: SemanticChunking, counts: CallCounts | None = None

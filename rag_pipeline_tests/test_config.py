@@ -180,3 +180,28 @@ def test_a_fingerprint_is_sixteen_hex_digits_and_refuses_what_it_cannot_hash():
     assert fingerprint("a") != fingerprint("b")
     with pytest.raises(TypeError, match="cannot fingerprint object"):
         fingerprint(object())
+
+
+def test_a_reranker_of_token_vectors_needs_an_embedding_that_keeps_them():
+    rerankers = {"none": {"method": "none"}, "late": {"method": "maxsim"}}
+    attributes = {**changed("configurations/1/reranker", "late"), "rerankers": rerankers}
+    with pytest.raises(ConfigError, match=r"embeddings\.minilm\.token_vectors: true"):
+        parse_config(attributes)
+    attributes["embeddings"] = {"minilm": {"provider": "minilm", "token_vectors": True}}
+    assert parse_config(attributes).configuration("baseline").reranker == "late"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("chunkings/recursive_500", {"method": "sentences", "overlap": 500}, "must be smaller"),
+        ("retrievers/hybrid/document_weight", 2.0, None),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(path, value, message):
+    attributes = changed(path, value)
+    if message is None:
+        attributes["retrievers"]["hybrid"]["fusion"] = "rrf"
+        message = "choose fusion weighted"
+    with pytest.raises(ConfigError, match=message):
+        parse_config(attributes)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.embedding import embed, missing_texts
+from rag_pipeline.embedding import embed, embed_tokens, missing_texts, read_signs, read_tokens
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.progress import listening
-from rag_pipeline.providers import Vectors
+from rag_pipeline.providers import Tokens, Vectors
 
 
 class LengthEncoder:
@@ -32,6 +32,22 @@ class LengthEncoder:
         return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
+class LetterEncoder(LengthEncoder):
+    """A token a letter, numbered by it; of 8 dimensions the first is positive for a vowel."""
+
+    identity = "letters"
+    dimension = 8
+
+    def embed_tokens(self, texts: Sequence[str], input_type: str) -> tuple[Vectors, list[Tokens]]:
+        self.sent.extend(texts)
+        tokens = []
+        for text in texts:
+            vectors = np.full((len(text), 8), -0.25, np.float32)
+            vectors[:, 0] = [0.75 if letter in "aeiou" else -0.75 for letter in text]
+            tokens.append(Tokens(np.array([ord(c) for c in text], np.uint32), vectors))
+        return np.eye(len(texts), 8, dtype=np.float32), tokens
+
+
 @pytest.fixture
 def cache(tmp_path):
     return CallCache(tmp_path / "calls.sqlite")
@@ -53,6 +69,31 @@ def test_queries_and_documents_are_different_calls(cache):
     embed(["a"], encoder, cache, "document")
     embed(["a"], encoder, cache, "query")
     assert encoder.sent == ["a", "a"]
+
+
+def test_tokens_come_with_the_vector_from_one_call_and_from_the_cache(cache):
+    encoder, counts = LetterEncoder(), CallCounts()
+    made = embed_tokens(["abe", "x"], encoder, cache, "document", counts)
+    assert made.vectors.tolist() == np.eye(2, 8).tolist()
+    ids, bits = read_signs(made.tokens[0], 8)
+    assert (ids.tolist(), bits) == ([ord(c) for c in "abe"], b"\x80\x00\x80")
+    again = embed_tokens(["x", "abe"], encoder, cache, "document", counts)
+    assert again.tokens == [made.tokens[1], made.tokens[0]]
+    assert embed(["abe"], encoder, cache).tolist() == [made.vectors[0].tolist()]
+    assert encoder.sent == ["abe", "x"]
+    assert counts == CallCounts(made=2, saved=2)
+
+
+def test_a_querys_tokens_keep_their_vectors(cache):
+    made = embed_tokens(["ab"], LetterEncoder(), cache, "query")
+    tokens = read_tokens(made.tokens[0], 8)
+    assert tokens.ids.tolist() == [ord("a"), ord("b")]
+    assert tokens.vectors[:, 0].tolist() == [0.75, -0.75]
+    assert read_tokens(b"", 8).vectors.shape == (0, 8)
+
+
+def test_a_model_without_tokens_has_none(cache):
+    assert embed_tokens(["a", "bb"], LengthEncoder(), cache).tokens == [b"", b""]
 
 
 def test_nothing_is_nothing(cache):

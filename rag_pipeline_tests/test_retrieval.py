@@ -2,16 +2,27 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from rag_pipeline import retrieval, vector_index
-from rag_pipeline.config import DenseRetriever, HybridRetriever, Lexical, LexicalRetriever
+from rag_pipeline.config import (
+    DenseRetriever,
+    HybridRetriever,
+    Lexical,
+    LexicalRetriever,
+    MaxSimReranker,
+    NoReranker,
+)
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
+from rag_pipeline.embedding import Embedded
 from rag_pipeline.errors import StoreError
 from rag_pipeline.fusion import weighted_fusion
 from rag_pipeline.lexical_index import build_lexical_index, open_lexical_index
+from rag_pipeline.providers import Tokens
 from rag_pipeline.query_analysis import whole
-from rag_pipeline.retrieval import Index, read_question, retrieve
+from rag_pipeline.reranking import maxsim
+from rag_pipeline.retrieval import EncodedQuestion, Index, read_question, retrieve
 from rag_pipeline.store import Store
 
 DIMENSION = 8
@@ -44,17 +55,32 @@ def vector_of(key):
     return vector / np.linalg.norm(vector)
 
 
+def tokens_of(key, count=4):
+    random = np.random.default_rng(list(key.encode()))
+    vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
+    return random.integers(0, 50, count).astype(np.uint32), vectors
+
+
+def signs_of(key):
+    ids, vectors = tokens_of(key)
+    return ids.tobytes() + np.packbits(vectors > 0, axis=1).tobytes()
+
+
 def index_of(folder, rows, order=None):
     rows = rows if order is None else [rows[n] for n in order]
     columns = {name: [row[name] for row in rows] for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
     batch = rows_of(columns, CONTEXTUALIZED_CHUNKS_SCHEMA)
     vectors = np.stack([vector_of(row["chunk_id"]) for row in rows])
-    table = Store(str(folder), "tiny").table("v", vector_schema(DIMENSION))
+    tokens = [signs_of(row["chunk_id"]) for row in rows]
+    table = Store(str(folder), "tiny").table("v", vector_schema(DIMENSION, token_vectors=True))
     table.ensure()
     half = len(rows) // 2
-    for part, made in ((batch[:half], vectors[:half]), (batch[half:], vectors[half:])):
+    for rows_ in (slice(0, half), slice(half, len(rows))):
+        made = Embedded(vectors[rows_], tokens[rows_])
+        part = batch.slice(rows_.start, rows_.stop - rows_.start)
         table.replace(
-            [], vector_index.index_chunks([part], lambda _, made=made: made, DIMENSION, "f")
+            [],
+            vector_index.index_chunks([part], lambda _, made=made: made, table.schema, "f"),
         )
     build_lexical_index("bm25s", [batch], Lexical(language="none"), folder / "lexical")
     return Index.open(table.open(), open_lexical_index(folder / "lexical"))
@@ -76,14 +102,19 @@ def hybrid(**settings):
 
 QUERY = "w1 w2 name3"
 VECTOR = vector_of("query")
+IDS, VECTORS = tokens_of("query", 3)
+ENCODED = EncodedQuestion(VECTOR, IDS.tobytes() + VECTORS.astype(np.float16).tobytes())
+NO = NoReranker(method="none")
 DISCOVER = {"document_weight": 2.0, "split_query": True}
 
 
-def hits(index, settings, query=QUERY, where=None, vector=VECTOR):
+def hits(index, settings, query=QUERY, where=None, reranker=NO):
     question = read_question(index, query, settings)
-    return [(c.chunk_id, c.score) for c in retrieve(index, question, vector, settings, where)]
+    found = retrieve(index, question, ENCODED, settings, reranker, where)
+    return [(c.chunk_id, c.score) for c in found]
 
 
+MAXSIM = MaxSimReranker(method="maxsim", weight=0.4, candidates=20)
 ALL = [
     DenseRetriever(method="dense", top_k=100),
     LexicalRetriever(method="lexical", top_k=100),
@@ -151,10 +182,11 @@ def test_large_leading_documents_are_searched_by_terms_and_by_vectors(index, row
 
 
 @pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+@pytest.mark.parametrize("reranker", [NO, MAXSIM], ids=lambda s: s.method)
 @pytest.mark.parametrize(
     "where", ["json_get_int(metadata, 'parity') = 1", "document_id = 'name3.txt'", "start > 99"]
 )
-def test_a_filter_holds_and_ranks_what_it_keeps(index, rows, settings, where):
+def test_a_filter_holds_and_ranks_what_it_keeps(index, rows, settings, where, reranker):
     keeps = {
         "json": lambda row: row["metadata"] == '{"parity": 1}',
         "docu": lambda row: row["document_id"] == "name3.txt",
@@ -162,9 +194,9 @@ def test_a_filter_holds_and_ranks_what_it_keeps(index, rows, settings, where):
     }[where[:4]]
     kept = {row["chunk_id"] for row in rows if keeps(row)}
     for query in (QUERY, "name3; w1 w2"):
-        found = [i for i, _ in hits(index, settings, query, where)]
+        found = [i for i, _ in hits(index, settings, query, where, reranker)]
         assert set(found) <= kept
-        unfiltered = {i for i, _ in hits(index, settings, query)}
+        unfiltered = {i for i, _ in hits(index, settings, query, None, reranker)}
         if settings.top_k == 100:
             assert set(found) == kept & unfiltered
 
@@ -174,15 +206,16 @@ def test_the_order_in_which_chunks_were_stored_does_not_count(index, rows, setti
     order = random.Random(5).sample(range(len(rows)), len(rows))
     shuffled = index_of(tmp_path, rows, order)
     for query in (QUERY, "name3; w1 w2"):
-        expected = hits(index, settings, query)
-        found = hits(shuffled, settings, query)
+        expected = hits(index, settings, query, reranker=MAXSIM)
+        found = hits(shuffled, settings, query, reranker=MAXSIM)
         assert [i for i, _ in found] == [i for i, _ in expected]
         assert [s for _, s in found] == pytest.approx([s for _, s in expected], abs=1e-5)
 
 
 def test_the_best_n_are_returned_best_first_with_their_rows(index, rows):
     settings = hybrid(**DISCOVER, top_k=20, top_n=4)
-    found = retrieve(index, read_question(index, QUERY, settings), VECTOR, settings)
+    assert len(hits(index, settings, reranker=MAXSIM)) == 4
+    found = retrieve(index, read_question(index, QUERY, settings), ENCODED, settings)
     assert len(found) == 4
     assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
     texts = {row["chunk_id"]: row["text"] for row in rows}
@@ -191,11 +224,49 @@ def test_the_best_n_are_returned_best_first_with_their_rows(index, rows):
     assert found[0].metadata in ({"parity": 0}, {"parity": 1})
 
 
+@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+def test_the_reranker_mixes_both_scores_of_its_candidates_and_leaves_the_rest(
+    index, rows, settings
+):
+    weight, few = MAXSIM.weight, settings.model_copy(update={"top_k": 30})
+    before, after = hits(index, few), hits(index, few, reranker=MAXSIM)
+    assert {i for i, _ in before} == {i for i, _ in after}
+    if getattr(few, "fusion", None) != "weighted":
+        before = weighted_fusion([before], [1.0])
+    assert [i for i, _ in after[20:]] == [i for i, _ in before[20:]]
+    own = {row["chunk_id"]: signs_of(row["chunk_id"])[16:] for row in rows}
+    query = Tokens(IDS, VECTORS.astype(np.float16).astype(np.float32))
+    weights = index.token_weights
+    late = {i: maxsim(query, pa.array([own[i]], pa.binary()), weights)[0] for i, _ in before[:20]}
+    low, high = min(late.values()), max(late.values())
+    scores = dict(after)
+    for chunk_id, score in before[:20]:
+        mixed = (1 - weight) * score + weight * (late[chunk_id] - low) / (high - low)
+        assert scores[chunk_id] == pytest.approx(mixed, abs=1e-5)
+
+
+def test_a_weight_of_nothing_keeps_the_order(index):
+    for settings in ALL:
+        nothing = MaxSimReranker(method="maxsim", weight=0.0, candidates=15)
+        expected = [i for i, _ in hits(index, settings)]
+        assert [i for i, _ in hits(index, settings, reranker=nothing)] == expected
+
+
+def test_no_tokens_in_the_query_keep_the_order(index):
+    question = read_question(index, QUERY, ALL[0])
+    found = retrieve(index, question, EncodedQuestion(VECTOR), ALL[0], MAXSIM)
+    assert [c.chunk_id for c in found] == [i for i, _ in hits(index, ALL[0])]
+
+
 def test_threads_search_one_index(index):
     queries = [f"name{n % 12}; w{n % 30} w{n % 7}" for n in range(40)]
-    expected = [hits(index, hybrid(**DISCOVER), query) for query in queries]
+
+    def search(query):
+        return hits(index, hybrid(**DISCOVER), query, reranker=MAXSIM)
+
+    expected = [search(query) for query in queries]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda query: hits(index, hybrid(**DISCOVER), query), queries))
+        found = list(pool.map(search, queries))
     assert found == expected
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from rag_pipeline import vector_index
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
+from rag_pipeline.embedding import Embedded
 from rag_pipeline.errors import InputError
 from rag_pipeline.store import Store
 
@@ -27,8 +28,9 @@ def table_of(tmp_path, vectors):
     """A stored index whose rows have these vectors."""
     table = Store(str(tmp_path), "tiny").table("v", vector_schema(vectors.shape[1]))
     table.ensure()
+    made = Embedded(vectors, [b""] * len(vectors))
     batches = vector_index.index_chunks(
-        [contextualized(len(vectors))], lambda texts: vectors, vectors.shape[1], "mine"
+        [contextualized(len(vectors))], lambda texts: made, table.schema, "mine"
     )
     table.replace([], list(batches))
     return table
@@ -39,14 +41,24 @@ def test_rows_keep_their_columns_and_gain_vector_and_fingerprint():
 
     def embed(texts):
         seen.extend(texts)
-        return np.eye(2, 4, dtype=np.float32)
+        return Embedded(np.eye(2, 4, dtype=np.float32), [b"", b""])
 
-    (batch,) = vector_index.index_chunks([contextualized(2)], embed, 4, "mine")
+    (batch,) = vector_index.index_chunks([contextualized(2)], embed, vector_schema(4), "mine")
     assert seen == ["text 0", "about\n\ntext 1"]
     rows = batch.to_pylist()
     assert [row["fingerprint"] for row in rows] == ["mine", "mine"]
     assert rows[1]["vector"] == [0, 1, 0, 0]
     assert rows[1]["context"] == "about"
+
+
+def test_tokens_are_kept_as_sign_bits_beside_the_distinct_ids():
+    ids = np.array([7, 3, 7], np.uint32).tobytes()
+    made = Embedded(np.eye(2, 8, dtype=np.float32), [ids + b"\x0f\xf0\x0f", b"\0\0\0\0\xaa"])
+    schema = vector_schema(8, token_vectors=True)
+    (batch,) = vector_index.index_chunks([contextualized(2)], lambda _: made, schema, "mine")
+    assert batch.column("token_vectors").to_pylist() == [b"\x0f\xf0\x0f", b"\xaa"]
+    distinct = [np.frombuffer(v, np.uint32) for v in batch.column("token_ids").to_pylist()]
+    assert [d.tolist() for d in distinct] == [[3, 7], [0]]
 
 
 def test_the_nearest_by_cosine_come_first(tmp_path):

@@ -6,6 +6,7 @@ from rag_pipeline.config.corpus import (
     ConfigurationRule,
     CorpusConfig,
     fingerprint,
+    keeps_tokens,
 )
 from rag_pipeline.config.parsing import COMPONENT_TYPE, load_config, parse_config
 from rag_pipeline.config.settings import (
@@ -21,6 +22,7 @@ from rag_pipeline.config.settings import (
     LexicalEngine,
     LexicalRetriever,
     MarkdownChunking,
+    MaxSimReranker,
     MiniLMEmbedding,
     Name,
     NoContext,
@@ -52,6 +54,7 @@ __all__ = [
     "LexicalEngine",
     "LexicalRetriever",
     "MarkdownChunking",
+    "MaxSimReranker",
     "MiniLMEmbedding",
     "Name",
     "NoContext",
@@ -64,6 +67,7 @@ __all__ = [
     "Settings",
     "StructuralContext",
     "fingerprint",
+    "keeps_tokens",
     "load_config",
     "parse_config",
 ]

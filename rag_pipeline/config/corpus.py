@@ -22,6 +22,7 @@ from rag_pipeline.config.settings import (
     GivenChunking,
     Lexical,
     LexicalEngine,
+    MaxSimReranker,
     MiniLMEmbedding,
     Name,
     NoContext,
@@ -117,6 +118,16 @@ class CorpusConfig(Settings):
                 raise ValueError(
                     f"retrievers.{name}.engine: lance fixes k1 = 1.2 and b = 0.75; leave them out "
                     f"of `lexical` or choose another engine"
+                )
+        for index, configuration in self._expanded():
+            reranker = self.rerankers[configuration.reranker]
+            if isinstance(reranker, MaxSimReranker) and not keeps_tokens(
+                self.embeddings[configuration.embedding]
+            ):
+                raise ValueError(
+                    f"configurations.{index}: the reranker {configuration.reranker!r} compares "
+                    f"token vectors and the embedding {configuration.embedding!r} keeps none; set "
+                    f"embeddings.{configuration.embedding}.token_vectors: true"
                 )
         for name, chunking in self.chunkings.items():
             embedding = getattr(chunking, "embedding", None)
@@ -263,6 +274,11 @@ class CorpusConfig(Settings):
             self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key
         }
         return tuple(e for e in get_args(LexicalEngine) if e in engines)
+
+
+def keeps_tokens(settings: Embedding) -> bool:
+    """Return whether an embedding's index holds token vectors."""
+    return bool(getattr(settings, "token_vectors", False))
 
 
 def fingerprint(*parts: Any) -> str:

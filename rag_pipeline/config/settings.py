@@ -127,9 +127,13 @@ Contextualizer = Annotated[NoContext | StructuralContext, Field(discriminator="m
 
 
 class MiniLMEmbedding(Settings):
-    """The packaged all-MiniLM-L6-v2: 384 dimensions, 256 tokens, no key and no network."""
+    """The packaged all-MiniLM-L6-v2: 384 dimensions, 256 tokens, no key and no network.
+
+    `token_vectors` also keeps each token's vector, at 52 bytes a token, for the reranker `maxsim`.
+    """
 
     provider: Literal["minilm"]
+    token_vectors: bool = False
 
 
 Embedding = Annotated[MiniLMEmbedding, Field(discriminator="provider")]
@@ -199,7 +203,19 @@ class NoReranker(Settings):
     method: Literal["none"]
 
 
-Reranker = Annotated[NoReranker, Field(discriminator="method")]
+class MaxSimReranker(Settings):
+    """Late interaction over token vectors, needing an embedding with `token_vectors`.
+
+    The `candidates` best score (1 - weight) x what the retriever gave (scaled to 0..1, except
+    that `weighted` fusion is on that scale already) + weight x MaxSim (scaled to 0..1).
+    """
+
+    method: Literal["maxsim"]
+    weight: float = Field(default=0.4, ge=0.0, le=1.0)
+    candidates: int = Field(default=100, ge=1, le=1000)
+
+
+Reranker = Annotated[NoReranker | MaxSimReranker, Field(discriminator="method")]
 
 
 class Lexical(Settings):

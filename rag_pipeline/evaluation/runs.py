@@ -23,7 +23,7 @@ from rag_pipeline.indexing import read_documents
 from rag_pipeline.lexical_index import open_lexical_index
 from rag_pipeline.progress import advance
 from rag_pipeline.queries import read_queries, resolve_queries
-from rag_pipeline.retrieval import Index, read_question, retrieve
+from rag_pipeline.retrieval import EncodedQuestion, Index, read_question, retrieve
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -165,10 +165,12 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     settings = workspace.config.retrievers[configuration.retriever]
     questions = [read_question(index, q.query, settings) for q in queries]
     embed = workspace.embed(configuration.embedding, counts, "query")
-    vectors = embed([question.ask for question in questions])
+    made = embed([question.ask for question in questions])
+    encoded = (EncodedQuestion(*parts) for parts in zip(*made, strict=True))
+    reranker = workspace.config.rerankers[configuration.reranker]
     columns: dict[str, list[Any]] = {name: [] for name in _RUN_SCHEMA.names}
-    for query, question, vector in zip(queries, questions, vectors, strict=True):
-        for rank, chunk in enumerate(retrieve(index, question, vector, settings), 1):
+    for query, question, code in zip(queries, questions, encoded, strict=True):
+        for rank, chunk in enumerate(retrieve(index, question, code, settings, reranker), 1):
             columns["query_id"].append(query.query_id)
             columns["rank"].append(rank)
             for name in ("chunk_id", "document_id", "start", "end", "score", "text"):

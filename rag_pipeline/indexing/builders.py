@@ -109,6 +109,6 @@ def build_vectors(
     return vector_index.index_chunks(
         table.read(CONTEXTUALIZED_CHUNKS_SCHEMA.names, document_ids),
         workspace.embed(embedding, report.calls),
-        workspace.embedder(embedding).dimension,
+        workspace.vector_index(partition).schema,
         workspace.config.vector_fingerprint(*partition.split(".")),
     )

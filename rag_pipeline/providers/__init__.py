@@ -1,13 +1,14 @@
 """One file per vendor or local model; each turns inputs into what the model answers."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from rag_pipeline.config import Embedding
+from rag_pipeline.config import Embedding, keeps_tokens
 
 Vectors = npt.NDArray[np.float32]
 """Shape (texts, dimension), unit length."""
@@ -29,9 +30,27 @@ class Embedder(Protocol):
         """Embed the texts of one request."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A text's tokens with a vector each, as they stand in the text."""
+
+    ids: npt.NDArray[np.uint32]
+    vectors: Vectors
+
+
+@runtime_checkable
+class TokenEmbedder(Embedder, Protocol):
+    """A model that tells the vectors of the tokens too; each text has at least one."""
+
+    def embed_tokens(
+        self, texts: Sequence[str], input_type: InputType
+    ) -> tuple[Vectors, list[Tokens]]:
+        """Embed the texts of one request, and their tokens."""
+
+
 @lru_cache(maxsize=8)
 def open_embedder(settings: Embedding) -> Embedder:
     """Return the embedder of a variant; loaded once per process."""
-    from rag_pipeline.providers.minilm import MiniLM
+    from rag_pipeline.providers.minilm import MiniLM, MiniLMTokens
 
-    return MiniLM()
+    return MiniLMTokens() if keeps_tokens(settings) else MiniLM()

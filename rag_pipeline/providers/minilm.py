@@ -13,7 +13,7 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.providers import InputType, Vectors
+from rag_pipeline.providers import InputType, Tokens, Vectors
 
 MAX_TOKENS = 256
 TOKENS_PER_BATCH = 4096
@@ -33,22 +33,8 @@ class MiniLM:
     dimension = 384
 
     def __init__(self, threads: int | None = None) -> None:
-        options = onnxruntime.SessionOptions()
-        # The memory arena keeps the largest batch ever seen (1.8 GiB at 64 x 256 tokens).
-        options.enable_cpu_mem_arena = False
-        options.intra_op_num_threads = threads or len(os.sched_getaffinity(0))
-        options.inter_op_num_threads = 1
-        model = _packaged(*_MODEL)
-        if hashlib.sha256(model.read_bytes()).hexdigest() != _MODEL_SHA256:
-            raise ProviderError(
-                f"{model}: not the model that was tested (SHA-256 differs); reinstall "
-                f"{_MODEL[0].replace('_', '-')}==1.0.0"
-            )
-        self._session = onnxruntime.InferenceSession(
-            str(model), options, providers=["CPUExecutionProvider"]
-        )
+        self._session, self._lock = _session(threads or len(os.sched_getaffinity(0)))
         self._tokenizer = load_tokenizer(MAX_TOKENS)
-        self._lock = Lock()
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield positions sorted by token count, so that little is padded, at most 4096 tokens.
@@ -71,6 +57,10 @@ class MiniLM:
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
         """Embed one batch; queries and documents are treated alike by this model."""
+        return self._run(texts)[0]
+
+    def _run(self, texts: Sequence[str]) -> tuple[Vectors, Vectors, list[list[int]]]:
+        """Return the texts' vectors, their tokens' hidden states, and the tokens."""
         encoded = self._tokenizer.encode_batch_fast(list(texts))
         width = max(len(e.ids) for e in encoded)
         ids = np.zeros((len(encoded), width), np.int64)
@@ -88,7 +78,44 @@ class MiniLM:
         vectors: Vectors = (pooled / np.linalg.norm(pooled, axis=1, keepdims=True)).astype(
             np.float32
         )
-        return vectors
+        return vectors, hidden, [encoding.ids for encoding in encoded]
+
+
+class MiniLMTokens(MiniLM):
+    """The same model, with the vectors of the tokens between [CLS] and [SEP]."""
+
+    identity = f"{MiniLM.identity}:tokens"
+
+    def embed_tokens(
+        self, texts: Sequence[str], input_type: InputType = "document"
+    ) -> tuple[Vectors, list[Tokens]]:
+        """Embed one batch and its tokens; of a text without any, [CLS] stands for them."""
+        vectors, hidden, ids = self._run(texts)
+        tokens = []
+        for row, numbers in enumerate(ids):
+            inner = slice(1, len(numbers) - 1) if len(numbers) > 2 else slice(0, 1)
+            states = hidden[row, inner]
+            unit = states / np.linalg.norm(states, axis=1, keepdims=True)
+            tokens.append(Tokens(np.array(numbers[inner], np.uint32), unit.astype(np.float32)))
+        return vectors, tokens
+
+
+@cache
+def _session(threads: int) -> tuple[onnxruntime.InferenceSession, Lock]:
+    """Return the loaded model and the lock under which it runs."""
+    options = onnxruntime.SessionOptions()
+    # The memory arena keeps the largest batch ever seen (1.8 GiB at 64 x 256 tokens).
+    options.enable_cpu_mem_arena = False
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    model = _packaged(*_MODEL)
+    if hashlib.sha256(model.read_bytes()).hexdigest() != _MODEL_SHA256:
+        raise ProviderError(
+            f"{model}: not the model that was tested (SHA-256 differs); reinstall "
+            f"{_MODEL[0].replace('_', '-')}==1.0.0"
+        )
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return session, Lock()
 
 
 @cache

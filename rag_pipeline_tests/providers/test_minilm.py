@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from rag_pipeline.providers.minilm import MAX_TOKENS, TOKENS_PER_BATCH, MiniLM, load_tokenizer
+from rag_pipeline.providers.minilm import (
+    MAX_TOKENS,
+    TOKENS_PER_BATCH,
+    MiniLM,
+    MiniLMTokens,
+    load_tokenizer,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +46,19 @@ def test_batches_hold_every_text_once_within_the_token_limit(model):
 def test_strange_texts_have_vectors(model):
     vectors = model.embed(["", " ", "\x00", "🙂" * 400, "ﷺ"])
     assert np.isfinite(vectors).all()
+
+
+def test_tokens_have_unit_vectors_and_the_texts_vector_stays_the_same(model):
+    texts = ["Interest rates rose.", "", "a much longer sentence of many more words"]
+    vectors, tokens = MiniLMTokens(threads=1).embed_tokens(texts)
+    np.testing.assert_allclose(vectors, model.embed(texts), atol=1e-6)
+    tokenizer = load_tokenizer(MAX_TOKENS)
+    for text, own in zip(texts, tokens, strict=True):
+        expected = tokenizer.encode(text).ids
+        assert own.ids.tolist() == (expected[1:-1] or expected[:1])
+        assert own.vectors.shape == (len(own.ids), 384)
+        np.testing.assert_allclose(np.linalg.norm(own.vectors, axis=1), 1, atol=1e-5)
+
+
+def test_a_model_that_keeps_tokens_answers_under_another_name():
+    assert MiniLMTokens.identity != MiniLM.identity
