@@ -19,7 +19,7 @@ up: $(VENV)/installed .dagster/dagster.yaml  ## Dagster UI and daemon on http://
 		--log-level warning
 
 test: $(VENV)/installed-dev lint  ## Lint, types, import contracts, tests
-	$(BIN)/python -m pytest -m "not bench"
+	$(BIN)/python -m pytest -m "not bench" -n 2 --dist loadfile
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
