@@ -18,7 +18,7 @@ FLAT_ROWS = 50_000
 """Up to here an exact scan is fast; above, an IVF index is built and maintained."""
 RowIds = npt.NDArray[np.uint64]
 """LanceDB's numbers of rows, good for one version of a table."""
-_REFINE = 10
+_REFINE = 4
 _NPROBES = 64
 
 

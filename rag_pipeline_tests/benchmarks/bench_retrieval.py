@@ -36,7 +36,7 @@ DIMENSION, TOKENS, WORDS, PER_DOCUMENT, BATCH = 384, 100, 80, 20, 4000
 QUERY_TOKENS, QUERIES, CLUSTERS, VOCABULARY = 20, 200, 500, 30_000
 
 HYBRID = {"dense_weight": 0.4, "lexical_weight": 0.6, "top_k": 50}
-NONE, MAXSIM = NoReranker(method="none"), MaxSimReranker(method="maxsim")
+NONE, MAXSIM = NoReranker(method="none"), MaxSimReranker(method="maxsim", candidates=50)
 DISCOVER = HybridRetriever(method="hybrid", document_weight=2.5, split_query=True, **HYBRID)
 CONFIGURATIONS: dict[str, tuple[Retriever, Reranker]] = {
     "dense": (DenseRetriever(method="dense", top_k=50), NONE),
