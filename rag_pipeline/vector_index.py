@@ -19,6 +19,8 @@ FLAT_ROWS = 50_000
 RowIds = npt.NDArray[np.uint64]
 """LanceDB's numbers of rows, good for one version of a table."""
 _REFINE = 4
+_REFINED_ROWS = 400
+"""At least so many rows are compared exactly: a short answer needs a deeper second look."""
 _NPROBES = 64
 
 
@@ -83,7 +85,7 @@ def search(
         .limit(k)
     )
     if lance.list_indices():
-        query = query.nprobes(_NPROBES).refine_factor(_REFINE)
+        query = query.nprobes(_NPROBES).refine_factor(max(_REFINE, -(-_REFINED_ROWS // k)))
     if where:
         query = query.where(where, prefilter=True)
     return _filtered(query, where)
