@@ -1,15 +1,17 @@
 """Document + chunks -> the short context that is put before each chunk when it is indexed.
 
 `structural` costs nothing and depends on the document's text alone: what the document is, between
-whom and of when, the headings above the chunk, the sentence or block that it continues, and the
-defined terms that it uses.
+whom and of when, the headings above the chunk, the sentence or block that it continues, what a
+source file defines, and the defined terms that the chunk uses.
 """
 
+import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from urllib.parse import unquote
 
 from rag_pipeline.config import Contextualizer, NoContext
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
@@ -19,13 +21,19 @@ _LINE = 300
 _PIECE = 100
 _PARTIES = 160
 _MAX_DEPTH = 8
+_DEFINITIONS = 6
 
 _MARKDOWN = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _NUMBERED = re.compile(
-    r"[ \t]*(?:(?:article|section|chapter|part|schedule|annex|exhibit|§)[ \t]*)?"
-    r"(?:\d{1,3}(?:\.\d{1,3}){0,4}|[IVXLC]{1,6})[.):]?[ \t]+(?=[A-Z\"“‘'])",
-    re.IGNORECASE,
+    r"""[ \t]*(?:
+        (?i:article|section|chapter|part|schedule|annex|exhibit|§)[ \t]*
+        (?:\d{1,3}(?:\.\d{1,3}){0,4}|[IVXLC]{1,6}|[A-Z])\b[.):]?[ \t]*
+      | (?:\d{1,3}[.):]|\d{1,3}(?:\.\d{1,3}){1,4}[.):]?|[IVXLC]{1,6}[.):])[ \t]+(?=[A-Z"“‘'])
+      | \d{1,3}[ \t]+(?=[A-Z][^.;]{0,60}$)
+    )""",
+    re.VERBOSE,
 )
+"""A numbered heading or clause; a number alone only on a short line that is no sentence."""
 _LIST_ITEM = re.compile(
     r"[ \t]*(?:[-*•·–][ \t]|\(?[A-Za-z][.)][ \t]|\(?[ivx]{1,5}[.)][ \t]|\(?\d{1,2}[.)][ \t])"
 )
@@ -44,6 +52,16 @@ _DEFINED = re.compile(
     r"[“\"*]{1,3}([A-Z][A-Za-z-]+(?:[ \t][A-Z][A-Za-z-]+){0,3})[”\"*]{1,3}"
     r"[ \t]+(?:means?|shall mean|refers? to|is|are)\b([^\n.;]{0,120})"
 )
+_TERM_WORDS = 4
+_CAPITALISED = re.compile(r"[A-Z][A-Za-z-]+(?:\s[A-Z][A-Za-z-]+)*")
+_DEFINITION = re.compile(
+    r"^[ \t]*(?:(?:pub(?:\([^)\n]{0,30}\))?|public|private|protected|internal|export|default|"
+    r"static|final|abstract|async|unsafe|extern|const|virtual|inline|override|sealed|open)[ \t]+)"
+    r"{0,6}(?:def|class|fn|func|function|struct|enum|trait|impl|interface|namespace)"
+    r"[ \t<](?:[^\n]{0,160}[{:(,)]|\w{1,80}(?=\s{0,20}\{))",
+    re.MULTILINE,
+)
+"""The line that opens a type or function in most programming languages."""
 
 
 def contextualize(
@@ -76,6 +94,7 @@ class _Outline:
     """A document's structure, worked out once for all of its chunks."""
 
     about: list[str]
+    definitions: list[str]
     terms: dict[str, str]
     starts: list[int] = field(default_factory=list)
     places: list[_Place] = field(default_factory=list)
@@ -83,18 +102,18 @@ class _Outline:
     @classmethod
     def of(cls, document: Document) -> "_Outline":
         """Read a document's lines from top to bottom."""
-        outline = cls(_about(document), _defined_terms(document.text))
+        text = document.text
+        outline = cls(_about(document), _definitions(text), _defined_terms(text))
         markdown: list[tuple[int, str]] = []
         numbered = capitals = lead_in = ""
         blocks: list[tuple[int, str]] = []
         position = 0
-        for line in document.text.split("\n"):
-            outline.starts.append(position)
-            position += len(line) + 1
+        for line in text.split("\n"):
+            start, position = position, position + len(line) + 1
             words = line[:_LINE].strip()
             if not words:
-                outline._add(markdown, (capitals, numbered), lead_in, blocks)
                 continue
+            outline.starts.append(start)
             indent = len(line[:_LINE].expandtabs(4)) - len(line[:_LINE].expandtabs(4).lstrip())
             while blocks and blocks[-1][0] >= indent:
                 blocks.pop()
@@ -134,21 +153,37 @@ class _Outline:
 
     def pieces(self, chunk: Chunk) -> list[str]:
         """Return what is to be said before a chunk, the most telling first."""
-        place = self.places[bisect_right(self.starts, chunk.start) - 1]
+        blank = len(chunk.text) - len(chunk.text.lstrip())
+        line = bisect_right(self.starts, chunk.start + blank) - 1
+        place = self.places[line] if line >= 0 else _Place((), "", ())
         terms = [
             f"{term}{meaning}"
-            for term, meaning in self.terms.items()
-            if term in chunk.text and f"{term}{meaning}" not in chunk.text
+            for term, meaning in self._terms_in(chunk.text)
+            if f"{term}{meaning}" not in chunk.text
         ]
-        return [*self.about, *place.headings, *place.blocks, place.lead_in, *terms]
+        above = [*place.headings, *place.blocks, place.lead_in]
+        return [*self.about, *above, *self.definitions, *terms]
+
+    def _terms_in(self, text: str) -> Iterator[tuple[str, str]]:
+        if not self.terms:
+            return
+        for run in _CAPITALISED.finditer(text):
+            words = run[0].split()
+            for first in range(len(words)):
+                for last in range(first + 1, min(first + _TERM_WORDS, len(words)) + 1):
+                    term = " ".join(words[first:last])
+                    if term in self.terms:
+                        yield term, self.terms[term]
 
 
 def _about(document: Document) -> list[str]:
     """Return title, readable name, parties and date."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
-    name = " ".join(re.split(r"[-_/\s]+", str(path.with_suffix(""))))
-    about = [_cut(document.title), _cut(name)]
+    name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
+    about = [_cut(document.title)]
+    if name.casefold() != about[0].casefold():
+        about.append(_cut(name))
     between = _BETWEEN.search(head)
     if between:
         parties = _ASIDE.sub(" ", _PARTIES_END.split(between[1], maxsplit=1)[0])
@@ -160,10 +195,16 @@ def _about(document: Document) -> list[str]:
     return about
 
 
+def _definitions(text: str) -> list[str]:
+    """Return the first types and functions of a source file; prose has none."""
+    found = (_cut(match[0]) for match in _DEFINITION.finditer(text))
+    return list(itertools.islice(dict.fromkeys(found), _DEFINITIONS))
+
+
 def _defined_terms(text: str) -> dict[str, str]:
     terms: dict[str, str] = {}
     for found in _DEFINED.finditer(text):
-        terms.setdefault(found[1], f": {_cut(found[2])}")
+        terms.setdefault(" ".join(found[1].split()), f": {_cut(found[2])}")
     return terms
 
 

@@ -94,6 +94,70 @@ def test_code_says_which_blocks_enclose_it():
     assert context.split(" | ") == ["cache", "class Cache:", "def get(self, key):"]
 
 
+def test_code_says_what_its_file_defines():
+    source = """// Copyright the authors
+#include <map>
+
+namespace cache {
+class Store
+{
+public:
+  void put(Key key);
+};
+pub(crate) fn evict<T>(store: &Store) -> T {
+  return store.pop();
+}
+"""
+    (context,) = contexts(source, "return store.pop();", document_id="store.cc")
+    assert context.split(" | ") == [
+        "store",
+        "pub(crate) fn evict<T>(store: &Store) -> T {",
+        "namespace cache {",
+        "class Store",
+    ]
+
+
+def test_prose_about_classes_and_functions_defines_nothing():
+    prose = "The members form a\nclass of shares.\nfunction and form matter.\nThe end."
+    assert contexts(prose, "The end.", document_id="a.txt") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "heading"),
+    [
+        ("5. Term. It ends in May.", "5. Term"),
+        ("3.2 Fees", "3.2 Fees"),
+        ("ARTICLE IV Fees", "ARTICLE IV Fees"),
+        ("Section 3.2 Fees", "Section 3.2 Fees"),
+        ("IV. Fees", "IV. Fees"),
+        ("7 Fees and taxes", "7 Fees and taxes"),
+        ("I am bound by this.", None),
+        ("Civil law applies here.", None),
+        ("30 Days after notice it ends.", None),
+        ("partners share the profit.", None),
+    ],
+)
+def test_numbered_headings_are_told_from_sentences(line, heading):
+    (context,) = contexts(f"Preamble.\n{line}\nThe end.", "The end.", document_id="a.txt")
+    assert context.split(" | ") == ["a"] + ([heading] if heading else [])
+
+
+def test_a_file_name_is_read_as_words_and_not_said_twice():
+    (context,) = contexts("Text.", "Text.", title="Acme NDA", document_id="acme%20nda.txt")
+    assert context == "Acme NDA"
+
+
+def test_a_chunk_that_starts_with_blank_lines_stands_where_its_words_do():
+    (context,) = contexts("# One\n\na\n\n# Two\n\nb", "\n\nb", document_id="a.md")
+    assert context.split(" | ") == ["a", "Two"]
+
+
+def test_a_term_within_a_longer_capitalised_phrase_is_found():
+    text = '"Net Fee" means fees less tax.\nThe Annual Net Fee Report is due.'
+    (context,) = contexts(text, "The Annual Net Fee Report is due.", document_id="a.txt")
+    assert context.split(" | ") == ["a", "Net Fee: fees less tax"]
+
+
 def test_a_between_that_names_no_parties_is_left_out():
     (context,) = contexts("Noise is unwelcome between 9 a.m. and noon.\n\nThanks.", "Thanks.")
     assert "between" not in context
@@ -116,7 +180,19 @@ def test_any_text_has_contexts_within_the_limit_that_repeat(text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["x", "\n", "1. Term. a\n b:\n", "“A B” means ", "(", "between ", "# a\n", "\t \xa0"]
+    "piece",
+    [
+        "x",
+        "\n",
+        "1. Term. a\n b:\n",
+        "“A B” means ",
+        "(",
+        "between ",
+        "# a\n",
+        "\t \xa0",
+        "class ",
+        "pub fn f(",
+    ],
 )
 def test_hostile_text_takes_linear_time(piece):
     text = piece * (300_000 // len(piece))
