@@ -10,6 +10,9 @@ import yaml
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.workspace import Workspace
 
+# Workers of a parallel run are given a terminal's width; what is tested is wide output in a pipe.
+os.environ.pop("COLUMNS", None)
+
 DOCUMENTS = {
     "nda/acme.txt": (
         "MUTUAL NON-DISCLOSURE AGREEMENT\n\n"

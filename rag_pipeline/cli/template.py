@@ -29,7 +29,8 @@ attributes:
   store: {store}               # what is built: a folder, or s3://bucket/prefix
 
   # Each stage has named variants, and a configuration picks one of each stage.
-  chunkings:{default_chunking}
+  chunkings:
+    {chunking}: {chunking_settings}
     recursive_500: {{method: recursive, max_characters: 500}}
     # semantic_2_0: {{method: semantic, threshold: 2.0}}    # breaks where sentences drift apart
     # markdown: {{method: markdown, max_characters: 1000}}  # a chunk for each heading's section
@@ -38,20 +39,29 @@ attributes:
     none: {{method: none}}
     structural: {{method: structural}}         # title, parties, headings: no model, no cost
   embeddings:
-    minilm: {{provider: minilm}}               # packaged with rag: no key, no network
+    # Packaged with rag: no key, no network. Token vectors are what maxsim compares.
+    minilm: {{provider: minilm, token_vectors: true}}
   retrievers:
     dense: {{method: dense, top_k: 50}}
-    {default_retriever}
+    # Vectors and BM25; what names a document finds the document, the rest the chunk.
+    hybrid:
+      method: hybrid
+      dense_weight: 0.4
+      lexical_weight: 0.6
+      document_weight: 2.5
+      split_query: true
+      top_k: 50
   rerankers:
     none: {{method: none}}
+    maxsim: {{method: maxsim, weight: 0.4, candidates: 50}}
 
   configurations:
     - name: default            # the best that needs no key
       chunking: {chunking}
       contextualizer: structural
       embedding: minilm
-      retriever: {retriever}
-      reranker: none
+      retriever: hybrid
+      reranker: maxsim
     - name: plain              # the usual script, as the baseline to beat
       chunking: recursive_500
       contextualizer: none
@@ -59,7 +69,7 @@ attributes:
       retriever: dense
       reranker: none
     # "*" stands for every variant of a stage: this line would try all chunkings.
-    # - {{chunking: "*", contextualizer: structural, embedding: minilm, retriever: {retriever}}}
+    # - {{chunking: "*", contextualizer: structural, embedding: minilm, retriever: hybrid}}
   serve: best                  # by AnswerPresence@5; or the name of a configuration
   # schedule: "0 3 * * *"      # bring it up to date every night at three (`make up`)
 """
@@ -67,11 +77,8 @@ _NO_QUERIES = """\
   # Without queries nothing is measured, and the first configuration is released. A line each:
   #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
   # queries: queries.jsonl"""
-DEFAULT_CHUNKING = ("recursive_500", "")
-DEFAULT_RETRIEVER = (
-    "hybrid",
-    "hybrid: {method: hybrid, fusion: weighted, dense_weight: 0.6, lexical_weight: 0.4, top_k: 50}",
-)
+_SENTENCES = ("sentences_500", "{method: sentences, max_characters: 500}")
+_GIVEN = ("given", "{method: given}   # the spans of chunks.jsonl beside the queries")
 
 
 def write_corpus_file(
@@ -110,8 +117,8 @@ def write_corpus_file(
 def _filled(
     name: str, documents: Path, queries: Path | None, store: str, target: Path, folder: Path
 ) -> str:
-    chunking, chunking_line = DEFAULT_CHUNKING
-    retriever, retriever_line = DEFAULT_RETRIEVER
+    given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
+    chunking, chunking_settings = _GIVEN if given else _SENTENCES
     values: dict[str, Any] = {
         "name": name,
         "file": _one_line(shlex.quote(shown_path(target))),
@@ -121,9 +128,7 @@ def _filled(
         "queries": f"  queries: {_yaml(_relative(queries, folder))}" if queries else _NO_QUERIES,
         "store": _yaml(store if "://" in store else _relative(Path(store), folder)),
         "chunking": chunking,
-        "default_chunking": f"\n    {chunking_line}" if chunking_line else "",
-        "retriever": retriever,
-        "default_retriever": retriever_line,
+        "chunking_settings": chunking_settings,
     }
     return _TEMPLATE.format(**values)
 

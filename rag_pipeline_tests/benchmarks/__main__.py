@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("bench_overhead", "bench_lexical", "bench_datasets")
+BENCHMARKS = ("bench_overhead", "bench_lexical", "bench_retrieval", "bench_datasets")
 
 
 def main() -> None:

@@ -41,6 +41,16 @@ def test_a_corpus_in_the_working_directory(here: Path) -> None:
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
 
+def test_spans_that_were_cut_upstream_are_used(here: Path) -> None:
+    folder()
+    Path("queries.jsonl").write_text(QUERY)
+    Path("chunks.jsonl").write_text('{"document_id": "a.txt", "start": 0, "end": 1}\n')
+    rag("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
+    config = load_config("acts.yaml")
+    assert config.configuration("default").chunking == "given"
+    assert config.chunks_path("given") == here / "chunks.jsonl"
+
+
 def test_a_file_in_another_folder_finds_what_was_named_from_here(here: Path) -> None:
     folder()
     Path("conf").mkdir()
@@ -156,7 +166,7 @@ def test_the_commented_lines_are_right_too(here: Path) -> None:
         text = text.replace(f"# {comment}", comment)
     Path("all.yaml").write_text(text)
     config = load_config("all.yaml")
-    assert len(config.chunkings) == 4
-    assert len(config.all_configurations) == 6
+    assert len(config.chunkings) == 5
+    assert len(config.all_configurations) == 7
     assert config.queries_path == here / "queries.jsonl"
     assert config.schedule == "0 3 * * *"

@@ -14,10 +14,10 @@ from rag_pipeline_tests.conftest import attributes, write_corpus
 from rag_pipeline_tests.orchestration.conftest import command
 
 ROOT = Path(rag_pipeline.definitions.__file__).parents[1]
-CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500"]
+CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500", "sentences_500"]
 CONTEXTS = [f"{chunking}.{context}" for chunking in CHUNKINGS for context in ("none", "structural")]
 VECTORS = [f"{context}.minilm" for context in CONTEXTS]
-CONFIGURATIONS = [*(f"{vectors}.hybrid.none" for vectors in VECTORS), "baseline"]
+CONFIGURATIONS = [*(f"{vectors}.hybrid.none" for vectors in VECTORS), "default", "baseline"]
 PARTITIONS = {
     "documents": None,
     "queries": None,
