@@ -52,6 +52,9 @@ _DEFINED = re.compile(
     r"[“\"*]{1,3}([A-Z][A-Za-z-]+(?:[ \t][A-Z][A-Za-z-]+){0,3})[”\"*]{1,3}"
     r"[ \t]+(?:means?|shall mean|refers? to|is|are)\b([^\n.;]{0,120})"
 )
+_NAMES_BLOCK = re.compile(r"(?!//|/?\*|--|#\s|@).*[^\W\d_]")
+"""A line with words that is not a comment or an annotation."""
+_UNLIKE_HEADING = re.compile(r"[_=;{}<>]|,$")
 _TERM_WORDS = 4
 _CAPITALISED = re.compile(r"[A-Z][A-Za-z-]+(?:\s[A-Z][A-Za-z-]+)*")
 _DEFINITION = re.compile(
@@ -115,8 +118,9 @@ class _Outline:
                 continue
             outline.starts.append(start)
             indent = len(line[:_LINE].expandtabs(4)) - len(line[:_LINE].expandtabs(4).lstrip())
-            while blocks and blocks[-1][0] >= indent:
-                blocks.pop()
+            if words != "{":  # opens what the line above it names
+                while blocks and blocks[-1][0] >= indent:
+                    blocks.pop()
             continues = bool(_LIST_ITEM.match(line[:_LINE])) or words[0].islower()
             if not continues:
                 lead_in = ""
@@ -127,7 +131,7 @@ class _Outline:
                 outline._add(markdown, ("", ""), "", [])
                 markdown.append((level, _cut(heading[2].rstrip("# "))))
                 numbered = capitals = ""
-            elif words.isupper() and 3 < len(words) < _PIECE:
+            elif words.isupper() and 3 < len(words) < _PIECE and not _UNLIKE_HEADING.search(words):
                 outline._add(markdown, ("", ""), "", [])
                 capitals, numbered = words, ""
             elif _NUMBERED.match(line[:_LINE]):
@@ -137,8 +141,9 @@ class _Outline:
                 outline._add(markdown, (capitals, numbered), lead_in, blocks)
             if words.endswith((":", ":-", ":—")):
                 lead_in = _cut(words)
-            blocks.append((indent, _cut(words)))
-            del blocks[:-_MAX_DEPTH]
+            if _NAMES_BLOCK.match(words):
+                blocks.append((indent, _cut(words)))
+                del blocks[:-_MAX_DEPTH]
         return outline
 
     def _add(

@@ -117,6 +117,22 @@ pub(crate) fn evict<T>(store: &Store) -> T {
     ]
 
 
+def test_braces_comments_and_constants_are_no_blocks_and_no_headings():
+    source = """enum Size {
+  SMALL,
+}
+int grow(int by)
+{
+  // the usual step
+    return by + 1;
+}
+"""
+    (context,) = contexts(source, "return by + 1;", document_id="grow.c")
+    assert context.split(" | ") == ["grow", "int grow(int by)", "enum Size {"]
+    (context,) = contexts("MAX_SIZE,\nMIN_SIZE,\nthe end", "the end", document_id="sizes.txt")
+    assert context == "sizes"
+
+
 def test_prose_about_classes_and_functions_defines_nothing():
     prose = "The members form a\nclass of shares.\nfunction and form matter.\nThe end."
     assert contexts(prose, "The end.", document_id="a.txt") == ["a"]
