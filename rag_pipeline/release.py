@@ -4,6 +4,7 @@ A release is written once and never changed; `releases/current.json` names the o
 served and is replaced atomically, so a reader sees one whole release or another.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -174,7 +175,8 @@ def current(workspace: Workspace) -> Release:
 
 def load(workspace: Workspace, release_id: str) -> Release:
     """Return one release's manifest."""
-    record = workspace.store.read_json(_manifest(release_id))
+    named = re.fullmatch(r"release-\d+", release_id)
+    record = workspace.store.read_json(_manifest(release_id)) if named else None
     if record is None:
         known = ", ".join(r.release_id for r in history(workspace)) or "none"
         raise NotReleasedError(

@@ -5,13 +5,14 @@ step would change are carried on to the steps after it, and loaded documents are
 memory, so that the texts to embed are counted before anything is spent.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from rag_pipeline.calls import call_key
 from rag_pipeline.chunking import chunk, read_given_chunks
-from rag_pipeline.config import CorpusConfig, GivenChunking, SemanticChunking
+from rag_pipeline.config import Configuration, CorpusConfig, GivenChunking, SemanticChunking
 from rag_pipeline.contextualization import contextualize
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.embedding import embed
@@ -21,12 +22,14 @@ from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_documen
 from rag_pipeline.planning import Step, plan_step, steps, upstream
 from rag_pipeline.providers import Embedder, InputType, Vectors, open_embedder
 from rag_pipeline.queries import read_queries, resolve_queries
+from rag_pipeline.retrieval import read_question
 from rag_pipeline.workspace import Workspace
 
 MOST_CHARACTERS = 3_000_000
 """How much text of a chunking is looked into; of a larger corpus, counts are scaled up."""
 
 _DOCUMENTS = Step("documents")
+_PARTS = re.compile(r"[;:?!.\n]\s*\S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class _Texts:
     keys: dict[bytes, None] = field(default_factory=dict)
     chunks_known: bool = True
     keys_known: bool = True
+    exact: bool = True
     scale: float = 1.0
 
 
@@ -95,9 +99,15 @@ def forecast(workspace: Workspace) -> list[Forecast]:
             counts = 0, 0, 0
             known = _Texts()
             if step.asset == "retrieval_run" and runs_now:
-                embedding = config.configuration(step.partition or "").embedding
-                embedder = workspace.embedder(embedding)
-                known.keys = dict.fromkeys(_keys(queries, embedder, "query"))
+                configuration = config.configuration(step.partition or "")
+                stays = not any(
+                    found[before].runs
+                    for before in upstream(config, step)
+                    if before.asset != "queries"
+                )
+                asked, known.exact = _asked(workspace, configuration, queries, stays)
+                embedder = workspace.embedder(configuration.embedding)
+                known.keys = dict.fromkeys(_keys(asked, embedder, "query"))
         new = [key for key in known.keys if key not in answered]
         missing = set(new) - workspace.cache.known(new)
         answered |= missing
@@ -107,7 +117,7 @@ def forecast(workspace: Workspace) -> list[Forecast]:
             *counts,
             chunks=round(known.chunks * known.scale) if known.chunks_known else None,
             calls=round(len(missing) * known.scale) if known.keys_known else None,
-            exact=known.scale == 1.0,
+            exact=known.exact and known.scale == 1.0,
         )
     return list(found.values())
 
@@ -234,6 +244,23 @@ def _query_texts(workspace: Workspace, documents: _Todo) -> list[str]:
         return found.text if found and document_id not in documents.gone else None
 
     return [query.query for query in resolve_queries(records, text_of)[0]]
+
+
+def _asked(
+    workspace: Workspace, configuration: Configuration, queries: Sequence[str], stays: bool
+) -> tuple[Sequence[str], bool]:
+    """Return what of the queries would be embedded, and whether that is certain.
+
+    A retriever may split a query by what its index knows of the documents: that is certain where
+    the index stays, or where a query has one part.
+    """
+    settings = workspace.config.retrievers[configuration.retriever]
+    if not getattr(settings, "split_query", False):
+        return queries, True
+    if not stays:
+        return queries, not any(_PARTS.search(query.strip()) for query in queries)
+    index = runs.open_index(workspace, runs.pin(workspace, configuration))
+    return [read_question(index, query, settings).ask for query in queries], True
 
 
 def _keys(texts: Iterable[str], embedder: Embedder, input_type: InputType) -> list[bytes]:

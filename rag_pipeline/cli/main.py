@@ -196,7 +196,7 @@ def search(
         str, typer.Argument(metavar="QUERY", help="The question or words to search for.")
     ],
     corpus: CorpusOption = None,
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many chunks.")] = 5,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="How many chunks, 1 to 1000.")] = 5,
     where: Annotated[
         str | None,
         typer.Option(
@@ -214,6 +214,8 @@ def search(
       rag search "notice period for termination" -k 3
       rag search "sick leave" --where "document_id LIKE 'policies/%'" --json
     """
+    if not 1 <= k <= 1000:
+        raise InputError(f"-k {k} is not in the range of 1 to 1000")
     found = _corpus(corpus).search(query, k=k, where=where)
     if as_json:
         from dataclasses import asdict

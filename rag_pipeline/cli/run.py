@@ -3,7 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,11 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
 from rag_pipeline.cli.find import option_for
 from rag_pipeline.cli.inputs import check_inputs
+from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.evaluation.runs import (
     QUERIES_FILE,
     load_leaderboard,
@@ -87,7 +88,7 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
         # Dagster takes seconds to import: not before the files are known to be right.
         from rag_pipeline.orchestration.runner import run
 
-        for result in run(config, configuration, live.announce):
+        for result in _until_interrupted(run(config, configuration, live.announce)):
             results.append(result)
             live.finished = len(results)
             if result.ran:
@@ -109,6 +110,20 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
             f"everything is current: {len(results)} steps checked, nothing to do; {seconds}"
         )
     return results
+
+
+def _until_interrupted(results: "Iterator[StepResult]") -> "Iterator[StepResult]":
+    """Yield the results; raise KeyboardInterrupt where Dagster made a failed step of it."""
+    with noticing_interrupts() as interrupted:
+        try:
+            for result in results:
+                yield result
+                if interrupted():
+                    raise KeyboardInterrupt
+        except RagPipelineError:
+            if interrupted():
+                raise KeyboardInterrupt from None
+            raise
 
 
 class _Live:

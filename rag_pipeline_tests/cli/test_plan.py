@@ -185,3 +185,28 @@ def test_a_plan_changes_nothing(tmp_path: Path) -> None:
     file = write_corpus(tmp_path)
     rag("plan", file)
     assert not list((tmp_path / "store").rglob("*.lance"))
+
+
+def test_a_retriever_that_splits_queries_is_known_once_its_index_is(
+    tmp_path: Path, run_all: Any
+) -> None:
+    def retriever(top_k: int) -> None:
+        hybrid = {"method": "hybrid", "split_query": True, "top_k": top_k}
+        write_file(tmp_path, retrievers={"hybrid": hybrid, "dense": {"method": "dense"}})
+
+    file = write_corpus(tmp_path)
+    line = {"query_id": "q5", "query": "Acme Rockets and Birch Paper NDA; how long does it last?"}
+    with (tmp_path / "queries.jsonl").open("a") as queries:
+        queries.write(json.dumps(line) + "\n")
+    retriever(20)
+    split, whole = Step("retrieval_run", "default"), Step("retrieval_run", "plain")
+    plan = planned(file)
+    assert (plan[split].calls, plan[split].exact) == (5, False)
+    assert plan[whole].exact
+    run_all(file)
+    (tmp_path / "store" / "calls.sqlite").unlink()
+    retriever(10)
+    plan = planned(file)
+    results = {r.step: r for r in run_all(file)}
+    assert (plan[split].calls, plan[split].exact) == (5, True)
+    assert plan[split].calls == results[split].calls.made

@@ -1,0 +1,134 @@
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from rag_pipeline import providers
+from rag_pipeline.providers import minilm
+from rag_pipeline_tests.cli.invoking import Outcome, rag
+from rag_pipeline_tests.conftest import write_corpus
+
+
+def findings(outcome: Outcome) -> dict[str, str]:
+    """Return `word: finding` by what was looked at."""
+    rows = [line.partition(": ") for line in outcome.out.splitlines()[:-1]]
+    return {head.split(maxsplit=1)[1]: f"{head.split()[0]}: {text}" for head, _, text in rows}
+
+
+def assert_wrong(outcome: Outcome, what: str, *messages: str) -> None:
+    assert (outcome.code, outcome.err) == (1, "")
+    found = findings(outcome)
+    assert found[what].startswith("wrong: ")
+    for message in messages:
+        assert message in found[what]
+    assert [name for name, text in found.items() if text.startswith("wrong")] == [what]
+    assert outcome.out.endswith("1 thing to mend\n")
+
+
+def test_a_healthy_corpus(released: Any) -> None:
+    outcome = rag("doctor", "-c", released[0])
+    assert (outcome.code, outcome.err) == (0, "")
+    found = findings(outcome)
+    assert all(text.startswith("ok: ") for text in found.values())
+    assert found["documents"].endswith("4 current, 0 new or changed, 0 gone")
+    assert "4 queries in " in found["queries and given chunks"]
+    assert "release-000001: " in found["release"]
+    assert " answers" in found["call cache"]
+    assert outcome.out.endswith("nothing stands in the way\n")
+
+
+def test_a_corpus_before_its_first_run_is_healthy_and_left_as_it_is(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    outcome = rag("doctor", "-c", file)
+    assert outcome.code == 0
+    found = findings(outcome)
+    assert found["release"].startswith("note: ")
+    assert found["call cache"] == "ok: none yet"
+    assert found["documents"].endswith("0 current, 4 new or changed, 0 gone")
+    assert not list((tmp_path / "store").rglob("*.lance"))
+
+
+def test_no_corpus_file(here: Path) -> None:
+    assert_wrong(rag("doctor"), "corpus file", "no corpus file in", "rag init NAME")
+
+
+def test_a_broken_corpus_file(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path, serve="nope")
+    assert_wrong(rag("doctor", "-c", file), "corpus file", str(file), "serve: 'nope'")
+
+
+def test_missing_documents(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    shutil.rmtree(tmp_path / "documents")
+    assert_wrong(rag("doctor", "-c", file), "documents", "no such file or folder", "documents")
+
+
+def test_broken_queries(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    (tmp_path / "queries.jsonl").write_text("nonsense\n")
+    outcome = rag("doctor", "-c", file)
+    assert_wrong(outcome, "queries and given chunks", "queries.jsonl:1: not valid JSON")
+
+
+def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+    # Not even root can write there.
+    outcome = rag("doctor", "-c", write_corpus(tmp_path, store="/proc/store"))
+    assert outcome.code == 1
+    assert findings(outcome)["disk"].startswith("wrong: /proc/store: cannot write in /proc: ")
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage(NamedTuple):
+        total: int = 100_000_000_000
+        used: int = 99_990_000_000
+        free: int = 10_000_000
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage())
+    outcome = rag("doctor", "-c", write_corpus(tmp_path))
+    assert_wrong(outcome, "disk", "only 10 MB free", str(tmp_path / "store"))
+
+
+def test_a_corrupt_call_cache(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "calls.sqlite").write_bytes(b"not a database" * 100)
+    outcome = rag("doctor", "-c", file)
+    assert_wrong(outcome, "call cache", "calls.sqlite: file is not a database; delete the file")
+
+
+def test_a_missing_packaged_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_corpus(tmp_path)
+    caches = (providers.open_embedder, minilm._session)
+    for cache in caches:
+        cache.cache_clear()
+    monkeypatch.setattr(minilm, "_MODEL", ("no_such_package", "model.onnx"))
+    try:
+        outcome = rag("doctor", "-c", file)
+    finally:
+        for cache in caches:
+            cache.cache_clear()
+    message = "the packaged model is missing: no_such_package/model.onnx; reinstall"
+    found = findings(outcome)
+    assert outcome.code == 1
+    assert found["packaged model"].startswith("wrong: ")
+    assert message in found["packaged model"]
+
+
+def test_a_missing_dagster_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", "/nowhere")
+    outcome = rag("doctor", "-c", write_corpus(tmp_path))
+    assert_wrong(outcome, "dagster home", "DAGSTER_HOME=/nowhere: no such folder")
+
+
+def test_a_damaged_release(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    assert rag("run", file, "--quiet").code == 0
+    shutil.rmtree(tmp_path / "store" / "tiny" / "lexical")
+    served = rag("search", "hotel", "-c", file)
+    outcome = rag("doctor", "-c", file)
+    if served.code == 0:  # the release that won searches vectors alone
+        assert outcome.code == 0
+    else:
+        assert "Traceback" not in served.err
+        assert_wrong(outcome, "release", "lexical")

@@ -1,0 +1,62 @@
+"""`rag import`: every format becomes a corpus that `rag init` takes, mistakes are explained."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.importers.small_sets import SMALL
+
+
+@pytest.mark.parametrize("format", SMALL)
+def test_an_imported_set_becomes_a_corpus(here: Path, format: str) -> None:
+    SMALL[format](Path("with space"))
+    outcome = rag("import", format, "with space", "an other/place")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("an other/place: ")
+    (next_line,) = (line for line in outcome.out.splitlines() if line.startswith("Next: rag "))
+    command = shlex.split(next_line.removeprefix("Next: rag "))
+    assert rag(*("corpus" if word == "NAME" else word for word in command)).code == 0
+    config = load_config("corpus.yaml")
+    assert config.documents_path == here / "an other/place/documents"
+    assert config.queries_path == here / "an other/place/queries.jsonl"
+    assert ("given" in outcome.out) == (format == "anthropic-contextual")
+
+
+def test_quiet(here: Path) -> None:
+    SMALL["contractnli"](Path("in"))
+    outcome = rag("import", "contractnli", "in", "out", "--quiet")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["squad", "in", "out"],
+            "format: 'squad' is not one of: legalbench-rag, chroma-chunking, anthropic-contextual, "
+            "contractnli",
+        ),
+        (["contractnli", "absent", "out"], "absent: can't be read"),
+        (["contractnli", "empty", "out"], "empty"),
+        (["legalbench-rag", "empty", "out"], "empty"),
+        (["chroma-chunking", "in", "out"], "in"),
+        (["contractnli", "in", "file"], "file"),
+        (["contractnli", "in", "taken"], "taken"),
+    ],
+)
+def test_mistakes(here: Path, arguments: list[str], message: str) -> None:
+    SMALL["contractnli"](Path("in"))
+    Path("empty").mkdir()
+    Path("file").write_text("mine")
+    Path("taken").mkdir()
+    Path("taken/mine.txt").write_text("mine")
+    outcome = rag("import", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("error: ")
+    assert message in outcome.err
+    assert "Traceback" not in outcome.err
+    assert Path("file").read_text() == "mine"
+    assert [p.name for p in Path("taken").iterdir()] == ["mine.txt"]

@@ -1,0 +1,86 @@
+"""Ctrl-C in the middle of a build, as a user presses it: a signal to the process of `rag run`."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from rag_pipeline.cli.interrupts import noticing_interrupts
+from rag_pipeline_tests.conftest import write_corpus, write_documents
+
+# Logs the texts of each request, and presses Ctrl-C once just before the third is sent.
+CHILD = """
+import os, signal
+from rag_pipeline.providers import minilm
+minilm.TOKENS_PER_BATCH = 256
+embed, requests = minilm.MiniLM.embed, []
+def logged(self, texts, input_type="document"):
+    requests.append(texts)
+    if PRESS and len(requests) == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+    with open(LOG, "a") as log:
+        log.writelines(f"{text!r}\\n" for text in texts)
+    return embed(self, texts, input_type)
+minilm.MiniLM.embed = logged
+from rag_pipeline.cli import main
+main()
+"""
+
+
+def run(file: Path, log: Path, press: bool) -> "subprocess.CompletedProcess[str]":
+    code = f"LOG, PRESS = {str(log)!r}, {press}\n{CHILD}"
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, "run", file],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    file, log = write_corpus(tmp_path, queries=None), tmp_path / "log"
+    more = {f"{n}.txt": f"Document {n} speaks of number {n} at some length." for n in range(12)}
+    write_documents(tmp_path / "documents", more)
+
+    stopped = run(file, log, press=True)
+    assert stopped.returncode == 130
+    assert stopped.stderr == "stopped: what was done is kept; the same command goes on from there\n"
+    assert "chunks recursive_150" in stopped.stdout
+    assert "vector_index" not in stopped.stdout
+    before = log.read_text().splitlines()
+    assert before
+
+    again = run(file, log, press=False)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "6 were current" in again.stdout
+    sent = log.read_text().splitlines()
+    assert len(sent) > len(before)
+    assert len(sent) == len(set(sent)), "no text is embedded twice"
+
+
+def test_a_signal_is_noticed_whoever_handles_it() -> None:
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with noticing_interrupts() as interrupted:
+            assert not interrupted()
+            signal.raise_signal(signal.SIGINT)
+            assert interrupted()
+            assert not interrupted(), "each is reported once"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_outside_the_main_thread_nothing_is_noticed() -> None:
+    said = []
+
+    def look() -> None:
+        with noticing_interrupts() as interrupted:
+            said.append(interrupted())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert said == [False]

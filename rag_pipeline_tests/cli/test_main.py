@@ -1,0 +1,242 @@
+"""What every command shares: help, exit codes, encodings, JSON that is nothing but JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.conftest import write_corpus, write_file
+
+COMMANDS = "init import run plan search leaderboard releases rollback doctor".split()
+
+
+def shell(line: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line of bash in which `rag` is this environment's; the status is `rag`'s own."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": path, **environment},
+    )
+
+
+def test_help_lists_the_commands_and_exit_codes() -> None:
+    outcome = rag("--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    for command in COMMANDS:
+        assert f"\n  {command} " in outcome.out
+    for code in (0, 1, 2, 3, 130):
+        assert f"\n    {code} " in outcome.out
+    assert outcome.out.count("...") == 1, "only in the usage: no command's help is cut off"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_an_example_that_can_be_copied(command: str) -> None:
+    outcome = rag(command, "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    examples = [line for line in outcome.out.splitlines() if line.startswith("    rag ")]
+    assert examples
+    assert all(example.startswith(f"    rag {command}") for example in examples)
+    assert "[/" not in outcome.out, "no markup"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bogus"], "No such command 'bogus'"),
+        (["runn"], "No such command 'runn'"),
+        (["--bogus"], "No such option: --bogus"),
+        (["run", "--bogus", "x.yaml"], "No such option: --bogus"),
+        (["run", "a.yaml", "b.yaml"], "unexpected extra argument"),
+        (["search"], "Missing argument 'QUERY'"),
+        (["search", "x", "-k", "0"], "-k 0 is not in the range of 1 to 1000"),
+        (["search", "x", "-k", "1001"], "-k 1001 is not in the range"),
+        (["search", "x", "-k", "five"], "'-k': Input should be a valid integer"),
+        (["search", "x", "--where"], "requires an argument"),
+        (["init", "x"], "Missing option '--documents'"),
+        (["import", "legalbench-rag", "src"], "Missing argument 'DEST'"),
+        (["run"], "no corpus file in"),
+        (["plan", "absent.yaml"], "absent.yaml: cannot read the corpus file: No such file"),
+        (["run", "."], "cannot read the corpus file: Is a directory"),
+        (["search", "x", "-c", "absent"], "no corpus is called 'absent' here; there are: none"),
+        (["leaderboard", "-c", "absent.yaml"], "absent.yaml: cannot read the corpus file"),
+        (["doctor", "extra"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_arguments_end_in_two(here: Path, arguments: list[str], message: str) -> None:
+    outcome = rag(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message.lower() in outcome.err.lower()
+    assert "Traceback" not in outcome.err
+
+
+def test_without_arguments_there_is_help() -> None:
+    outcome = rag()
+    assert outcome.code == 2
+    assert "rag init my_docs" in outcome.out + outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", "x"], "nothing has been released yet; run: rag run"),
+        (["leaderboard"], "nothing has been evaluated yet; run: rag run"),
+        (["rollback"], "nothing has been released yet"),
+    ],
+)
+def test_before_the_first_run(tmp_path: Path, arguments: list[str], message: str) -> None:
+    file = write_corpus(tmp_path)
+    outcome = rag(*arguments, "-c", file)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert message in outcome.err
+    assert str(file) in outcome.err
+
+
+def test_no_releases_yet(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    assert rag("releases", "-c", file).out == "no releases yet\n"
+    assert rag("releases", "--json", "-c", file).out == "[]\n"
+
+
+def test_search_finds_the_only_corpus(released: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, _ = released
+    monkeypatch.chdir(file.parent)
+    by_default = rag("search", "When is a doctor's note needed?", "-k", "1")
+    assert (by_default.code, by_default.err) == (0, "")
+    assert by_default.out.startswith("1. policy/leave.md[")
+    assert rag("search", "When is a doctor's note needed?", "-k", "1", "-c", "tiny") == by_default
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("RAG_CORPUS", str(file))
+    assert rag("search", "When is a doctor's note needed?", "-k", "1") == by_default
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search", " "], "the query is empty"),
+        (["search", "x", "--where", "document_id ="], "document_id ="),
+        (["search", "x", "--where", "nothing_like_it = 3"], "nothing_like_it"),
+        (["leaderboard", "--sort", "AP@5"], "--sort 'AP@5' is not one of: AnswerPresence@1, "),
+        (["rollback"], "release-000001 is the first release; there is none before it"),
+        (["rollback", "release-9"], "no release 'release-9'; there are: release-000001"),
+        (["rollback", "../../etc/passwd"], "no release '../../etc/passwd'"),
+        (["rollback", "current"], "no release 'current'"),
+    ],
+)
+def test_mistakes_on_a_release(released: Any, arguments: list[str], message: str) -> None:
+    outcome = rag(*arguments, "-c", released[0])
+    assert outcome.code in (1, 2)
+    assert outcome.out == ""
+    assert message in outcome.err
+    assert outcome.err.startswith("error: ")
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["search", "How expensive may a hotel be?"],
+        ["search", "How expensive may a hotel be?", "--where", "document_id = 'nowhere'"],
+        ["leaderboard"],
+        ["leaderboard", "--sort", "nDCG@10"],
+        ["releases"],
+        ["plan"],
+    ],
+)
+def test_json_is_valid_and_alone(released: Any, arguments: list[str]) -> None:
+    file = [released[0]] if arguments[0] == "plan" else ["-c", released[0]]
+    outcome = rag(*arguments, "--json", *file)
+    assert (outcome.code, outcome.err) == (0, "")
+    json.loads(outcome.out)
+
+
+def test_what_is_in_the_json_of_a_search(released: Any) -> None:
+    found = json.loads(rag("search", "hotel", "-k", "2", "--json", "-c", released[0]).out)
+    assert len(found) == 2
+    assert set(found[0]) == {
+        *("chunk_id", "document_id", "start", "end", "text", "score", "context", "title"),
+        "metadata",
+    }
+    assert found[0]["document_id"] == "policy/travel.md"
+    assert found[0]["metadata"]["suffix"] == ".md"
+    assert found[0]["score"] >= found[1]["score"]
+
+
+def test_releases_and_rollback(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path)
+    assert rag("run", file, "--quiet").code == 0
+    chunkings = {"recursive_150": {"method": "recursive", "max_characters": 100}}
+    write_file(tmp_path, chunkings=chunkings)
+    assert rag("run", file, "--quiet").code == 0
+    newest, first = json.loads(rag("releases", "--json", "-c", file).out)
+    assert (newest["release_id"], newest["serving"]) == ("release-000002", True)
+    assert (first["release_id"], first["serving"]) == ("release-000001", False)
+    outcome = rag("rollback", "-c", file)
+    assert outcome.out.startswith("serving release-000001 (")
+    listed = rag("releases", "-c", file).out
+    assert [line.split()[:2] for line in listed.splitlines() if "release-" in line] == [
+        ["release-000002", newest["created"][:10]],
+        ["*", "release-000001"],
+    ]
+    assert rag("rollback", "release-000002", "-c", file).code == 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_a_terminal_that_is_not_utf8(released: Any, encoding: str) -> None:
+    for arguments in (["leaderboard"], ["releases"], ["search", "h\u00f6tel \u2013 \u6587"]):
+        outcome = rag(*arguments, "-c", released[0], encoding=encoding)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert outcome.out
+    outcome = rag("search", "\u6587", "-c", "\u6587", encoding=encoding)
+    assert outcome.code == 2
+    assert "no corpus is called '\\u6587'" in outcome.err
+
+
+def test_json_on_a_terminal_that_is_not_utf8(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path, queries=None)
+    (tmp_path / "documents" / "caf\u00e9.txt").write_text("The caf\u00e9 \u2013 \u6587\u66f8.")
+    assert rag("run", file, "--quiet").code == 0
+    arguments = ("search", "caf\u00e9", "-k", "1", "--json", "-c", file)
+    (in_ascii,) = json.loads(rag(*arguments, encoding="ascii").out)
+    (in_utf8,) = json.loads(rag(*arguments).out)
+    assert in_ascii == in_utf8
+    assert in_utf8["text"] == "The caf\u00e9 \u2013 \u6587\u66f8."
+    assert "caf\u00e9" in rag(*arguments).out, "legible where the terminal can show it"
+
+
+def test_documents_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    file = write_corpus(tmp_path, queries=None)
+    for old in (tmp_path / "documents").rglob("*.*"):
+        old.unlink()
+    hostile = "\x1b]0;owned\x07 [bold]no markup[/bold] :smile: [/] \x9b31m end"
+    (tmp_path / "documents" / "a.txt").write_text(hostile)
+    assert rag("run", file, "--quiet").code == 0
+    out = rag("search", "owned", "-c", file).out
+    assert "\\x1b]0;owned\\x07 [bold]no markup[/bold] :smile: [/] \\x9b31m end" in out
+    assert not set(out) & {"\x1b", "\x07", "\x9b"}
+
+
+def test_pipes_narrow_and_colourless_terminals(released: Any) -> None:
+    """One process for each of what can't be seen from within."""
+    file = released[0]
+    cut = shell(f"rag search 'laws of' -k 20 --json -c {file} | head -c 10")
+    assert cut.stdout == '[\n {\n  "ch'
+    assert cut.stderr == ""
+
+    narrow = shell(f"rag leaderboard -c {file}", COLUMNS="60", NO_COLOR="1")
+    assert narrow.stderr == ""
+    assert all(len(line) <= 60 for line in narrow.stdout.splitlines())
+    assert "default" in narrow.stdout
+    assert "missing" in narrow.stdout
+    assert "\x1b" not in narrow.stdout
+
+    ascii_only = shell(f"rag leaderboard -c {file}", PYTHONIOENCODING="ascii")
+    assert (ascii_only.returncode, ascii_only.stderr) == (0, "")
+    assert ascii_only.stdout.isascii()

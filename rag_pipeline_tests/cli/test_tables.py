@@ -1,0 +1,96 @@
+from typing import Any
+
+import pytest
+
+from rag_pipeline.cli import console as consoles
+from rag_pipeline.cli.tables import show_chunks, show_leaderboard, show_releases, sorted_board
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.errors import InputError
+
+METRICS = ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20")
+
+
+def summary(mean: float | None, n: int = 8) -> dict[str, Any]:
+    low, high = (None, None) if mean is None else (mean - 0.125, mean + 0.125)
+    return {"mean": mean, "n": n, "missing": 1, "low": low, "high": high}
+
+
+def row(name: str, five: float | None, ten: float | None) -> dict[str, Any]:
+    metrics = {m: summary(0.5) for m in (*METRICS, "nDCG@10", "RR@10")}
+    metrics |= {"AnswerPresence@5": summary(five), "nDCG@10": summary(ten)}
+    return {"name": name, "chunks": 1234, "metrics": metrics}
+
+
+BOARD = {
+    "corpus": "acts",
+    "sorted_by": "AnswerPresence@5",
+    "queries_left_out": 0,
+    "configurations": [row("first", 0.75, 0.25), row("second", 0.5, 0.5), row("none", None, None)],
+}
+
+
+@pytest.fixture
+def width(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda columns: monkeypatch.setattr(consoles.console, "_width", columns)
+
+
+def test_sorting_by_a_metric_leaves_the_unmeasured_last() -> None:
+    board = sorted_board(BOARD, "nDCG@10")
+    assert [r["name"] for r in board["configurations"]] == ["second", "first", "none"]
+    assert board["sorted_by"] == "nDCG@10"
+    assert sorted_board(BOARD, None) == BOARD
+    with pytest.raises(InputError, match="--sort 'MAP' is not one of: AnswerPresence@1, "):
+        sorted_board(BOARD, "MAP")
+
+
+def test_the_leaderboard_shows_means_intervals_and_counts(width: Any, capsys: Any) -> None:
+    width(200)
+    show_leaderboard(BOARD)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "acts: configurations by AnswerPresence@5, in percent"
+    assert lines[2].split() == [
+        *("configuration", "AP@5", "95", "%", "AP@1", "AP@10", "AP@20", "RR@10", "nDCG@10"),
+        *("n", "missing", "chunks"),
+    ]
+    cells = ["75.0", "62–88", "50.0", "50.0", "50.0", "50.0", "25.0", "8", "1", "1,234"]
+    assert lines[4].split() == ["first", *cells]
+    assert lines[6].split()[:3] == ["none", "–", "–"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_the_leaderboard_fits(width: Any, capsys: Any, columns: int) -> None:
+    width(columns)
+    long = "semantic_2_0.structural.minilm.hybrid.none"
+    show_leaderboard({**BOARD, "configurations": [row(long, 0.75, 0.25)]})
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= columns
+    assert "75.0" in out
+    assert "missing" in out
+    folded = "".join(line.split()[0] for line in out.splitlines() if line.strip())
+    assert long in out or all(part in folded for part in long.split(".")[:2])
+
+
+def test_left_out_queries_are_said(width: Any, capsys: Any) -> None:
+    width(200)
+    show_leaderboard({**BOARD, "queries_left_out": 3, "configurations": []})
+    out = capsys.readouterr().out
+    assert "3 gold spans are not in the documents" in out
+    assert "no configuration has been evaluated yet" in out
+
+
+def test_a_chunk_is_shown_with_its_source_and_cut(width: Any, capsys: Any) -> None:
+    width(200)
+    chunk = ScoredChunk("d#3-9", "d/[x].txt", 3, 9, "word \n" * 99, 0.5, title="A [b] title")
+    show_chunks([chunk])
+    first, second, third, *_ = capsys.readouterr().out.splitlines()
+    assert first == "1. d/[x].txt[3:9]  0.500"
+    assert second == "   A [b] title"
+    assert third.startswith("   word word")
+    assert third.endswith("…")
+    assert len(third) == 3 + 300
+
+
+def test_nothing_to_show(capsys: Any) -> None:
+    show_chunks([])
+    show_releases([], "")
+    assert capsys.readouterr().out == "nothing found\nno releases yet\n"
