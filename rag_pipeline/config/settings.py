@@ -117,6 +117,7 @@ class NoContext(Settings):
 class StructuralContext(Settings):
     """A free, deterministic context from the document's own structure."""
 
+    code_version = 2
     method: Literal["structural"]
     max_characters: int = Field(default=400, ge=16)
 
