@@ -1,11 +1,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-export DAGSTER_HOME := $(CURDIR)/.dagster
 CORPUS ?= rag_pipeline/defs/sample/defs.yaml
 PORT ?= 3000
 
 .PHONY: run up test bench lint install clean
+
+run up: export DAGSTER_HOME := $(CURDIR)/.dagster
 
 run: $(VENV)/installed .dagster/dagster.yaml  ## Index, evaluate and release the sample corpus
 	$(BIN)/rag run $(CORPUS)
@@ -14,7 +15,7 @@ run: $(VENV)/installed .dagster/dagster.yaml  ## Index, evaluate and release the
 # recommends instead of `dagster dev`, needs a package more.
 up: $(VENV)/installed .dagster/dagster.yaml  ## Dagster UI and daemon on http://localhost:3000
 	@echo "Dagster's UI: http://localhost:$(PORT) (Ctrl-C stops it and the daemon)"
-	@cd $(DAGSTER_HOME) && PYTHONWARNINGS='ignore:Function `dev_command`' \
+	@cd $(CURDIR)/.dagster && PYTHONWARNINGS='ignore:Function `dev_command`' \
 		$(abspath $(BIN))/dagster dev --workspace $(CURDIR)/workspace.yaml --port $(PORT) \
 		--log-level warning
 

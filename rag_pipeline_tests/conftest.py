@@ -12,6 +12,8 @@ from rag_pipeline.workspace import Workspace
 
 # Workers of a parallel run are given a terminal's width; what is tested is wide output in a pipe.
 os.environ.pop("COLUMNS", None)
+# And no test writes into the history that `make up` shows.
+os.environ.pop("DAGSTER_HOME", None)
 
 DOCUMENTS = {
     "nda/acme.txt": (

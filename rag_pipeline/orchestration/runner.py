@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import CheckFailedError, RagPipelineError
+from rag_pipeline.errors import CheckFailedError, ConfigError, RagPipelineError
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
@@ -77,7 +78,12 @@ def run(
 @contextmanager
 def _instance() -> Iterator[dg.DagsterInstance]:
     """Open the instance of DAGSTER_HOME, whose history the UI shows; else a passing one."""
-    if os.environ.get("DAGSTER_HOME"):
+    home = os.environ.get("DAGSTER_HOME")
+    if home:
+        if not Path(home).is_dir():
+            raise ConfigError(
+                f"DAGSTER_HOME: {home}: no such folder; make it or unset DAGSTER_HOME"
+            )
         with dg.DagsterInstance.get() as instance:
             yield instance
     else:
