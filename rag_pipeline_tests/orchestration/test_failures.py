@@ -144,5 +144,5 @@ def test_shards_in_processes_of_their_own(tmp_path):
 
 def test_a_dagster_home_that_is_not_there_is_named(corpus_file, monkeypatch, tmp_path):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "nowhere"))
-    with pytest.raises(ConfigError, match="DAGSTER_HOME: .*nowhere: no such folder"):
+    with pytest.raises(ConfigError, match=r"DAGSTER_HOME: .*nowhere: no such folder"):
         list(run(load_config(corpus_file)))
