@@ -18,7 +18,6 @@ from rich.progress import (
     SpinnerColumn,
     Task,
     TextColumn,
-    TimeRemainingColumn,
 )
 from rich.table import Column
 from rich.text import Text
@@ -100,6 +99,22 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s", style="dim")
 
 
+class _Left(ProgressColumn):
+    """How much time is left, at the rate of late."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        """Return `m:ss left`; nothing before it is known."""
+        seconds = task.time_remaining
+        if seconds is None or task.total is None:
+            return Text("")
+        minutes, rest = divmod(round(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        shown = f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        return Text(f"{shown} left", style="cyan")
+
+
 class _Count(ProgressColumn):
     """How many are done, of how many where that is known, and of what."""
 
@@ -123,8 +138,7 @@ def progress_bar() -> Progress:
         _Count(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[also]}", table_column=Column(no_wrap=True), style="dim"),
         _Rate(table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
-        TextColumn("left", table_column=Column(no_wrap=True)),
+        _Left(table_column=Column(no_wrap=True)),
         console=console,
         transient=True,
         disable=console.quiet or not console.is_terminal,

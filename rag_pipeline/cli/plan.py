@@ -12,21 +12,20 @@ from rag_pipeline.cli.find import option_for
 from rag_pipeline.cli.forecast import Forecast, forecast
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import load_config
+from rag_pipeline.indexing import SHARDED_ASSETS
 from rag_pipeline.workspace import Workspace
 
 _WHAT = {
-    "queries": "find the gold spans in the documents",
-    "lexical_index": "index all chunks anew for BM25",
+    "documents": "load files",
+    "queries": "find their gold spans",
+    "chunks": "cut documents into chunks",
+    "contextualized_chunks": "put contexts before chunks",
+    "lexical_index": "index all chunks for BM25",
+    "vector_index": "embed chunks",
     "retrieval_run": "search with every query",
-    "answer_presence": "measure against the gold spans",
+    "answer_presence": "measure what was found",
     "leaderboard": "compare the configurations",
-    "release": "release the best, if that is another build",
-}
-_VERBS = {
-    "documents": "load",
-    "chunks": "chunk",
-    "contextualized_chunks": "put contexts before the chunks of",
-    "vector_index": "embed the chunks of",
+    "release": "serve the best",
 }
 
 
@@ -52,14 +51,20 @@ def show_plan(file: Path, as_json: bool) -> None:
     for name in ("chunks", "to embed"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what", overflow="fold", min_width=10)
+    asset = ""
     for row in busy:
-        shows_chunks = row.step.asset in ("chunks", "contextualized_chunks", "vector_index")
-        calls = _number(row.calls, row.exact)
+        step = row.step.asset
+        if row.step.partition:
+            if step != asset:
+                table.add_row(step, "", "", f"[dim]{_WHAT[step]}[/dim]")
+            step = f"  {row.step.partition}"
+        asset = row.step.asset
+        what = _documents(row) if row.step.partition or asset == "documents" else _WHAT[asset]
         table.add_row(
-            str(row.step),
-            _number(row.chunks, row.exact) if shows_chunks else "",
-            calls if calls != "0" or row.step.asset == "vector_index" else "",
-            escape(describe(row)),
+            escape(step),
+            _number(row.chunks, row.exact) if asset in SHARDED_ASSETS else "",
+            _number(row.calls, row.exact) if row.calls != 0 or asset == "vector_index" else "",
+            what,
         )
     console.print(table)
     for line in totals(found):
@@ -70,15 +75,8 @@ def show_plan(file: Path, as_json: bool) -> None:
 
 def describe(row: Forecast) -> str:
     """Return in words what a run would do in one step."""
-    if row.step.asset not in _VERBS:
-        return _WHAT[row.step.asset]
-    parts = []
-    if row.stale:
-        new = " new or changed" if row.step.asset == "documents" and row.current else ""
-        parts.append(f"{_VERBS[row.step.asset]} {_documents(row.stale, new)}")
-    if row.orphaned:
-        parts.append(f"drop {_documents(row.orphaned)}")
-    return ", ".join(parts)
+    documents = _documents(row)
+    return f"{_WHAT[row.step.asset]}: {documents}" if documents else _WHAT[row.step.asset]
 
 
 def totals(found: Sequence[Forecast]) -> list[str]:
@@ -129,5 +127,12 @@ def _number(value: int | None, exact: bool) -> str:
     return "?" if value is None else f"{'' if exact else '~'}{value:,}"
 
 
-def _documents(count: int, kind: str = "") -> str:
-    return f"{count:,}{kind} {'document' if count == 1 else 'documents'}"
+def _documents(row: Forecast) -> str:
+    parts = []
+    if row.stale:
+        noun = "document" if row.stale == 1 else "documents"
+        kind = "new or changed " if row.current else ""
+        parts.append(f"{row.stale:,} {kind}{noun}")
+    if row.orphaned:
+        parts.append(f"drop {row.orphaned:,}")
+    return ", ".join(parts)

@@ -12,7 +12,7 @@ from rich.progress import Progress, TaskID
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
-from rag_pipeline.cli.find import option_for
+from rag_pipeline.cli.find import option_for, shown_path
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
@@ -43,7 +43,7 @@ _SHARED_WORDS = (
     ("documents_dropped", "dropped"),
     ("documents_quarantined", "quarantined"),
     ("calls_made", "embedded"),
-    ("calls_saved", "from cache"),
+    ("calls_saved", "cached"),
 )
 _MOST_PROBLEMS = 5
 
@@ -262,13 +262,14 @@ def _show_sample(config: CorpusConfig, file: Path) -> None:
     if question:
         console.print(f"[bold]{indented(visible(question), '')}[/bold]", soft_wrap=True)
         show_chunks(corpus.search(question, k=1))
+    changed = f"[dim]# after a change in the documents or in {escape(shown_path(file))}[/dim]"
     console.print("Next:")
-    for text in (
-        f'rag search "your question"{where}',
-        f"rag leaderboard{where} --sort nDCG@10",
-        f"rag plan{where.removeprefix(' -c')}",
+    for text, comment in (
+        (f'rag search "your question"{where}', ""),
+        (f"rag leaderboard --sort nDCG@10{where}", ""),
+        (f"rag plan{where.removeprefix(' -c')}", f"  {changed}"),
     ):
-        console.print(f"  {command(text)}", soft_wrap=True)
+        console.print(f"  {command(text)}{comment}", soft_wrap=True)
 
 
 def _sample_question(corpus: Corpus) -> str | None:

@@ -43,9 +43,10 @@ def test_a_new_corpus(tmp_path: Path) -> None:
 
     outcome = rag("plan", file)
     assert (outcome.code, outcome.err) == (0, "")
-    assert "load 4 documents" in outcome.out
-    assert "chunk 4 documents" in outcome.out
-    assert "12 of 12 steps would run" not in outcome.out
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert ["documents", "4", "documents"] in lines
+    assert ["recursive_150", "?", "?", "4", "documents"] in lines
+    assert ["default", "4"] in lines
     assert f"{len(plan)} of {len(plan)} steps would run." in outcome.out
     assert "known once the documents are loaded" in outcome.out
     assert "new or changed" not in outcome.out, "there is nothing old"
@@ -90,8 +91,18 @@ def test_what_changed_in_the_documents(tmp_path: Path, run_all: Any) -> None:
         assert (plan[step].stale, plan[step].orphaned, plan[step].current) == (2, 1, 2)
         assert plan[step].chunks is None
     outcome = rag("plan", file)
-    assert "load 2 new or changed documents, drop 1 document" in outcome.out
-    assert "chunk 2 documents, drop 1 document" in outcome.out
+    lines = [line.split(maxsplit=1) for line in outcome.out.splitlines()]
+    assert ["documents", "2 new or changed documents, drop 1"] in [
+        [*map(str.strip, x)] for x in lines
+    ]
+    rows = {
+        (r["asset"], r["partition"]): r["what"] for r in json.loads(rag("plan", file, "--json").out)
+    }
+    assert rows["documents", None] == "load files: 2 new or changed documents, drop 1"
+    assert rows["chunks", "recursive_150"] == (
+        "cut documents into chunks: 2 new or changed documents, drop 1"
+    )
+    assert rows["leaderboard", None] == "compare the configurations"
 
     results = {r.step: r for r in run_all(file)}
     for step, before in plan.items():
