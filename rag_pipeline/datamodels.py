@@ -45,15 +45,18 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ContextualizedChunk:
-    """A chunk with the short text that is put before it when it is indexed."""
+    """A chunk with the short text that says where it stands in its document."""
 
     chunk: Chunk
     context: str
 
     @property
     def indexed_text(self) -> str:
-        """Return what is embedded and tokenized: context, blank line, chunk."""
-        return f"{self.context}\n\n{self.chunk.text}" if self.context else self.chunk.text
+        """Return what is embedded: chunk, blank line, context.
+
+        In this order, because a model that reads a limited number of tokens leaves out the end.
+        """
+        return f"{self.chunk.text}\n\n{self.context}" if self.context else self.chunk.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,38 @@ class ScoredChunk:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """What a sentence of an answer rests on: a span of a document, with its text.
+
+    `number` is how the answer's text refers to it, from 1; `supports` is False where the cited
+    text doesn't bear out what is said.
+    """
+
+    number: int
+    chunk_id: str
+    document_id: str
+    start: int
+    end: int
+    text: str
+    supports: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered from retrieved chunks, with its sources.
+
+    `answered` is False where nothing in the chunks answers. `confidence` is 0..1, None where the
+    method tells none. `problems` names what is wrong with the citations.
+    """
+
+    text: str
+    answered: bool
+    citations: tuple[Citation, ...] = ()
+    confidence: float | None = None
+    problems: tuple[str, ...] = ()
+
+
 STATE_FIELDS = [
     pa.field("document_id", pa.string(), nullable=False),
     pa.field("content_hash", pa.string(), nullable=False),
@@ -115,11 +150,15 @@ _SPAN_FIELDS = [
     pa.field("text", pa.string(), nullable=False),
 ]
 
+_ORIGIN_FIELD = pa.field("origin", pa.string())
+"""Which version of which object of a bucket a document was read from; null for a file's."""
+
 DOCUMENTS_SCHEMA = pa.schema(
     [
         *STATE_FIELDS,
         *_DOCUMENT_FIELDS,
         pa.field("media_type", pa.string(), nullable=False),
+        _ORIGIN_FIELD,
         pa.field("characters", pa.int64(), nullable=False),
         pa.field("text", pa.string(), nullable=False),
     ]
@@ -129,6 +168,7 @@ QUARANTINE_SCHEMA = pa.schema(
         *STATE_FIELDS,
         pa.field("stage", pa.string(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
+        _ORIGIN_FIELD,
     ]
 )
 CHUNKS_SCHEMA = pa.schema([*STATE_FIELDS, *_SPAN_FIELDS])

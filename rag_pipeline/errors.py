@@ -6,8 +6,12 @@
     │   └── DocumentError      one document can't be used; it is quarantined, the rest go on
     ├── StoreError             a table, index or manifest is missing, torn or unreachable
     │   └── NotReleasedError   the corpus has no release yet
-    ├── ProviderError          a model failed
+    ├── ProviderError          a model failed on one input
+    │   ├── TransientError     … and may not when asked again: busy, too slow, cut off, garbled
+    │   ├── CallsStoppedError  no call can work now: a wrong key or model, an outage
+    │   ├── TextTooLongError   a text is longer than the model reads, and may not be cut
     │   └── MissingExtraError  an optional package is not installed
+    ├── BudgetError            a plan or a run would cost more than the corpus may
     └── CheckFailedError       a blocking check refused the data
 
 A message names the value, the place (file, corpus, variant, document) and what to do.
@@ -47,11 +51,48 @@ class ProviderError(RagPipelineError):
     """A model or its provider failed."""
 
 
+class TransientError(ProviderError):
+    """A call failed in a way that may pass; `calls` tries it again.
+
+    `retry_after` is how many seconds the provider asked to wait; `limited` says that it refused
+    the call for its rate and not for trouble of its own; `reached` that it answered at all.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        retry_after: float | None = None,
+        *,
+        limited: bool = False,
+        reached: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.limited = limited
+        self.reached = reached
+
+
+class CallsStoppedError(ProviderError):
+    """No call to a model can work now, so the run stops; what was answered is kept."""
+
+
+class TextTooLongError(ProviderError):
+    """A text is longer than the model reads; `text` is the one."""
+
+    def __init__(self, message: str, text: str) -> None:
+        super().__init__(message)
+        self.text = text
+
+
 class MissingExtraError(ProviderError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'rag_pipeline[{extra}]'")
+
+
+class BudgetError(RagPipelineError):
+    """A plan or a run would cost more than `budget_usd`; what was done is kept."""
 
 
 class CheckFailedError(RagPipelineError):

@@ -5,6 +5,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 from rag_pipeline.config import Lexical
 
@@ -53,6 +54,12 @@ class Tokenizer:
     def tokenize_all(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the terms of each text."""
         return [self.tokenize(text) for text in texts]
+
+
+@lru_cache(maxsize=1)
+def default_tokenizer() -> Tokenizer:
+    """Return the tokenizer of the default settings, which remembers the words it has seen."""
+    return Tokenizer(Lexical())
 
 
 class _WordTerms(dict[str, tuple[str, ...]]):

@@ -1,11 +1,13 @@
 import multiprocessing
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
 
 from rag_pipeline.datamodels import CHUNKS_SCHEMA, rows_of
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.store import DocumentState, Store, quoted, state_digest
+from rag_pipeline.store import DocumentState, Store, Table, quoted, state_digest
+from rag_pipeline.store.tables import MAX_FRAGMENTS
 
 
 def chunk_rows(document_id, count, content_hash="h", fingerprint="f"):
@@ -151,3 +153,95 @@ def test_the_digest_of_a_state_changes_with_any_part_of_it():
         {},
     ]
     assert len({state_digest(state) for state in states}) == 5
+
+
+# --- versions, fragments, formats ---
+
+
+def fragments(table):
+    return table.open().stats()["fragment_stats"]["num_fragments"]
+
+
+def test_clean_up_drops_old_versions_around_one_that_is_pinned(tmp_path):
+    store = Store(str(tmp_path / "store"), "tiny", keep_versions=timedelta(0))
+    table = store.table("chunks.a", CHUNKS_SCHEMA)
+    table.ensure()
+    table.replace(["a"], [chunk_rows("a", 2)])
+    table.pin("release-000001", table.version)
+    pinned = table.version
+    for number in range(5):
+        table.replace(["a"], [chunk_rows("a", 1, f"edit {number}")])
+    would_free = table.drop_versions(dry_run=True)
+    assert would_free > 0 and table.has_version(pinned + 1)
+    table.compact()
+    assert [v["version"] for v in table.open().list_versions()] == [pinned, table.version]
+    assert table.state(pinned) == {"a": DocumentState("h", "f", 2)}
+    assert table.state() == {"a": DocumentState("edit 4", "f", 1)}
+    assert table.drop_versions(dry_run=True) == 0
+    assert table.pins() == {"release-000001": pinned}
+    table.unpin("release-000001")
+    table.drop_versions()
+    assert not table.has_version(pinned)
+
+
+def test_a_young_version_outlives_clean_up(table):
+    table.replace(["a"], [chunk_rows("a", 2)])
+    old = table.version
+    table.replace(["a"], [chunk_rows("a", 3)])
+    table.compact()
+    assert table.state(old)["a"].rows == 2
+
+
+def test_fragments_are_merged_when_they_are_many_and_not_before(table):
+    for number in range(MAX_FRAGMENTS):
+        table.replace([], [chunk_rows(f"d{number}", 1)])
+    table.compact()
+    assert fragments(table) == MAX_FRAGMENTS
+    table.replace([], [chunk_rows("one more", 1)])
+    table.compact()
+    assert fragments(table) == 1
+    assert len(table.state()) == MAX_FRAGMENTS + 1
+
+
+def test_a_state_is_read_once_per_version_and_never_of_another_table(store, table):
+    reads = 0
+
+    def counting(lance):
+        nonlocal reads
+        reads += 1
+        return Table._read_state(lance)
+
+    table._read_state = counting
+    table.replace([], [chunk_rows("a", 1)])
+    assert table.state() == table.state() == {"a": DocumentState("h", "f", 1)}
+    assert reads == 1
+    version = table.version
+    # Dropped and made again, a table counts its versions from 1 again.
+    store.drop_table(table.name)
+    again = store.table(table.name, CHUNKS_SCHEMA)
+    again.ensure()
+    again.replace([], [chunk_rows("b", 1)])
+    assert again.version == version
+    assert again.state() == {"b": DocumentState("h", "f", 1)}
+
+
+def test_a_table_from_before_formats_is_read_and_brought_up_to_date(store):
+    store._database.create_table("chunks.old", schema=CHUNKS_SCHEMA)
+    table = store.table("chunks.old", CHUNKS_SCHEMA)
+    table.replace([], [chunk_rows("a", 2)])
+    assert table.state()["a"].rows == 2
+    table.ensure()
+    assert table.open().schema.metadata[b"rag_pipeline.format"] == b"1"
+    assert table.state()["a"].rows == 2
+    stamped = table.version
+    table.ensure()
+    assert table.version == stamped
+
+
+def test_a_table_of_a_newer_format_is_refused(store):
+    newer = CHUNKS_SCHEMA.with_metadata({"rag_pipeline.format": "7"})
+    store._database.create_table("chunks.new", schema=newer)
+    table = store.table("chunks.new", CHUNKS_SCHEMA)
+    for use in (table.open, table.ensure, table.state, table.count):
+        with pytest.raises(StoreError, match=r"chunks\.new has format 7, this version reads up"):
+            use()

@@ -5,12 +5,23 @@
     <store>/<corpus>/evaluation/ queries, runs and scores as Parquet
     <store>/<corpus>/releases/   one manifest per release, and `current.json`
     <store>/calls.sqlite         the call cache, shared by all corpora (see `calls`)
+    <store>/.calls/              on a bucket: what machines tell each other (see `sharing`)
 
 State is per document: each row of a derived table says which document, content and fingerprint it
 was made from, so what is stale can be read off the table itself.
 """
 
-from rag_pipeline.store.files import Store
-from rag_pipeline.store.tables import DocumentState, Table, id_filter, quoted, state_digest
+from rag_pipeline.store.files import SHARED_CALLS, Store
+from rag_pipeline.store.states import DocumentState, State, state_digest
+from rag_pipeline.store.tables import Table, id_filter, quoted
 
-__all__ = ["DocumentState", "Store", "Table", "id_filter", "quoted", "state_digest"]
+__all__ = [
+    "SHARED_CALLS",
+    "DocumentState",
+    "State",
+    "Store",
+    "Table",
+    "id_filter",
+    "quoted",
+    "state_digest",
+]

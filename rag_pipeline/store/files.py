@@ -5,8 +5,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,46 +18,70 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.store.tables import Table, one_line
+from rag_pipeline.sharing import cache_folder
+from rag_pipeline.store import folders
+from rag_pipeline.store.conditional import BucketFiles, ConditionalFiles, FolderFiles
+from rag_pipeline.store.s3 import arrow_files, lance_options, split_url
+from rag_pipeline.store.states import StateCache
+from rag_pipeline.store.tables import KEEP_VERSIONS, Table, one_line
+
+SHARED_CALLS = ".calls"
+"""The folder of a bucket's store, beside the corpora, that all of them share (see `sharing`)."""
 
 
 class Store:
     """One corpus's tables, files and manifests."""
 
-    def __init__(self, url: str, corpus: str) -> None:
+    def __init__(self, url: str, corpus: str, keep_versions: timedelta = KEEP_VERSIONS) -> None:
         self.url = url.rstrip("/")
         self.corpus = corpus
+        self._keep_versions = keep_versions
+        self._states = StateCache()
+        self._conditional: ConditionalFiles
+        self.is_local = "://" not in self.url
         try:
-            if "://" in self.url:
-                self._files, root = pafs.FileSystem.from_uri(self.url)
-            else:
+            if self.is_local:
                 Path(self.url).mkdir(parents=True, exist_ok=True)
-                self._files, root = pafs.LocalFileSystem(), self.url
+                self._files, self._root = pafs.LocalFileSystem(), f"{self.url}/{corpus}"
+                self._conditional = FolderFiles(Path(self._root))
+            else:
+                bucket, prefix = split_url(self.url)
+                inside = f"{prefix}/{corpus}".lstrip("/")
+                self._files, self._root = arrow_files(), f"{bucket}/{inside}"
+                self._conditional = BucketFiles(bucket, inside)
         except (OSError, pa.ArrowInvalid, ValueError) as error:
             raise ConfigError(f"store: {url}: {one_line(error)}") from None
-        self.is_local = isinstance(self._files, pafs.LocalFileSystem)
-        self._root = f"{root}/{corpus}"
 
     @cached_property
     def _database(self) -> "lancedb.DBConnection":
         if self.is_local:
             return lancedb.connect(f"{self.url}/{self.corpus}/tables")
-        return lancedb.connect(
-            f"{self.url}/{self.corpus}/tables", storage_options=s3_storage_options()
-        )
+        return lancedb.connect(f"{self.url}/{self.corpus}/tables", storage_options=lance_options())
 
     def table(self, name: str, schema: pa.Schema) -> Table:
         """Return a handle on a table that may not exist yet."""
-        return Table(self._database, name, schema)
+        return Table(self._database, name, schema, self._keep_versions, self._states)
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables, sorted."""
+        return [n.removesuffix(".lance") for n in self.list("tables") if n.endswith(".lance")]
+
+    def drop_table(self, name: str) -> None:
+        """Delete a table with all its versions, readable or not."""
+        self.remove_folder(f"tables/{name}.lance")
 
     @property
     def calls_path(self) -> Path:
         """Return the call cache's file; on this machine when the store is a bucket."""
         if self.is_local:
             return Path(self.url) / "calls.sqlite"
-        return _local_cache() / hashlib.sha256(self.url.encode()).hexdigest()[:16] / "calls.sqlite"
+        return cache_folder() / hashlib.sha256(self.url.encode()).hexdigest()[:16] / "calls.sqlite"
 
     # --- small files ---
+
+    def address(self, path: str) -> str:
+        """Return where a file stands, for people: a path or an s3:// address."""
+        return f"{self.url}/{self.corpus}/{path}"
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's content, None if there is none."""
@@ -100,7 +125,38 @@ class Store:
 
     def write_json(self, path: str, value: Any) -> None:
         """Write a JSON file atomically."""
-        self.write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+        self.write_bytes(path, _json_bytes(value))
+
+    def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
+        """Return a JSON file's value and its tag for `write_json_if`; (None, None) without one."""
+        try:
+            found = self._conditional.read(path)
+        except OSError as error:
+            raise StoreError(f"{self.url}: cannot read {path}: {one_line(error)}") from None
+        if found is None:
+            return None, None
+        try:
+            return json.loads(found[0]), found[1]
+        except ValueError as error:
+            raise StoreError(f"{self.url}/{self.corpus}/{path}: not JSON: {error}") from None
+
+    def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
+        """Write a JSON file if it still has this tag, or with None if there is none.
+
+        Returns False, and changes nothing, when another writer was first.
+        """
+        content = _json_bytes(value)
+        try:
+            if tag is None:
+                return self._conditional.create(path, content)
+            return self._conditional.replace(path, content, tag)
+        except OSError as error:
+            raise StoreError(f"{self.url}: cannot write {path}: {one_line(error)}") from None
+
+    def remove_file(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(f"{self._root}/{path}")
 
     def read_parquet(self, path: str) -> pa.Table | None:
         """Return a Parquet file's table with its schema metadata, None if there is no file."""
@@ -137,11 +193,42 @@ class Store:
         names = [info.base_name for info in self._files.get_file_info(selector)]
         return sorted(n for n in names if not n.startswith(".tmp-"))
 
+    def size(self, path: str) -> int:
+        """Return the bytes of a file or of all files in a folder."""
+        return sum(info.size or 0 for info in self._infos(path))
+
+    def modified(self, path: str) -> float:
+        """Return when a file, or a folder or the newest in it, was written (Unix seconds)."""
+        own = self._files.get_file_info(f"{self._root}/{path}")
+        return max(info.mtime_ns or 0 for info in (own, *self._infos(path))) / 1e9
+
+    def leftovers(self) -> Sequence[str]:
+        """Return the unfinished files and folders that a killed writer has left, or one at work.
+
+        On a bucket there are none: what is written there appears when it is whole.
+        """
+        if not self.is_local:
+            return []
+        root = Path(self._root)
+        found = root.glob("**/.tmp-*")
+        return sorted(p.relative_to(root).as_posix() for p in found)
+
+    def _infos(self, path: str) -> "Sequence[pafs.FileInfo]":
+        place = f"{self._root}/{path}"
+        info = self._files.get_file_info(place)
+        if info.type == pafs.FileType.File:
+            return [info]
+        selector = pafs.FileSelector(place, recursive=True, allow_not_found=True)
+        infos = self._files.get_file_info(selector)
+        return [i for i in infos if i.type == pafs.FileType.File]
+
     # --- folders: lexical indexes ---
 
     def publish_folder(self, built: Path, path: str) -> None:
         """Move a complete local folder to its place in the store; keep what is there already."""
+        listed = folders.list_files(built)
         if self.is_local:
+            (built / folders.FILES).write_bytes(listed)
             target = Path(self._root) / path
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -151,40 +238,40 @@ class Store:
                     raise
                 shutil.rmtree(built)
             return
-        for file in sorted(built.rglob("*")):
-            if file.is_file():
-                relative = file.relative_to(built).as_posix()
-                with self._files.open_output_stream(f"{self._root}/{path}/{relative}") as stream:
-                    stream.write(file.read_bytes())
-        self.write_bytes(f"{path}/COMPLETE", b"")
+        if self.has_folder(path):
+            shutil.rmtree(built)
+            return
+        pafs.copy_files(
+            str(built),
+            f"{self._root}/{path}",
+            source_filesystem=pafs.LocalFileSystem(),
+            destination_filesystem=self._files,
+        )
+        self.write_bytes(f"{path}/{folders.FILES}", listed)
         shutil.rmtree(built)
 
     def has_folder(self, path: str) -> bool:
         """Return whether a published folder is complete."""
-        marker = path if self.is_local else f"{path}/COMPLETE"
+        marker = path if self.is_local else f"{path}/{folders.FILES}"
         info = self._files.get_file_info(f"{self._root}/{marker}")
         return bool(info.type != pafs.FileType.NotFound)
 
     def local_folder(self, path: str) -> Path:
-        """Return a published folder on this machine, fetched once when the store is a bucket."""
-        if not self.has_folder(path):
-            raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
+        """Return a published folder on this machine.
+
+        A folder of a bucket is copied once, and its copy held against the SHA-256 of every file
+        each time.
+        """
+        place = f"{self.url}/{self.corpus}/{path}"
         if self.is_local:
+            if not self.has_folder(path):
+                raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
             return Path(self._root) / path
-        key = hashlib.sha256(f"{self.url}/{self.corpus}/{path}".encode()).hexdigest()[:16]
-        target = _local_cache() / "folders" / key
-        if not target.is_dir():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            fetched = Path(tempfile.mkdtemp(dir=target.parent))
-            pafs.copy_files(
-                f"{self._root}/{path}",
-                str(fetched),
-                source_filesystem=self._files,
-                destination_filesystem=pafs.LocalFileSystem(),
-            )
-            with suppress(OSError):  # another process was first
-                fetched.rename(target)
-        return target
+        listed = self.read_bytes(f"{path}/{folders.FILES}")
+        if listed is None:
+            raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
+        cache = cache_folder() / "folders"
+        return folders.fetch(self._files, f"{self._root}/{path}", listed, place, cache)
 
     def building_folder(self, path: str) -> Path:
         """Return a new empty folder to build in, on the store's own disk when it is local."""
@@ -198,23 +285,13 @@ class Store:
             raise StoreError(f"{self.url}: cannot write {path}: {one_line(error)}") from None
 
     def remove_folder(self, path: str) -> None:
-        """Delete a published folder."""
+        """Delete a folder, or a file."""
         with suppress(FileNotFoundError):
-            self._files.delete_dir(f"{self._root}/{path}")
+            try:
+                self._files.delete_dir(f"{self._root}/{path}")
+            except NotADirectoryError:
+                self.remove_file(path)
 
 
-def s3_storage_options() -> dict[str, str]:
-    """Return LanceDB's options for the endpoint that AWS's own variables name."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if not endpoint:
-        return {}
-    return {
-        "aws_endpoint": endpoint,
-        "allow_http": str(endpoint.startswith("http://")).lower(),
-        "aws_virtual_hosted_style_request": "false",
-    }
-
-
-def _local_cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "rag-pipeline"
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()

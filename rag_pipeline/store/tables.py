@@ -1,44 +1,68 @@
 """LanceDB tables whose rows belong to documents."""
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
+from uuid import uuid4
 
 import lancedb
 import pyarrow as pa
 
 from rag_pipeline.errors import StoreError
+from rag_pipeline.store.states import DocumentState, State, StateCache
 
-KEEP_VERSIONS = timedelta(days=7)
+FORMAT = 1
+"""Of tables. Raised when older code would misread what newer code has written; 0 is a table
+from before formats were recorded, which differs from 1 in nothing else."""
+KEEP_VERSIONS = timedelta(days=1)
+MAX_FRAGMENTS = 16
+"""So many pieces a table may have before they are merged: merging rewrites all small ones."""
+MAX_DELETED = 0.2
+"""So large a share of a table may be deleted rows before they are written out."""
+_SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+:\d+")
+_NEVER = timedelta(days=36_500)
 _IDS_PER_FILTER = 500
-
-
-class DocumentState(NamedTuple):
-    """What a document's rows in a table were made from, and how many there are."""
-
-    content_hash: str
-    fingerprint: str
-    rows: int
+_TRIES = 5
 
 
 class Table:
     """A LanceDB table whose rows belong to documents."""
 
-    def __init__(self, database: "lancedb.DBConnection", name: str, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        database: "lancedb.DBConnection",
+        name: str,
+        schema: pa.Schema,
+        keep_versions: timedelta = KEEP_VERSIONS,
+        states: StateCache | None = None,
+    ) -> None:
         self.name = name
         self.schema = schema
         self._database = database
+        self._keep_versions = keep_versions
+        self._states = states or StateCache()
 
     def ensure(self) -> None:
-        """Create the table; start it afresh when its columns have changed (a new dimension)."""
-        if not self.exists():
-            try:
-                self._database.create_table(self.name, schema=self.schema)
-            except ValueError:  # another process was first
-                self.open()
-        elif not _same_columns(self.open().schema, self.schema):
-            self._database.create_table(self.name, schema=self.schema, mode="overwrite")
+        """Create the table; start it afresh when its columns have changed (a new dimension).
+
+        A table of an older format is brought to this one.
+        """
+        with _clear_errors(self.name):
+            if not self.exists():
+                try:
+                    self._database.create_table(self.name, schema=self._stamped())
+                except ValueError:  # another process was first
+                    self.open()
+                return
+            table = self.open()
+            if not _same_columns(table.schema, self.schema):
+                self._database.create_table(self.name, schema=self._stamped(), mode="overwrite")
+            elif _format(table) < FORMAT:
+                table.to_lance().update_schema_metadata(_stamp())
+
+    def _stamped(self) -> pa.Schema:
+        return self.schema.with_metadata(_stamp())
 
     def exists(self) -> bool:
         """Return whether the table has been created."""
@@ -57,7 +81,20 @@ class Table:
         except (ValueError, RuntimeError, FileNotFoundError) as error:
             what = self.name if version is None else f"{self.name} at version {version}"
             raise StoreError(f"{self._database.uri}: no table {what}: {one_line(error)}") from None
+        if _format(table) > FORMAT:
+            raise StoreError(
+                f"{self._database.uri}: table {self.name} has format {_format(table)}, this "
+                f"version reads up to {FORMAT}; upgrade rag_pipeline, or name another store"
+            )
         return table
+
+    def has_version(self, version: int) -> bool:
+        """Return whether a version can still be read."""
+        try:
+            self.open(version)
+        except StoreError:
+            return False
+        return True
 
     @property
     def version(self) -> int:
@@ -68,7 +105,7 @@ class Table:
         """Return the number of rows, 0 if there is no table."""
         return int(self.open().count_rows()) if self.exists() else 0
 
-    def state(self, version: int | None = None) -> dict[str, DocumentState]:
+    def state(self, version: int | None = None) -> State:
         """Return what each document's rows were made from.
 
         A document with rows of more than one origin is returned with an empty fingerprint, so
@@ -76,8 +113,17 @@ class Table:
         """
         if not self.exists():
             return {}
+        table = self.open(version)
+        identity = (table.schema.metadata or {}).get(_IDENTITY)
+        if identity is None:
+            return self._read_state(table)
+        key = (self.name, identity.decode(), int(table.version))
+        return self._states.get(key, lambda: self._read_state(table))
+
+    @staticmethod
+    def _read_state(table: "lancedb.table.Table") -> dict[str, DocumentState]:
         columns = ["document_id", "content_hash", "fingerprint"]
-        rows = self.open(version).search().select(columns).to_arrow()
+        rows = table.search().select(columns).to_arrow()
         groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
         state: dict[str, DocumentState] = {}
         for row in groups.to_pylist():
@@ -112,41 +158,138 @@ class Table:
         """Put these rows in the place of all that the documents had; return the row count.
 
         The rows are added in one commit, so after a crash a document has all its rows or none.
+        Two processes that replace the same documents at once (a step that was given to a second
+        worker while the first still ran) leave them once: whoever adds last sees both, and
+        starts again.
         """
         rows = pa.Table.from_batches(list(batches), self.schema)
         with _clear_errors(self.name):
-            self.drop(document_ids)
-            if rows.num_rows:
-                self.open().add(rows)
-        return int(rows.num_rows)
+            for _ in range(_TRIES):
+                self.drop(document_ids)
+                if rows.num_rows:
+                    self.open().add(rows)
+                if not document_ids or self._count(document_ids) == rows.num_rows:
+                    return int(rows.num_rows)
+        raise StoreError(
+            f"{self.name}: another process keeps writing rows of the same documents; end it and "
+            f"run again"
+        )
+
+    def _count(self, document_ids: Sequence[str]) -> int:
+        table = self.open()
+        return sum(int(table.count_rows(where)) for where in _id_filters(document_ids))
+
+    def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Put these rows in the place of all, as a new version; what is pinned stays."""
+        with _clear_errors(self.name):
+            self._database.create_table(
+                self.name,
+                pa.RecordBatchReader.from_batches(self.schema, batches),
+                schema=self._stamped(),
+                mode="overwrite",
+            )
 
     def drop(self, document_ids: Sequence[str]) -> None:
         """Delete all rows of these documents."""
         if not document_ids:
             return
-        table = self.open()
-        for where in _id_filters(document_ids):
-            if table.count_rows(where):
-                table.delete(where)
+        with _clear_errors(self.name):
+            table = self.open()
+            for where in _id_filters(document_ids):
+                if table.count_rows(where):
+                    table.delete(where)
 
     def compact(self) -> None:
-        """Merge small fragments and drop versions older than a week that no release pins."""
-        table = self.open()
+        """Merge fragments when they are many, and drop old versions that nothing pins."""
+        with _clear_errors(self.name):
+            table = self.open()
+            stats = table.to_lance().stats.dataset_stats()
+            deleted = int(stats["num_deleted_rows"])
+            if stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (
+                deleted + table.count_rows()
+            ):
+                # Clean-up by LanceDB itself refuses any table with an old tag, and skips what
+                # comes after it: that indices take in new rows.
+                table.optimize(cleanup_older_than=_NEVER)
+        self.drop_versions()
+
+    def drop_versions(self, dry_run: bool = False) -> int:
+        """Drop superseded versions past their time that no tag pins; return the bytes freed.
+
+        With `dry_run`, only say how many they would be.
+        """
+        with _clear_errors(self.name):
+            lance = self.open().to_lance()
+            if dry_run:
+                explained = lance.explain_cleanup_old_versions(
+                    self._keep_versions, error_if_tagged_old_versions=False
+                )
+                return int(explained.stats.bytes_removed)
+            done = lance.cleanup_old_versions(
+                self._keep_versions, error_if_tagged_old_versions=False
+            )
+            return int(done.bytes_removed)
+
+    def examine(self) -> State:
+        """Return the newest version's state as its files say; raise StoreError when it is torn."""
+        with _clear_errors(self.name, "read"):
+            table = self.open()
+            table.to_lance().validate()
+            return self._read_state(table)
+
+    def is_readable(self, version: int) -> bool:
+        """Return whether a version is there with all its files."""
         try:
-            table.optimize(cleanup_older_than=KEEP_VERSIONS)
-        except (RuntimeError, ValueError, OSError) as error:
-            # Lance refuses clean-up while a release's tag is among the old versions; the data
-            # itself has been compacted by then, and what is pinned must stay.
-            if "tagged version" not in str(error):
-                raise StoreError(f"{self.name}: cannot compact: {one_line(error)}") from None
+            with _clear_errors(self.name, "read"):
+                self._read_state(self.open(version))
+        except StoreError:
+            return False
+        return True
+
+    def last_readable(self) -> int | None:
+        """Return the newest version that can be read whole; None if none can."""
+        try:
+            with _clear_errors(self.name, "read"):
+                versions = [int(v["version"]) for v in self.open().list_versions()]
+        except StoreError:
+            return None
+        return next((v for v in sorted(versions, reverse=True) if self.is_readable(v)), None)
+
+    def restore(self, version: int) -> None:
+        """Make an earlier version the newest."""
+        with _clear_errors(self.name):
+            self.open().restore(version)
+
+    def pin(self, tag: str, version: int) -> None:
+        """Keep a version from clean-up under a name, in the place of what had that name."""
+        tags = self.open().tags
+        with _clear_errors(self.name):
+            if tag in tags.list():
+                tags.update(tag, version)
+            else:
+                tags.create(tag, version)
+
+    def unpin(self, tag: str) -> None:
+        """Let a pinned version go with the next clean-up."""
+        tags = self.open().tags
+        with _clear_errors(self.name):
+            if tag in tags.list():
+                tags.delete(tag)
+
+    def pins(self) -> dict[str, int]:
+        """Return the pinned versions by their names."""
+        return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
 
 
-def state_digest(state: Mapping[str, DocumentState]) -> str:
-    """Hash what a table holds: documents, contents, fingerprints and row counts."""
-    digest = hashlib.sha256()
-    for document_id in sorted(state):
-        digest.update(repr((document_id, *state[document_id])).encode())
-    return digest.hexdigest()[:16]
+_FORMAT, _IDENTITY = b"rag_pipeline.format", b"rag_pipeline.identity"
+
+
+def _stamp() -> dict[str, str]:
+    return {_FORMAT.decode(): str(FORMAT), _IDENTITY.decode(): uuid4().hex}
+
+
+def _format(table: "lancedb.table.Table") -> int:
+    return int((table.schema.metadata or {}).get(_FORMAT, b"0"))
 
 
 def quoted(value: str) -> str:
@@ -176,17 +319,19 @@ def _same_columns(stored: pa.Schema, wanted: pa.Schema) -> bool:
 class _clear_errors:  # noqa: N801 - reads as a verb where it is used
     """Turn LanceDB's many exceptions for a full disk or a lost store into one StoreError."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, what: str, verb: str = "write") -> None:
+        self._what = f"{what}: cannot {verb}"
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError | RuntimeError) and not isinstance(error, StoreError):
-            raise StoreError(f"{self._what}: cannot write: {one_line(error)}") from error
+        if isinstance(error, OSError | RuntimeError | ValueError) and not isinstance(
+            error, StoreError
+        ):
+            raise StoreError(f"{self._what}: {one_line(error)}") from error
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's message on one line, cut at 300 characters."""
-    return " ".join(str(error).split())[:300]
+    """Return an error's message on one line, without Lance's source lines, cut at 300."""
+    return " ".join(_SOURCE_LINE.sub("", str(error)).split())[:300]

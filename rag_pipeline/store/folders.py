@@ -1,0 +1,133 @@
+"""Published folders: the list of their files with SHA-256, and copies of them on this machine.
+
+The list is written last and makes the folder complete. A copy is taken file by file, held against
+the list, and only then put where others look for it: no reader meets a part of a download, and a
+copy that was damaged since is thrown away and fetched again.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from rag_pipeline.errors import StoreError
+
+FILES = "FILES.json"
+"""The list of a published folder's files: `{"files": {name: {"sha256": …, "bytes": …}}}`."""
+
+_BLOCK = 1 << 20
+_UNUSED_SECONDS = 30 * 24 * 3600
+
+Listed = Mapping[str, Mapping[str, Any]]
+
+
+def list_files(folder: Path) -> bytes:
+    """Return the content of a folder's `FILES.json`."""
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    files = {
+        name: {"sha256": _sha256(folder / name), "bytes": (folder / name).stat().st_size}
+        for name in names
+        if name != FILES
+    }
+    return json.dumps({"files": files}, indent=1).encode()
+
+
+def read_list(content: bytes, place: str) -> Listed:
+    """Read a `FILES.json`; raise StoreError when it is torn or names a file outside its folder."""
+    try:
+        listed: Listed = json.loads(content)["files"]
+        for name, entry in listed.items():
+            inside = PurePosixPath(name)
+            if inside.is_absolute() or ".." in inside.parts or len(entry["sha256"]) != 64:
+                raise ValueError(f"{name!r} is not a file of this folder")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"{place}/{FILES}: not readable ({error}); build it again") from None
+    return listed
+
+
+def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, cache: Path) -> Path:
+    """Return a copy under `cache` of the folder `source`, whose `FILES.json` is `content`.
+
+    Safe to be called by several processes at once. Raises StoreError naming `place` when a file
+    is missing or differs from the list.
+    """
+    listed = read_list(content, place)
+    # The list's own hash is part of the name: a folder that was built again is another copy.
+    target = cache / hashlib.sha256(f"{place}\0".encode() + content).hexdigest()[:24]
+    if target.is_dir():
+        if _is_whole(target, listed):
+            with suppress(OSError):  # says that it is in use
+                os.utime(target)
+            return target
+        shutil.rmtree(target, ignore_errors=True)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        fetched = Path(tempfile.mkdtemp(dir=cache, prefix=".tmp-"))
+    except OSError as error:
+        raise StoreError(f"{cache}: cannot keep a copy of {place}: {error.strerror}") from None
+    try:
+        for name, entry in listed.items():
+            _copy(files, f"{source}/{name}", fetched / name, entry, f"{place}/{name}")
+        try:
+            fetched.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was first
+                raise
+    except FileNotFoundError as error:
+        raise StoreError(f"{place}: a file is missing ({error}); run `rag run` again") from None
+    except OSError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise StoreError(f"{place}: cannot be copied to {cache}: {reason}") from None
+    finally:
+        shutil.rmtree(fetched, ignore_errors=True)
+    _drop_unused(cache)
+    return target
+
+
+def _copy(
+    files: "pafs.FileSystem", source: str, target: Path, entry: Mapping[str, Any], place: str
+) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with files.open_input_stream(source) as stream, target.open("wb") as file:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            file.write(block)
+    if digest.hexdigest() != entry["sha256"]:
+        raise StoreError(
+            f"{place}: its SHA-256 is {digest.hexdigest()}, {FILES} says {entry['sha256']}; it is "
+            f"torn or altered: delete the folder and run `rag run` again"
+        )
+
+
+def _is_whole(folder: Path, listed: Listed) -> bool:
+    try:
+        return all(
+            (folder / name).stat().st_size == entry["bytes"]
+            and _sha256(folder / name) == entry["sha256"]
+            for name, entry in listed.items()
+        )
+    except OSError:
+        return False
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _drop_unused(cache: Path) -> None:
+    # Whoever still has such a copy mapped keeps it: its files live on until they are closed.
+    oldest = time.time() - _UNUSED_SECONDS
+    for copy in cache.iterdir():
+        with suppress(OSError):
+            if copy.stat().st_mtime < oldest:
+                shutil.rmtree(copy, ignore_errors=True)

@@ -1,0 +1,166 @@
+"""Buckets as AWS's own conventions name them: one place for endpoint, region, style and errors.
+
+boto3 reads the environment, `~/.aws/config`, container and instance roles. What it finds is
+handed to Arrow's and Lance's own S3 clients, which know fewer of these places; credentials are
+left to each client's own chain, as temporary ones have to be renewed while a run goes on.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from rag_pipeline.errors import ConfigError, StoreError
+
+_ATTEMPTS = "6"
+_LASTING = {
+    "AccessDenied": "the credentials in use may not do this",
+    "AllAccessDisabled": "the bucket is closed",
+    "ExpiredToken": "renew the credentials",
+    "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID or the profile",
+    "InvalidBucketName": "check the bucket's name",
+    "NoSuchBucket": "create the bucket or check its name",
+    "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
+    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY",
+    "403": "the credentials in use may not do this",
+}
+"""Refusals that no retry helps against, and the cure of each."""
+
+
+def attempts() -> int:
+    """Return how often a request is tried: AWS_MAX_ATTEMPTS, or 6."""
+    value = os.environ.get("AWS_MAX_ATTEMPTS") or _ATTEMPTS
+    if not value.isdecimal() or int(value) < 1:
+        raise ConfigError(f"AWS_MAX_ATTEMPTS: {value!r} is not a whole number from 1 on")
+    return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """What boto3 found out: `endpoint` is None for AWS's own servers."""
+
+    endpoint: str | None
+    region: str | None
+    virtual_hosts: bool
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Split `s3://bucket/prefix` into bucket and prefix (without outer slashes).
+
+    Raises ValueError for anything else.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+        raise ValueError(f"{url!r} is not an address like s3://bucket/prefix")
+    return parts.netloc, parts.path.strip("/")
+
+
+def s3_client() -> Any:
+    """Return boto3's S3 client, one for all threads, with retries of passing faults."""
+    return _client(tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))))
+
+
+@cache
+def _client(environment: tuple[tuple[str, str], ...]) -> Any:
+    # Keyed by AWS's variables: whoever changes them gets a client that follows them.
+    import boto3
+    from botocore.config import Config
+
+    session = boto3.session.Session()
+    given = session._session.get_scoped_config().get("s3", {})
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": attempts()},
+        connect_timeout=10,
+        read_timeout=60,
+    )
+    client = session.client("s3", config=config)
+    if _is_own(client.meta.endpoint_url) and "addressing_style" not in given:
+        # A server of one's own seldom answers to bucket.host.
+        client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
+    return client
+
+
+def s3_settings() -> S3Settings:
+    """Return endpoint, region and addressing style for other clients."""
+    client = s3_client()
+    endpoint = client.meta.endpoint_url if _is_own(client.meta.endpoint_url) else None
+    style = (client.meta.config.s3 or {}).get("addressing_style")
+    return S3Settings(endpoint, client.meta.region_name, style == "virtual")
+
+
+def _is_own(endpoint: str) -> bool:
+    host = urlsplit(endpoint).hostname or ""
+    return not host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def is_lasting(error: Any) -> bool:
+    """Return whether no retry helps against boto3's ClientError."""
+    code = error.response.get("Error", {}).get("Code", "")
+    return code in _LASTING or code.endswith("AccessDeniedException")
+
+
+def lance_options() -> dict[str, str]:
+    """Return LanceDB's storage options."""
+    found = s3_settings()
+    options = {"aws_region": found.region} if found.region else {}
+    if found.endpoint:
+        options |= {
+            "aws_endpoint": found.endpoint,
+            "allow_http": str(found.endpoint.startswith("http://")).lower(),
+            "aws_virtual_hosted_style_request": str(found.virtual_hosts).lower(),
+        }
+    return options
+
+
+def arrow_files() -> Any:
+    """Return Arrow's S3 file system."""
+    import pyarrow.fs as pafs
+
+    found = s3_settings()
+    options: dict[str, Any] = {"region": found.region} if found.region else {}
+    if found.endpoint:
+        parts = urlsplit(found.endpoint)
+        options |= {
+            "endpoint_override": parts.netloc,
+            "scheme": parts.scheme,
+            "force_virtual_addressing": found.virtual_hosts,
+        }
+    return pafs.S3FileSystem(
+        retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=attempts()), **options
+    )
+
+
+@contextmanager
+def clear_s3_errors(place: str) -> Iterator[None]:
+    """Turn boto3's errors into one line that names the place and the cure.
+
+    ConfigError for what no retry helps against, StoreError for what may be better next time.
+    """
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        NoCredentialsError,
+        NoRegionError,
+        ProfileNotFound,
+    )
+
+    try:
+        yield
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        message = " ".join(str(error).split())[:300]
+        if code in _LASTING:
+            raise ConfigError(f"{place}: {message}; {_LASTING[code]}") from None
+        raise StoreError(f"{place}: {message}") from None
+    except (NoCredentialsError, NoRegionError, ProfileNotFound) as error:
+        raise ConfigError(
+            f"{place}: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
+            f"AWS_REGION, or run where a role gives them"
+        ) from None
+    except (BotoCoreError, Boto3Error) as error:
+        message = " ".join(str(error).split())[:300]
+        raise StoreError(f"{place}: {message}; tried {attempts()} times") from None

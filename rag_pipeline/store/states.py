@@ -1,0 +1,55 @@
+"""What the documents' rows in a table were made from, read once per version of the table."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from threading import Lock
+from types import MappingProxyType
+from typing import NamedTuple
+
+_MOST_DOCUMENTS = 500_000
+"""What the cache holds over all tables; a document takes some 400 bytes."""
+
+
+class DocumentState(NamedTuple):
+    """What a document's rows in a table were made from, and how many there are."""
+
+    content_hash: str
+    fingerprint: str
+    rows: int
+
+
+State = Mapping[str, DocumentState]
+
+Key = tuple[str, str, int]
+"""Table name, the identity it was given when it was created, version."""
+
+
+class StateCache:
+    """The states of the table versions that were read last; a version never changes."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[Key, State] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Key, read: Callable[[], dict[str, DocumentState]]) -> State:
+        """Return the state of one version, reading it if it is not known."""
+        with self._lock:
+            if key in self._states:
+                self._states.move_to_end(key)
+                return self._states[key]
+        state = MappingProxyType(read())
+        with self._lock:
+            self._states[key] = state
+            total = sum(map(len, self._states.values()))
+            while total > _MOST_DOCUMENTS and len(self._states) > 1:
+                total -= len(self._states.popitem(last=False)[1])
+        return state
+
+
+def state_digest(state: State) -> str:
+    """Hash what a table holds: documents, contents, fingerprints and row counts."""
+    digest = hashlib.sha256()
+    for document_id in sorted(state):
+        digest.update(repr((document_id, *state[document_id])).encode())
+    return digest.hexdigest()[:16]

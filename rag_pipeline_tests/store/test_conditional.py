@@ -1,0 +1,148 @@
+"""Of two writers one wins, in a folder and on a bucket."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from rag_pipeline import release
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import StoreError
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.store import Store
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import write_corpus
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def url(request, tmp_path):
+    if request.param == "folder":
+        return str(tmp_path / "store")
+    return request.getfixturevalue("bucket")
+
+
+def count_up(url, writer, times):
+    """Add one to a counter so many times, again whenever another writer was first."""
+    store = Store(url, "tiny")
+    for _ in range(times):
+        while True:
+            value, tag = store.read_tagged_json("counter.json")
+            if store.write_json_if("counter.json", [value[0] + 1, writer], tag):
+                break
+
+
+def test_a_file_is_created_once(url):
+    store = Store(url, "tiny")
+    assert store.read_tagged_json("a/b.json") == (None, None)
+    assert store.write_json_if("a/b.json", "first", None)
+    assert not store.write_json_if("a/b.json", "second", None)
+    assert store.read_json("a/b.json") == "first"
+
+
+def test_a_file_is_replaced_only_as_it_was_read(url):
+    store = Store(url, "tiny")
+    store.write_json_if("a.json", 1, None)
+    _, mine = store.read_tagged_json("a.json")
+    _, theirs = store.read_tagged_json("a.json")
+    assert store.write_json_if("a.json", 2, theirs)
+    assert not store.write_json_if("a.json", 3, mine)
+    assert store.read_json("a.json") == 2
+    store.remove_file("a.json")
+    assert not store.write_json_if("a.json", 3, mine)
+    assert store.read_json("a.json") is None
+
+
+def test_no_process_overwrites_what_it_has_not_seen(tmp_path):
+    url = str(tmp_path / "store")
+    store = Store(url, "tiny")
+    store.write_json_if("counter.json", [0, ""], None)
+    processes = [
+        get_context("fork").Process(target=count_up, args=(url, name, 50)) for name in "abc"
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert store.read_json("counter.json")[0] == 150
+    assert store.list("") == ["counter.json"], "no lock and no temporary file is left"
+
+
+def test_one_of_many_creates(tmp_path):
+    url = str(tmp_path / "store")
+    stores = [Store(url, "tiny") for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda n: stores[n].write_json_if("release.json", n, None), range(8)))
+    assert sum(won) == 1
+    assert stores[0].read_json("release.json") == won.index(True)
+
+
+ONE = {"chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return the folder of a corpus that has been run, with its release taken back."""
+    folder = tmp_path_factory.mktemp("built")
+    file = write_corpus(folder, configurations=[{"name": "one", **ONE}])
+    list(run(load_config(file)))
+    for name in ("current.json", "release-000001.json"):
+        (folder / "store" / "tiny" / "releases" / name).unlink()
+    return folder
+
+
+@pytest.fixture
+def evaluated(built, tmp_path):
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    return Workspace(load_config(tmp_path / "tiny.yaml"))
+
+
+def test_of_two_releasers_one_wins_and_the_other_finds_its_release(evaluated, monkeypatch):
+    other = Workspace(evaluated.config)
+    moves = []
+    write = Store.write_json_if
+
+    def beaten(store, path, value, tag):
+        if store is evaluated.store and not moves:  # the other one releases just before this
+            moves.append(release.publish(other))
+        return write(store, path, value, tag)
+
+    monkeypatch.setattr(Store, "write_json_if", beaten)
+    assert release.publish(evaluated).release_id == moves[0].release_id
+    assert [r.release_id for r in release.history(evaluated)] == ["release-000001"]
+    assert release.current(evaluated).previous is None
+
+
+def test_a_releaser_that_is_beaten_to_the_pointer_leaves_nothing(evaluated, monkeypatch):
+    other = Workspace(evaluated.config)
+    moves = []
+    write = Store.write_json_if
+
+    def beaten(store, path, value, tag):
+        if store is evaluated.store and path == "releases/current.json" and not moves:
+            moves.append(release.publish(other))
+        return write(store, path, value, tag)
+
+    monkeypatch.setattr(Store, "write_json_if", beaten)
+    # Its manifest had the first number already, so the winner's has the second.
+    assert release.publish(evaluated).release_id == moves[0].release_id
+    assert [r.release_id for r in release.history(evaluated)] == ["release-000002"]
+    pins = evaluated.vector_index("recursive_150.none.minilm").pins()
+    assert [name for name in pins if name.startswith("release-")] == ["release-000002"]
+
+
+def test_a_roll_back_does_not_undo_a_release_made_meanwhile(evaluated, monkeypatch):
+    first = release.publish(evaluated)
+    store = evaluated.store
+    write = Store.write_json_if
+
+    def beaten(at, path, value, tag):
+        record, current = store.read_tagged_json(path)
+        write(store, path, {**record, "held_back": ["another move"]}, current)
+        return write(at, path, value, tag)
+
+    monkeypatch.setattr(Store, "write_json_if", beaten)
+    with pytest.raises(StoreError, match="another release was made meanwhile, nothing was rolled"):
+        release.roll_back(evaluated, first.release_id)
+    assert store.read_json("releases/current.json")["held_back"] == ["another move"]
