@@ -71,3 +71,44 @@ def test_counts_add_up():
     counts = CallCounts(1, 2)
     counts.add(CallCounts(made=3, saved=4))
     assert counts == CallCounts(4, 6)
+
+
+def test_answers_that_nothing_has_used_for_long_are_pruned(tmp_path):
+    cache = CallCache(tmp_path / "calls.sqlite")
+    cache.put({bytes([n]): b"answer" for n in range(4)})
+    with sqlite3.connect(cache.path) as connection:
+        connection.execute("UPDATE calls SET used = 1000 WHERE key != ?", (b"\x03",))
+    assert cache.unused(2000) == {b"\x00", b"\x01", b"\x02"}
+    assert len(cache) == 4
+    assert cache.get([b"\x00"]) == {b"\x00": b"answer"}  # asked for
+    cache.touch([b"\x01"])  # needed
+    assert cache.prune(2000) == 1
+    assert cache.known([bytes([n]) for n in range(4)]) == {b"\x00", b"\x01", b"\x03"}
+
+
+def test_a_pruned_cache_gives_its_space_back(tmp_path):
+    cache = CallCache(tmp_path / "calls.sqlite")
+    cache.put({n.to_bytes(2): bytes(10_000) for n in range(200)})
+    cache.prune(1e12)
+    cache.shrink()
+    assert cache.path.stat().st_size < 100_000
+
+
+def test_a_cache_from_before_uses_were_noted_keeps_its_answers(tmp_path):
+    path = tmp_path / "calls.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)")
+        connection.execute("INSERT INTO calls VALUES (?, ?)", (b"k", b"old"))
+    cache = CallCache(path)
+    assert cache.get([b"k"]) == {b"k": b"old"}
+    assert not cache.unused(1e9), "what was there counts as used when it was migrated"
+    cache.put({b"n": b"new"})
+    assert CallCache(path).known([b"k", b"n"]) == {b"k", b"n"}
+
+
+def test_a_cache_of_a_newer_format_is_refused(tmp_path):
+    path = tmp_path / "calls.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    with pytest.raises(StoreError, match="call cache has format 9, this version reads up to 1"):
+        CallCache(path).get([b"k"])

@@ -1,0 +1,224 @@
+"""Answers by key: what was asked once is never sent to a model again.
+
+The key of a call is the SHA-256 of provider, model, parameters and input; its value is what came
+back. Values are committed as they arrive, so a crash loses at most the calls in flight.
+"""
+
+import hashlib
+import sqlite3
+import threading
+import time
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rag_pipeline.errors import StoreError
+from rag_pipeline.sharing import Exchange, Record, open_outbox, post
+
+FORMAT = 1
+"""Of the file, in its `user_version`; 0 did not tell when an answer was last used."""
+_KEYS_PER_QUERY = 500
+_NOTED_SECONDS = 86_400
+"""An answer's last use is noted to the day, so that reading seldom has to write."""
+_FREE_SHARE = 0.2
+
+
+@dataclass(slots=True)
+class CallCounts:
+    """How many inputs were sent to a model, and how many were answered from the cache."""
+
+    made: int = 0
+    saved: int = 0
+
+    def add(self, other: "CallCounts") -> None:
+        """Add another count to this one."""
+        self.made += other.made
+        self.saved += other.saved
+
+
+def count_calls(
+    keys: Sequence[bytes], answered: Container[bytes], sent: Sequence[bytes]
+) -> CallCounts:
+    """Return how many inputs were sent, and how many of the others were answered."""
+    distinct = set(sent)
+    return CallCounts(
+        len(distinct), sum(k in answered for k in keys) - sum(k in answered for k in distinct)
+    )
+
+
+@dataclass(slots=True)
+class CallCache:
+    """Answers by key, in one SQLite file that threads and processes share.
+
+    With an `exchange`, other machines get its answers and it gets theirs.
+    """
+
+    path: Path
+    exchange: Exchange | None = None
+    _local: threading.local = field(default_factory=threading.local)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the known answers of these keys."""
+        answers: dict[bytes, bytes] = {}
+        long_ago: list[bytes] = []
+        day_before = int(time.time()) - _NOTED_SECONDS
+        for key, value, used in self._select("SELECT key, value, used FROM calls", keys):
+            answers[key] = value
+            if used < day_before:
+                long_ago.append(key)
+        self.touch(long_ago)
+        return answers
+
+    def touch(self, keys: Sequence[bytes]) -> None:
+        """Note that these keys are used now."""
+        if not keys:
+            return
+        now = int(time.time())
+        with self.connection() as connection:
+            connection.executemany(
+                "UPDATE calls SET used = ? WHERE key = ?", ((now, key) for key in keys)
+            )
+
+    def __len__(self) -> int:
+        """Return the number of answers."""
+        with self.connection() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM calls").fetchone()
+        return int(count)
+
+    def unused(self, since: float) -> set[bytes]:
+        """Return the keys of the answers that were last used before a time (Unix seconds)."""
+        with self.connection() as connection:
+            rows = connection.execute("SELECT key FROM calls WHERE used < ?", (since,))
+            return {key for (key,) in rows}
+
+    def prune(self, since: float) -> int:
+        """Delete the answers last used before a time; return how many they were."""
+        with self.connection() as connection:
+            deleted = connection.execute("DELETE FROM calls WHERE used < ?", (since,)).rowcount
+        with self.connection() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return int(deleted)
+
+    def shrink(self) -> None:
+        """Give the space of deleted answers back to the disk; waits for all other users."""
+        with self.connection() as connection:
+            (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        if free > _FREE_SHARE * pages:
+            with self.connection() as connection:
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def known(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which of these keys have an answer, without reading the answers."""
+        return {key for (key,) in self._select("SELECT key FROM calls", keys)}
+
+    def claimed(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, float]]:
+        """Return who claimed these keys and when (see `Claims`), of those that are claimed."""
+        rows = self._select("SELECT key, owner, since FROM claims", keys)
+        return {key: (owner, since) for key, owner, since in rows}
+
+    def _select(self, query: str, keys: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
+        with self.connection() as connection:
+            for first in range(0, len(keys), _KEYS_PER_QUERY):
+                part = keys[first : first + _KEYS_PER_QUERY]
+                marks = ",".join("?" * len(part))
+                yield from connection.execute(f"{query} WHERE key IN ({marks})", part)
+
+    def put(self, answers: Mapping[bytes, bytes]) -> None:
+        """Store answers, durable against a killed process when this returns."""
+        with self.connection() as connection:
+            now = int(time.time())
+            connection.executemany(
+                "INSERT OR REPLACE INTO calls (key, value, used) VALUES (?, ?, ?)",
+                ((key, value, now) for key, value in answers.items()),
+            )
+            if self.exchange is not None:
+                post(connection, [Record("answer", *answer) for answer in answers.items()])
+        if self.exchange is not None:
+            self.exchange.posted(len(answers))
+
+    kinds = frozenset({"answer"})
+
+    def adopt(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+        """Add another machine's answers."""
+        now = int(time.time())
+        connection.executemany(
+            "INSERT OR IGNORE INTO calls (key, value, used) VALUES (?, ?, ?)",
+            ((record.key, record.value, now) for record in records),
+        )
+
+    def refresh(self) -> None:
+        """Take what other machines have learned, where there are any."""
+        if self.exchange is not None:
+            self.exchange.pull()
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """Open this thread's connection for one transaction, or join the one it is in.
+
+        Raises StoreError.
+        """
+        joined = getattr(self._local, "transaction", None)
+        if joined is not None:
+            yield joined
+            return
+        try:
+            connection = getattr(self._local, "connection", None)
+            if connection is None:
+                self._local.connection = connection = self._connect()
+            self._local.transaction = connection
+            with connection:
+                yield connection
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self.path}: call cache: {error}") from None
+        finally:
+            self._local.transaction = None
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=60)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA journal_size_limit=67108864")
+        self._migrate(connection)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS claims "
+            "(key BLOB PRIMARY KEY, owner TEXT NOT NULL, since REAL NOT NULL)"
+        )
+        if self.exchange is not None:
+            open_outbox(connection, "SELECT 'answer', key, value FROM calls")
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Create the table, or bring one of an older format to this one."""
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        if found == FORMAT:
+            return
+        if found > FORMAT:
+            raise StoreError(
+                f"{self.path}: the call cache has format {found}, this version reads up to "
+                f"{FORMAT}; upgrade rag_pipeline, or name another store"
+            )
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")  # of several processes one migrates
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
+            )
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
+            if "used" not in columns:
+                now = int(time.time())
+                connection.execute(
+                    f"ALTER TABLE calls ADD COLUMN used INTEGER NOT NULL DEFAULT {now}"
+                )
+            connection.execute("CREATE INDEX IF NOT EXISTS calls_used ON calls (used)")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def call_key(kind: str, identity: str, text: str) -> bytes:
+    """Return the key of a call: kind, provider with model and parameters, input."""
+    digest = hashlib.sha256(f"{kind}\0{identity}\0".encode())
+    digest.update(text.encode())
+    return digest.digest()

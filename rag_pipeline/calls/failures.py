@@ -1,0 +1,85 @@
+"""What a failed attempt means: try again, give this input up, or stop all calls."""
+
+import email.utils
+import re
+import time
+from collections.abc import Mapping
+
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+
+_PASSING = {408, 409, 425, 429}
+_STOPPING = {401, 402, 403, 404, 405}
+_OUT_OF_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "exceeded your current quota")
+_KEY_LIKE = re.compile(
+    r"\b(?:sk|pk|pa|jina|co)[-_][\w*.-]{8,}|\bBearer\s+[\w.*-]{8,}", re.IGNORECASE
+)
+
+
+def redacted(message: str, *secrets: str | None) -> str:
+    """Return a message on one line, at most 300 characters, without keys.
+
+    Removed are the `secrets` and whatever looks like a key, whole or masked by the provider.
+    """
+    for secret in secrets:
+        if secret and len(secret) >= 4:
+            message = message.replace(secret, "[key]")
+    return " ".join(_KEY_LIKE.sub("[key]", message).split())[:300]
+
+
+def failure_of_status(
+    what: str,
+    status: int,
+    message: str,
+    headers: Mapping[str, str],
+    *secrets: str | None,
+    stops: str = "",
+) -> ProviderError:
+    """Return the error of an HTTP reply that is none.
+
+    `what` names model, server and the key's environment variable; `stops` is an error code that
+    makes a refusal hold for every input (a model that does not exist, an unpaid bill).
+    """
+    said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
+    if status == 429 and any(word in f"{stops} {message}" for word in _OUT_OF_MONEY):
+        return CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")
+    if status in _PASSING or status >= 500:
+        wait = read_retry_after(headers)
+        return TransientError(said, wait, limited=status == 429)
+    if status in _STOPPING or stops:
+        cure = {401: "check the key", 403: "check what the key may use", 402: "pay the bill"}
+        return CallsStoppedError(f"{said}; {cure.get(status, 'check model and base_url')}")
+    return ProviderError(said)
+
+
+def unreachable(what: str, error: BaseException, *secrets: str | None) -> TransientError:
+    """Return the error of an attempt that got no reply: refused, cut off or timed out."""
+    root, inner = error, error.__cause__ or error.__context__
+    while inner is not None:
+        # The deepest of the system's errors tells most; libraries pass others on the way.
+        if isinstance(inner, OSError) or (
+            not isinstance(root, OSError) and inner is root.__cause__
+        ):
+            root = inner
+        inner = inner.__cause__ or inner.__context__
+    reason = str(root) or type(root).__name__
+    return TransientError(f"{what}: {redacted(reason, *secrets)}", reached=False)
+
+
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that `Retry-After` asks to wait, as a number or until an HTTP date.
+
+    RFC 9110, section 10.2.3; `retry-after-ms` is OpenAI's and Azure's finer form of it.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    try:
+        until = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, TypeError):
+        return None
+    return max(0.0, until.timestamp() - time.time())

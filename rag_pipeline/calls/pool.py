@@ -1,0 +1,62 @@
+"""Many calls in flight, in bounded memory."""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def run_bounded(
+    items: Iterable[T],
+    work: Callable[[T], Awaitable[None]],
+    concurrency: int,
+    grace_seconds: float = 60.0,
+) -> None:
+    """Await `work` for each item, at most `concurrency` at a time, drawn as they are needed.
+
+    After the first exception no item is begun; calls in flight get `grace_seconds` to come home,
+    for they are paid; then the exception is raised.
+    """
+    waiting = iter(items)
+    failed: list[Exception] = []
+
+    async def worker() -> None:
+        try:
+            for item in waiting:
+                await work(item)
+                if failed:
+                    return
+        except Exception as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    workers = {asyncio.create_task(worker()) for _ in range(concurrency)}
+    try:
+        pending = workers
+        while pending and not failed:
+            _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        if pending:
+            await asyncio.wait(pending, timeout=grace_seconds)
+    finally:
+        for task in workers:
+            task.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    if failed:
+        raise failed[0]
+
+
+def run_calls(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and return its value.
+
+    Where an event loop is running already, as in a notebook or a web server, in a thread of its
+    own.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(context.run, asyncio.run, work).result()

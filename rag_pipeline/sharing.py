@@ -1,0 +1,332 @@
+"""What one machine learns -> all machines of a store: answers, charges and batches, by a bucket.
+
+Each machine works on SQLite files of its own. What is added to one of them is put into its
+`outbox` in the same transaction. `Exchange.push` writes the outboxes as one segment, a Parquet
+file that is named by its content and never changed, and `Exchange.pull` adopts the segments that
+are new here. Adopting twice changes nothing, so that a process may be killed between any two steps:
+it loses nothing, for an outbox is emptied only after its segment is in the bucket.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from rag_pipeline.errors import RagPipelineError, StoreError
+
+PUSH_SECONDS = 10.0
+"""So long what was learned may wait for its segment while a process is at work."""
+PUSH_RECORDS = 2000
+"""So many records fill a segment; it is written at once."""
+PULL_SECONDS = 2.0
+"""How old a pull may be that is not repeated for who asks again."""
+MOST_SEGMENTS = 64
+SMALL_BYTES = 16 << 20
+"""Segments above this are never merged again, so that a record is rewritten a few times at most."""
+_FOLDER = "segments"
+
+_log = logging.getLogger(__name__)
+
+
+class Record(NamedTuple):
+    """One row of a segment: what it is (`answer`, `charge`, `batch` …), its key and its value."""
+
+    kind: str
+    key: bytes
+    value: bytes
+
+
+class Files(Protocol):
+    """The bucket's folder that segments are in."""
+
+    def address(self, path: str) -> str:
+        """Return where a file stands, for people."""
+        ...
+
+    def list(self, path: str) -> Sequence[str]:
+        """Return the names in a folder, sorted."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's content, None if there is none."""
+        ...
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        """Write a file as a whole."""
+        ...
+
+    def remove_file(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        ...
+
+
+class Shelf(Protocol):
+    """A SQLite file whose rows are shared."""
+
+    kinds: frozenset[str]
+
+    def connection(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Open a transaction."""
+        ...
+
+    def adopt(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+        """Add another machine's rows; those that are here already change nothing."""
+        ...
+
+
+def cache_folder() -> Path:
+    """Return this user's folder on this machine for what can be had again."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "rag-pipeline"
+
+
+def open_outbox(connection: sqlite3.Connection, existing: str) -> None:
+    """Create the outbox if it is not there, with what a SELECT of (kind, key, value) finds."""
+    row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'outbox'").fetchone()
+    if row is not None:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        row = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'outbox'").fetchone()
+        if row is None:
+            connection.execute(
+                "CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, "
+                "kind TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL)"
+            )
+            connection.execute(f"INSERT INTO outbox (kind, key, value) {existing}")
+
+
+def post(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    """Put rows into the outbox, in the transaction that adds them."""
+    connection.executemany("INSERT INTO outbox (kind, key, value) VALUES (?, ?, ?)", records)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One machine's exchange with the others: `files` in the bucket, `folder` on this machine."""
+
+    files: Files
+    folder: Path
+    shelves: Sequence[Shelf] = ()
+    _timer: threading.Timer | None = None
+    _posted: int = 0
+    _pulled: float = float("-inf")
+    _torn: set[str] = field(default_factory=set)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def posted(self, count: int) -> None:
+        """Note that rows wait in an outbox: their segment is written soon, in the background."""
+        with self._lock:
+            self._posted += count
+            full = self._posted >= PUSH_RECORDS
+            if self._timer is not None and not full:
+                return
+            if self._timer is not None:
+                self._timer.cancel()
+            if full:
+                self._posted = 0
+            self._timer = threading.Timer(0.0 if full else PUSH_SECONDS, self._in_background)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def push(self) -> None:
+        """Write what waits as segments. Raises StoreError; then all of it still waits."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer, self._posted = None, 0
+        with self._alone():
+            while self._push_segment():
+                pass
+
+    def push_if_possible(self) -> None:
+        """Write what waits; where the bucket can't be reached, warn, and let it wait."""
+        try:
+            self.push()
+        except RagPipelineError as error:
+            _log.warning("%s; what was learned is kept here and shared by the next run", error)
+
+    def pull(self, at_most_every: float = PULL_SECONDS) -> None:
+        """Adopt what other machines have learned since. Raises StoreError."""
+        with self._lock:
+            if time.monotonic() - self._pulled < at_most_every:
+                return
+            self._pulled = time.monotonic()
+        with self._alone(), self._names() as known:
+            present = self._segments()
+            for name in present:
+                if name not in known and name not in self._torn:
+                    self._adopt(name, known)
+            small = [name for name in present if known.bytes(name) < SMALL_BYTES]
+            if len(small) > MOST_SEGMENTS:
+                self._compact(small, known)
+
+    def _in_background(self) -> None:
+        with self._lock:
+            if self._timer is threading.current_thread():
+                self._timer = None
+        self.push_if_possible()
+        try:
+            self.pull()  # the others' charges count towards the budget
+        except RagPipelineError as error:
+            _log.warning("%s; what other machines do is not seen meanwhile", error)
+
+    def _segments(self) -> list[str]:
+        try:
+            names = self.files.list(_FOLDER)
+        except OSError as error:
+            raise StoreError(f"{self.files.address(_FOLDER)}: cannot list: {error}") from None
+        return [name for name in names if name.endswith(".parquet")]
+
+    def _push_segment(self) -> bool:
+        """Write one segment of what waits; return whether there may be more."""
+        taken: list[tuple[Shelf, int]] = []
+        records: list[Record] = []
+        for shelf in self.shelves:
+            with shelf.connection() as connection:
+                rows = connection.execute(
+                    "SELECT id, kind, key, value FROM outbox ORDER BY id LIMIT ?", (PUSH_RECORDS,)
+                ).fetchall()
+            if rows:
+                taken.append((shelf, rows[-1][0]))
+                records += [Record(*row[1:]) for row in rows]
+        if not records:
+            return False
+        with self._names() as known:
+            self._write(records, known)
+        for shelf, last in taken:
+            with shelf.connection() as connection:
+                connection.execute("DELETE FROM outbox WHERE id <= ?", (last,))
+        return True
+
+    def _write(self, records: Sequence[Record], known: "_Names") -> None:
+        content = _packed(records)
+        # The time first: by name, what was learned earlier comes earlier.
+        name = f"{time.time_ns() // 1_000_000:013d}-{_digest(content)}.parquet"
+        self.files.write_bytes(f"{_FOLDER}/{name}", content)
+        known.add(name, len(content))
+
+    def _read(self, name: str) -> tuple[list[Record], int] | None:
+        """Return a segment's records and bytes; None, and a warning, if it is not whole."""
+        content = self.files.read_bytes(f"{_FOLDER}/{name}")
+        if content is None:  # merged into another meanwhile
+            return None
+        if not name.endswith(f"-{_digest(content)}.parquet"):
+            self._torn.add(name)
+            _log.warning(
+                "%s is not what was written (%d bytes); ignored: what it held may be asked "
+                "again; delete it",
+                self.files.address(f"{_FOLDER}/{name}"), len(content),
+            )  # fmt: skip
+            return None
+        return _unpacked(content), len(content)
+
+    def _adopt(self, name: str, known: "_Names") -> None:
+        found = self._read(name)
+        if found is None:
+            return
+        for shelf in self.shelves:
+            mine = [record for record in found[0] if record.kind in shelf.kinds]
+            if mine:
+                with shelf.connection() as connection:
+                    shelf.adopt(connection, mine)
+        known.add(name, found[1])
+
+    def _compact(self, names: Sequence[str], known: "_Names") -> None:
+        """Merge small segments; the merged one is there before any of them is deleted."""
+        merged: dict[Record, None] = {}
+        gone: list[str] = []
+        size = 0
+        for name in names:
+            found = self._read(name)
+            if found is None:
+                continue
+            gone.append(name)
+            merged.update(dict.fromkeys(found[0]))
+            size += found[1]
+            if size >= 2 * SMALL_BYTES:
+                break
+        if merged:
+            self._write(list(merged), known)
+        for name in gone:
+            self.files.remove_file(f"{_FOLDER}/{name}")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process and thread of this machine exchange at a time."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            file = (self.folder / "exchange.lock").open("w")
+        except OSError as error:
+            raise StoreError(f"{self.folder}: {error}") from None
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def _names(self) -> Iterator["_Names"]:
+        try:
+            with closing(sqlite3.connect(self.folder / "exchange.sqlite", timeout=60)) as opened:
+                opened.execute(
+                    "CREATE TABLE IF NOT EXISTS adopted (name TEXT PRIMARY KEY, bytes INTEGER)"
+                )
+                yield _Names(opened)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.folder}/exchange.sqlite: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The segments whose records are on this machine."""
+
+    connection: sqlite3.Connection
+
+    def __contains__(self, name: str) -> bool:
+        query = "SELECT 1 FROM adopted WHERE name = ?"
+        return self.connection.execute(query, (name,)).fetchone() is not None
+
+    def add(self, name: str, size: int) -> None:
+        with self.connection:
+            self.connection.execute("INSERT OR REPLACE INTO adopted VALUES (?, ?)", (name, size))
+
+    def bytes(self, name: str) -> float:
+        """Return a segment's size, infinity if it has not been adopted."""
+        query = "SELECT bytes FROM adopted WHERE name = ?"
+        found = self.connection.execute(query, (name,)).fetchone()
+        return float(found[0]) if found else float("inf")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _packed(records: Sequence[Record]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds, keys, values = zip(*records, strict=True)
+    columns: Mapping[str, Any] = {
+        "kind": pa.array(kinds, pa.string()),
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.large_binary()),
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink, compression="zstd")
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _unpacked(content: bytes) -> list[Record]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(pa.BufferReader(content))
+    columns = (table.column(name).to_pylist() for name in Record._fields)
+    return [Record(*row) for row in zip(*columns, strict=True)]

@@ -1,0 +1,170 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rag_pipeline.calls.endpoint import Answer, Circuit, Endpoint
+from rag_pipeline.calls.limits import RateLimiter
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+
+BUSY = TransientError("m: busy (HTTP 500)")
+
+
+class World:
+    """An endpoint whose time passes only in its sleeps, and attempts with given outcomes."""
+
+    def __init__(self, patience: float = 300.0, **limits: int) -> None:
+        self.now = 0.0
+        self.tries = 0
+        self.endpoint = Endpoint(
+            "m",
+            RateLimiter(clock=self.clock, **limits),
+            Circuit("m", patience, self.clock),
+            timeout=5.0,
+            patience=patience,
+            sleep=self.sleep,
+        )
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds
+
+    def send(self, outcome: Callable[[int], Answer[str] | Exception], tokens: float = 0) -> str:
+        async def attempt() -> Answer[str]:
+            self.tries += 1
+            made = outcome(self.tries)
+            if isinstance(made, Exception):
+                raise made
+            return made
+
+        return asyncio.run(self.endpoint.send(attempt, tokens))
+
+
+def test_what_may_pass_is_tried_until_it_does():
+    world = World()
+    assert world.send(lambda n: BUSY if n < 5 else Answer("yes")) == "yes"
+    assert world.tries == 5
+    assert world.now <= 0.5 + 1 + 2 + 4, "full jitter stays below the doubled waits"
+
+
+@pytest.mark.parametrize("error", [ProviderError("too long"), CallsStoppedError("wrong key")])
+def test_what_will_not_pass_is_tried_once(error):
+    world = World()
+    with pytest.raises(type(error), match=str(error)):
+        world.send(lambda n: error)
+    assert (world.tries, world.now) == (1, 0.0)
+
+
+def test_retry_after_is_obeyed_by_all_calls():
+    world = World()
+    limited = TransientError("m: slow down (HTTP 429)", 20.0, limited=True)
+    assert world.send(lambda n: limited if n == 1 else Answer("yes")) == "yes"
+    assert 20.0 <= world.now <= 20.5
+    world.endpoint.limiter.pause(10)
+    world.send(lambda n: Answer("yes"))
+    assert 30.0 <= world.now <= 31.0
+
+
+def test_patience_is_bounded_and_others_successes_make_it_this_inputs_failure():
+    world = World(patience=30)
+
+    def outcome(n: int) -> Exception:
+        world.endpoint.circuit.succeed()  # another call's
+        return BUSY
+
+    with pytest.raises(ProviderError, match=r"busy.*given up after \d+ tries") as failure:
+        world.send(outcome)
+    assert not isinstance(failure.value, CallsStoppedError)
+    assert world.now <= 30
+
+
+def test_a_wait_beyond_patience_is_not_begun():
+    world = World(patience=30)
+    limited = TransientError("m: slow down", 3600.0, limited=True)
+    with pytest.raises(CallsStoppedError, match="slow down; given up after 1 tries"):
+        world.send(lambda n: limited)
+    assert world.now == 0.0
+
+
+def test_a_provider_that_is_down_stops_the_run_and_is_probed_later():
+    world = World(patience=60)
+    world.send(lambda n: Answer("yes"))
+    with pytest.raises(CallsStoppedError, match=r"m: (stopped after|busy)"):
+        world.send(lambda n: BUSY)
+    assert world.now <= 60
+
+
+def many(world: World, outcome: Callable[[], Awaitable[Answer[str]]], count: int) -> list[object]:
+    async def run() -> list[object]:
+        sends = (world.endpoint.send(outcome) for _ in range(count))
+        return await asyncio.gather(*sends, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def test_an_open_circuit_lets_one_probe_through_and_closes_on_its_success():
+    circuit_clock = World()
+    circuit = Circuit("m", 60, circuit_clock.clock)
+    circuit.succeed()
+    for _ in range(10):
+        circuit.fail(BUSY)
+    circuit_clock.now = 61
+    with pytest.raises(CallsStoppedError, match="stopped after 11 failures in a row over 61 s"):
+        circuit.fail(BUSY)
+    with pytest.raises(CallsStoppedError):
+        circuit.check()
+    circuit_clock.now = 92
+    circuit.check()
+    with pytest.raises(CallsStoppedError):
+        circuit.check()
+    circuit.succeed()
+    circuit.check()
+
+
+def test_an_address_that_never_answered_is_given_up_sooner():
+    world = World(patience=300)
+    refused = TransientError("m: Connection refused", reached=False)
+    with pytest.raises(CallsStoppedError, match="Connection refused"):
+        world.send(lambda n: refused)
+    assert world.now < 60
+
+
+def test_a_call_that_hangs_is_cut_off_and_made_again():
+    world = World()
+    world.endpoint.timeout = 0.01
+
+    async def hang() -> Answer[str]:
+        world.tries += 1
+        if world.tries == 1:
+            await asyncio.Event().wait()
+        return Answer("yes")
+
+    assert many(world, hang, 1) == ["yes"]
+    assert world.tries == 2
+
+
+def test_calls_are_paced_by_requests_and_tokens():
+    world = World(requests_per_minute=60)
+
+    async def answer() -> Answer[str]:
+        return Answer("yes")
+
+    assert many(world, answer, 120) == ["yes"] * 120
+    assert world.now >= 1.0
+    paced = World(tokens_per_minute=600)
+    paced.send(lambda n: Answer("yes", {}, 100), tokens=600)
+    paced.send(lambda n: Answer("yes", {}, 500), tokens=500)
+    assert paced.now == 0.0, "500 of the 600 reserved were given back"
+    paced.send(lambda n: Answer("yes"), tokens=10)
+    assert 1.0 <= paced.now <= 1.25
+
+
+def test_limits_are_learned_from_replies():
+    world = World()
+    headers = {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0"}
+    world.send(lambda n: Answer("yes", headers))
+    world.send(lambda n: Answer("yes"))
+    assert world.now >= 1.0
