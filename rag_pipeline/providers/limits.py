@@ -1,0 +1,206 @@
+"""What the providers accept in one request, by model, and how inputs are made to fit it.
+
+Sources: platform.openai.com/docs/api-reference/embeddings, docs.voyageai.com/docs/embeddings,
+docs.voyageai.com/docs/contextualized-chunk-embeddings, docs.voyageai.com/docs/reranker,
+docs.cohere.com/docs/reranking-best-practices, jina.ai/reranker.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rag_pipeline.errors import ConfigError, TextTooLongError
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingLimits:
+    """`dimensions` are the lengths that vectors can have, the usual one first.
+
+    `texts` and `request_tokens` bound a request, `text_tokens` each text or, of a model that
+    embeds chunks together (`contextual`), each document.
+    """
+
+    texts: int
+    request_tokens: int
+    text_tokens: int | None
+    dimensions: tuple[int, ...] = ()
+    any_shorter: bool = False
+    contextual: bool = False
+
+    def dimension(self, model: str, wanted: int | None) -> int:
+        """Return the length of a model's vectors; raise ConfigError where it can't be that."""
+        if not self.dimensions:
+            if wanted is None:
+                raise ConfigError(
+                    f"{model}: not a model whose dimensions are known here; set `dimensions` to "
+                    f"the length of its vectors"
+                )
+            return wanted
+        usual = self.dimensions[0]
+        shorter = self.any_shorter and wanted is not None and wanted < usual
+        if wanted is not None and wanted not in self.dimensions and not shorter:
+            allowed = f"1 to {usual}" if self.any_shorter else ", ".join(map(str, self.dimensions))
+            raise ConfigError(f"{model}: dimensions {wanted} is not one of: {allowed}")
+        return wanted or usual
+
+
+@dataclass(frozen=True, slots=True)
+class RerankLimits:
+    """Passages a request, tokens a pair of query and passage, tokens a request (all its pairs)."""
+
+    passages: int
+    pair_tokens: int | None
+    request_tokens: int | None = None
+
+
+_UNKNOWN = EmbeddingLimits(texts=256, request_tokens=100_000, text_tokens=None)
+_VOYAGE_3 = (1024, 256, 512, 2048)
+
+
+def _voyage(request_tokens: int, text_tokens: int = 32_000) -> EmbeddingLimits:
+    return EmbeddingLimits(1000, request_tokens, text_tokens, _VOYAGE_3)
+
+
+# Of a document's chunks without auto-chunking at most 32,000 tokens a request are accepted.
+_VOYAGE_CONTEXT = EmbeddingLimits(1000, 32_000, 32_000, _VOYAGE_3, contextual=True)
+_OPENAI_3 = EmbeddingLimits(2048, 300_000, 8192, any_shorter=True)
+EMBEDDING_LIMITS: dict[str, EmbeddingLimits] = {
+    "text-embedding-3-small": replace(_OPENAI_3, dimensions=(1536,)),
+    "text-embedding-3-large": replace(_OPENAI_3, dimensions=(3072,)),
+    "text-embedding-ada-002": EmbeddingLimits(2048, 300_000, 8192, (1536,)),
+    "voyage-4-large": _voyage(120_000),
+    "voyage-4": _voyage(320_000),
+    "voyage-4-lite": _voyage(1_000_000),
+    "voyage-3.5": _voyage(320_000),
+    "voyage-3.5-lite": _voyage(1_000_000),
+    "voyage-3-large": _voyage(120_000),
+    "voyage-code-3": _voyage(120_000),
+    "voyage-finance-2": EmbeddingLimits(1000, 120_000, 32_000, (1024,)),
+    "voyage-multilingual-2": EmbeddingLimits(1000, 120_000, 32_000, (1024,)),
+    "voyage-law-2": EmbeddingLimits(1000, 120_000, 16_000, (1024,)),
+    "voyage-context-3": _VOYAGE_CONTEXT,
+    "voyage-context-4": _VOYAGE_CONTEXT,
+}
+RERANK_LIMITS: dict[str, RerankLimits] = {
+    "rerank-2.5": RerankLimits(1000, 32_000, 600_000),
+    "rerank-2.5-lite": RerankLimits(1000, 32_000, 600_000),
+    "rerank-2": RerankLimits(1000, 16_000, 600_000),
+    "rerank-2-lite": RerankLimits(1000, 8_000, 600_000),
+    "rerank-v4.0-pro": RerankLimits(10_000, 32_764),
+    "rerank-v4.0-fast": RerankLimits(10_000, 32_764),
+    "rerank-v3.5": RerankLimits(10_000, 4_092),
+    "rerank-english-v3.0": RerankLimits(10_000, 4_092),
+    "rerank-multilingual-v3.0": RerankLimits(10_000, 4_092),
+    # v3 compares the passages with each other, so that they must stay together
+    "jina-reranker-v3": RerankLimits(1000, 131_000),
+    "jina-reranker-v2-base-multilingual": RerankLimits(1000, None),
+    "jina-reranker-m0": RerankLimits(1000, 10_240),
+}
+UNKNOWN_RERANKER = RerankLimits(1000, None)
+
+
+def embedding_limits(
+    model: str,
+    texts: int | None = None,
+    request_tokens: int | None = None,
+    text_tokens: int | None = None,
+) -> EmbeddingLimits:
+    """Return a model's limits, those that are given in the place of the known ones."""
+    known = EMBEDDING_LIMITS.get(model, _UNKNOWN)
+    return replace(
+        known,
+        texts=texts or known.texts,
+        request_tokens=request_tokens or known.request_tokens,
+        text_tokens=text_tokens or known.text_tokens,
+    )
+
+
+def batches(sizes: Iterable[int], most: int, most_tokens: int | None) -> Iterator[list[int]]:
+    """Yield positions in order, at most so many together, and so many tokens; one at least."""
+    batch: list[int] = []
+    tokens = 0
+    for position, size in enumerate(sizes):
+        full = most_tokens is not None and tokens + size > most_tokens
+        if batch and (len(batch) >= most or full):
+            yield batch
+            batch, tokens = [], 0
+        batch.append(position)
+        tokens += size
+    if batch:
+        yield batch
+
+
+class TokenCounter:
+    """Count a text's tokens, by a tokenizer.json or by an estimate that is rather too high.
+
+    Estimated are a token for 3 characters of ASCII and for 2 bytes of anything else in UTF-8;
+    English prose has a token for 4 to 5 characters, Chinese one for 1 to 2.
+    """
+
+    def __init__(self, tokenizer: str | None = None) -> None:
+        self._tokenizer = None
+        if tokenizer is not None:
+            from tokenizers import Tokenizer
+
+            if not Path(tokenizer).is_file():
+                raise ConfigError(f"tokenizer: no such file: {tokenizer}")
+            try:
+                self._tokenizer = Tokenizer.from_file(tokenizer)
+            except Exception as error:  # noqa: BLE001 - tokenizers raises Exception itself
+                raise ConfigError(f"tokenizer: {tokenizer}: {error}") from None
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+
+    @property
+    def exact(self) -> bool:
+        """Return whether tokens are counted and not estimated."""
+        return self._tokenizer is not None
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """Return each text's number of tokens."""
+        if self._tokenizer is not None:
+            return [len(e.ids) for e in self._tokenizer.encode_batch(list(texts))]
+        return [_estimate(text) for text in texts]
+
+    def cut(self, text: str, tokens: int) -> str:
+        """Return the longest beginning of a text that has at most so many tokens."""
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.count([text[:middle]])[0] <= tokens:
+                low = middle
+            else:
+                high = middle - 1
+        return text[:low]
+
+    def fit(self, texts: Sequence[str], model: str, most: int | None, truncate: bool) -> list[str]:
+        """Return the texts, those over `most` tokens cut; raise TextTooLongError if not `truncate`.
+
+        A text whose bytes are no more than its tokens may be is never counted: every tokenizer
+        in use makes at least a byte of a token.
+        """
+        fitting = list(texts)
+        for place, text in enumerate(texts):
+            if most is None or len(text.encode()) <= most:
+                continue
+            (tokens,) = self.count([text])
+            if tokens <= most:
+                continue
+            if not truncate:
+                about = "" if self.exact else "about "
+                cure = "" if self.exact else ", or name its tokenizer.json under `tokenizer`"
+                raise TextTooLongError(
+                    f"{model}: {about}{tokens:,} tokens, {most:,} are allowed; make chunks "
+                    f"smaller, set `truncate: true`{cure}",
+                    text,
+                )
+            fitting[place] = self.cut(text, most)
+        return fitting
+
+
+def _estimate(text: str) -> int:
+    size = len(text.encode())
+    if size == len(text):
+        return -(-size // 3)
+    plain = sum(character < "\x80" for character in text)
+    return -(-plain // 3) + -(-(size - plain) // 2)
