@@ -90,8 +90,10 @@ def test_a_star_stands_for_every_variant_and_names_say_what_they_are():
         ("documents/inclde", [], "documents.inclde: unknown setting; allowed here: exclude,"),
         ("documents/max_bytes", 0, "documents.max_bytes: 0"),
         ("corpus", "a b", "corpus: 'a b': use 1 to 64 letters"),
-        ("serv", "x", "serv: unknown setting; allowed here: chunkings,"),
+        ("serv", "x", "serv: unknown setting; allowed here: "),
         ("serve", "nope", "serve: 'nope' is not one of: best, semantic_1_5.none"),
+        ("baseline", "nope", "baseline: 'nope' is not one of: semantic_1_5.none"),
+        ("gate", {"metric": []}, "gate.metric: unknown setting; allowed here: metrics"),
         (
             "configurations/1/chunking",
             "nope",
@@ -196,6 +198,7 @@ def test_a_reranker_of_token_vectors_needs_an_embedding_that_keeps_them():
     [
         ("chunkings/recursive_500", {"method": "sentences", "overlap": 500}, "must be smaller"),
         ("retrievers/hybrid/document_weight", 2.0, None),
+        ("retrievers/hybrid/neighbour_weight", 0.1, None),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(path, value, message):

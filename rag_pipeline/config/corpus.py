@@ -10,24 +10,28 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import Field, model_validator
 
+from rag_pipeline.config.assistant import AssistantSettings
+from rag_pipeline.config.embeddings import Embedding, MiniLMEmbedding
+from rag_pipeline.config.evaluation import Evaluation
+from rag_pipeline.config.rerankers import LLMReranker, MaxSimReranker, NoReranker, Reranker
 from rag_pipeline.config.settings import (
+    Alerts,
+    ChatModel,
     Chunking,
     Contextualizer,
     DocumentsSource,
-    Embedding,
+    Gate,
     GivenChunking,
     Lexical,
     LexicalEngine,
-    MaxSimReranker,
-    MiniLMEmbedding,
+    LLMContext,
     Name,
     NoContext,
-    NoReranker,
-    Reranker,
+    Retention,
     Retriever,
     SemanticChunking,
     Settings,
@@ -67,8 +71,12 @@ class Configuration(Settings):
         return f"{self.context_key}.{self.embedding}"
 
 
+_VECTORS_VERSION = 2
+"""Raised whenever another text is embedded for the same chunk and context."""
+
 STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 Variants = Mapping[Name, Any]
+SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 class CorpusConfig(Settings):
@@ -78,6 +86,7 @@ class CorpusConfig(Settings):
     documents: DocumentsSource
     store: str = "data/store"
     queries: str | None = None
+    chats: dict[Name, ChatModel] = Field(default={})
     chunkings: dict[Name, Chunking] = Field(min_length=1)
     contextualizers: dict[Name, Contextualizer] = Field(
         default={"none": NoContext(method="none")}, min_length=1
@@ -90,10 +99,18 @@ class CorpusConfig(Settings):
         default={"none": NoReranker(method="none")}, min_length=1
     )
     lexical: Lexical = Lexical()
+    evaluation: Evaluation = Evaluation()
+    assistant: AssistantSettings = AssistantSettings()
     configurations: tuple[ConfigurationRule, ...] = Field(min_length=1)
+    budget_usd: float | None = Field(default=None, ge=0.0)
+    prices: str | None = None
     serve: str = "best"
     serve_metric: str = "AnswerPresence@5"
+    baseline: str | None = None
+    gate: Gate = Gate()
     schedule: str | None = None
+    retention: Retention = Retention()
+    alerts: Alerts | None = None
     owners: tuple[str, ...] = ()
     description: str = ""
 
@@ -112,12 +129,15 @@ class CorpusConfig(Settings):
             seen[configuration.name] = index
         if self.serve != "best" and self.serve not in seen:
             raise ValueError(f"serve: {self.serve!r} is not one of: best, {', '.join(seen)}")
+        if self.baseline is not None and self.baseline not in seen:
+            raise ValueError(f"baseline: {self.baseline!r} is not one of: {', '.join(seen)}")
         for name, retriever in self.retrievers.items():
-            fixed = (self.lexical.k1, self.lexical.b) == (1.2, 0.75)
+            lexical = self.lexical
+            fixed = (lexical.k1, lexical.b, lexical.text_weight) == (1.2, 0.75, 1)
             if getattr(retriever, "engine", None) == "lance" and not fixed:
                 raise ValueError(
-                    f"retrievers.{name}.engine: lance fixes k1 = 1.2 and b = 0.75; leave them out "
-                    f"of `lexical` or choose another engine"
+                    f"retrievers.{name}.engine: lance fixes k1 = 1.2, b = 0.75 and text_weight = "
+                    f"1; leave them out of `lexical` or choose another engine"
                 )
         for index, configuration in self._expanded():
             reranker = self.rerankers[configuration.reranker]
@@ -128,6 +148,23 @@ class CorpusConfig(Settings):
                     f"configurations.{index}: the reranker {configuration.reranker!r} compares "
                     f"token vectors and the embedding {configuration.embedding!r} keeps none; set "
                     f"embeddings.{configuration.embedding}.token_vectors: true"
+                )
+        for name, contextualizer in self.contextualizers.items():
+            chat = getattr(contextualizer, "chat", None)
+            if chat is not None and chat not in self.chats:
+                raise ValueError(
+                    f"contextualizers.{name}.chat: {chat!r} is not one of: "
+                    f"{', '.join(self.chats) or 'none, there are no chats'}"
+                )
+        for place, chat in {**self.evaluation.chats(), **self.assistant.chats()}.items():
+            if chat not in self.chats:
+                known = ", ".join(self.chats) or "none, as there is no `chats` section"
+                raise ValueError(f"{place}: {chat!r} is not one of: {known}")
+        for name, settings in self.rerankers.items():
+            if isinstance(settings, LLMReranker) and settings.chat not in self.chats:
+                raise ValueError(
+                    f"rerankers.{name}.chat: {settings.chat!r} is not one of: "
+                    f"{', '.join(self.chats) or 'none (name a model under chats)'}"
                 )
         for name, chunking in self.chunkings.items():
             embedding = getattr(chunking, "embedding", None)
@@ -169,6 +206,11 @@ class CorpusConfig(Settings):
         """Return every configuration by name, `*` expanded, in the file's order."""
         return {c.name: c for _, c in self._expanded()}
 
+    @property
+    def baseline_name(self) -> str:
+        """Return the configuration that others are compared with, the first one by default."""
+        return self.baseline or next(iter(self.all_configurations))
+
     def configuration(self, name: str) -> Configuration:
         """Return one configuration; raise ConfigError naming the known ones."""
         known = self.all_configurations
@@ -177,6 +219,24 @@ class CorpusConfig(Settings):
                 f"{self.where}: no configuration {name!r}; there are: {', '.join(known)}"
             )
         return known[name]
+
+    def configurations_of(self, asset: str, partition: str) -> tuple[str, ...]:
+        """Return the names of the configurations that read a partition; all where there is none."""
+        level = {
+            "chunks": "chunking",
+            "contextualized_chunks": "context_key",
+            "lexical_index": "context_key",
+            "vector_index": "vector_key",
+        }.get(asset, "name")
+        known = self.all_configurations
+        return tuple(n for n, c in known.items() if partition in ("", getattr(c, level)))
+
+    def chat(self, name: str) -> ChatModel:
+        """Return one chat model; raise ConfigError naming the known ones."""
+        if name not in self.chats:
+            known = ", ".join(self.chats) or "none"
+            raise ConfigError(f"{self.where}: chats: no chat model {name!r}; there are: {known}")
+        return self.chats[name]
 
     # --- places ---
 
@@ -194,8 +254,13 @@ class CorpusConfig(Settings):
 
     @property
     def documents_path(self) -> Path:
-        """Return the folder or file that holds the documents."""
+        """Return the folder or file that holds the documents, unless a bucket does."""
         return self.path(self.documents.path)
+
+    @property
+    def documents_place(self) -> str:
+        """Return where the documents are, as people name it."""
+        return self.documents.s3 or str(self.documents_path)
 
     @property
     def queries_path(self) -> Path | None:
@@ -206,6 +271,20 @@ class CorpusConfig(Settings):
     def store_url(self) -> str:
         """Return the store as an absolute folder or an s3:// address."""
         return self.store if "://" in self.store else str(self.path(self.store))
+
+    @property
+    def prices_path(self) -> Path | None:
+        """Return the user's own prices, or None."""
+        return self.path(self.prices) if self.prices else None
+
+    def located(self, settings: SettingsT) -> SettingsT:
+        """Return settings with the paths of a model's files absolute."""
+        paths = {
+            name: str(self.path(value))
+            for name in ("path", "tokenizer")
+            if (value := getattr(settings, name, None)) is not None
+        }
+        return settings.model_copy(update=paths)
 
     def chunks_path(self, chunking: str) -> Path:
         """Return the file of a `given` chunking."""
@@ -219,6 +298,16 @@ class CorpusConfig(Settings):
                 f"file to look beside"
             )
         return self.queries_path.parent / "chunks.jsonl"
+
+    def reranker_chat(self, settings: Reranker) -> ChatModel | None:
+        """Return the chat model that a reranker asks, if it asks one."""
+        return self.chat(settings.chat) if isinstance(settings, LLMReranker) else None
+
+    def reranker_parts(self, name: str) -> list[Settings]:
+        """Return all settings that a reranker's scores depend on."""
+        settings = self.rerankers[name]
+        chat = self.reranker_chat(settings)
+        return [settings, chat] if chat else [settings]
 
     def sentence_embedding(self, settings: SemanticChunking) -> Embedding:
         """Return the model that a semantic chunking compares sentences with."""
@@ -249,14 +338,16 @@ class CorpusConfig(Settings):
 
     def context_fingerprint(self, chunking: str, contextualizer: str) -> str:
         """Return what contextualized chunks were made from."""
-        return fingerprint(
-            "context", self.contextualizers[contextualizer], self.chunks_fingerprint(chunking)
-        )
+        settings = self.contextualizers[contextualizer]
+        parts: list[Any] = ["context", settings, self.chunks_fingerprint(chunking)]
+        if isinstance(settings, LLMContext):
+            parts.append(self.chat(settings.chat))
+        return fingerprint(*parts)
 
     def vector_fingerprint(self, chunking: str, contextualizer: str, embedding: str) -> str:
         """Return what the rows of a vector index were made from."""
         upstream = self.context_fingerprint(chunking, contextualizer)
-        return fingerprint("vectors", self.embeddings[embedding], upstream)
+        return fingerprint("vectors", _VECTORS_VERSION, self.embeddings[embedding], upstream)
 
     def lexical_fingerprint(self, chunking: str, contextualizer: str) -> str:
         """Return what a lexical index was made from."""
@@ -286,7 +377,8 @@ def fingerprint(*parts: Any) -> str:
 
     def plain(value: Any) -> Any:
         if isinstance(value, Settings):
-            return {"code_version": value.code_version, **value.model_dump(mode="json")}
+            settings = value.model_dump(mode="json", exclude=set(value.operational))
+            return {"code_version": value.code_version, **settings}
         raise TypeError(f"cannot fingerprint {type(value).__name__}")
 
     canonical = json.dumps(parts, default=plain, sort_keys=True, separators=(",", ":"))

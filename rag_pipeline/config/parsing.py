@@ -12,6 +12,8 @@ from rag_pipeline.config.settings import Settings
 from rag_pipeline.errors import ConfigError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
+_TAGS = ("method", "provider", "judge", "extractor")
+"""The settings that tell the members of a union apart."""
 
 
 def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
@@ -69,7 +71,7 @@ def _base(file: Path, config: CorpusConfig) -> Path:
     bases = [file.parent, *roots[:1], Path.cwd()]
     try:
         documents = Path(config.documents.path).expanduser()
-        found = [b for b in bases if (b / documents).exists()]
+        found = [b for b in bases if config.documents.path and (b / documents).exists()]
     except (OSError, RuntimeError) as error:
         shown = _shown(config.documents.path)
         raise ConfigError(f"{file}: documents.path: {shown}: {error!s:.200}") from None
@@ -128,7 +130,7 @@ def _members(loc: tuple[Any, ...]) -> list[type[Settings]]:
             tagged = [
                 m
                 for m in models
-                for tag in ("method", "provider")
+                for tag in _TAGS
                 if tag in m.model_fields and step in get_args(m.model_fields[tag].annotation)
             ]
             models = tagged or models
@@ -149,7 +151,7 @@ def _tags_at(loc: tuple[Any, ...]) -> str:
     tags = [
         str(value)
         for m in _members(loc)
-        for tag in ("method", "provider")
+        for tag in _TAGS
         if tag in m.model_fields
         for value in get_args(m.model_fields[tag].annotation)
     ]
@@ -157,4 +159,4 @@ def _tags_at(loc: tuple[Any, ...]) -> str:
 
 
 def _tags_of(value: Any) -> list[Any]:
-    return [value.get("method"), value.get("provider")] if isinstance(value, dict) else []
+    return [value.get(tag) for tag in _TAGS] if isinstance(value, dict) else []

@@ -1,8 +1,16 @@
 """The settings of every variant that a corpus file may name, one class per method."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """What corpora, variants and configurations may be called: safe as partition key and table name."""
@@ -13,16 +21,118 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
     code_version: ClassVar[int] = 1
+    operational: ClassVar[frozenset[str]] = frozenset()
+    """Settings that change how results are got and not what they are: in no fingerprint."""
+
+
+class RemoteModel(Settings):
+    """How a model behind a network is called; each provider's settings add what it is asked.
+
+    The limits hold for all processes of a user on a machine together; what the provider tells of
+    its limits lowers them. A call is
+    tried again for `patience_seconds`, and when nothing succeeds for that long the run stops.
+    """
+
+    operational = frozenset(
+        {
+            "api_key_env",
+            "timeout_seconds",
+            "max_concurrency",
+            "requests_per_minute",
+            "tokens_per_minute",
+            "patience_seconds",
+        }
+    )
+    base_url: str | None = None
+    api_key_env: str
+    """The environment variable that holds the key; keys themselves are in no file."""
+    timeout_seconds: float = Field(default=60.0, gt=0)
+    max_concurrency: int = Field(default=16, ge=1, le=4096)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    patience_seconds: float = Field(default=300.0, ge=0)
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is not an address like https://host/v1")
+        if parts.username or parts.password:
+            raise ValueError("a key stands in no file: name its variable in api_key_env")
+        return url
 
 
 class DocumentsSource(Settings):
-    """Which files are the corpus: a folder with globs, and a size limit per document."""
+    """Which files are the corpus: a folder (or file) or a bucket's prefix, globs, a size limit."""
 
     code_version = 1
-    path: str
+    path: str = ""
+    s3: str = ""
     include: tuple[str, ...] = ("**/*",)
     exclude: tuple[str, ...] = ()
     max_bytes: int = Field(default=50_000_000, gt=0)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "DocumentsSource":
+        if bool(self.path) == bool(self.s3):
+            named = f"both path {self.path!r} and s3 {self.s3!r} are" if self.s3 else "nothing is"
+            raise ValueError(
+                f"{named} named; name either `path`, a folder or file, or `s3`, like "
+                f"s3://bucket/prefix"
+            )
+        if self.s3:
+            parts = urlsplit(self.s3)
+            if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
+                raise ValueError(f"s3: {self.s3!r} is not an address like s3://bucket/prefix")
+        return self
+
+
+# --- chat models ---
+
+
+class ChatModel(RemoteModel):
+    """A chat model behind the OpenAI protocol: OpenAI, Azure, vLLM, Ollama, llama.cpp.
+
+    The key is read from the environment variable that `api_key_env` names; a server that wants
+    none needs none. `seed` and `temperature` are sent where they are set. With `batch`, calls go
+    through the provider's Batch API: at a lower price, answered within a day.
+    """
+
+    operational = RemoteModel.operational | {"batch", "batch_poll_seconds"}
+
+    provider: Literal["openai"]
+    model: str = Field(min_length=1)
+    api_key_env: str = "OPENAI_API_KEY"
+    temperature: float | None = Field(default=0.0, ge=0.0, le=2.0)
+    seed: int | None = None
+    max_output_tokens: int = Field(default=1024, ge=1)
+    context_window: int = Field(default=128_000, ge=256)
+    batch: bool = False
+    batch_poll_seconds: float = Field(default=30.0, ge=0)
+
+
+class Retention(Settings):
+    """How long what is superseded is kept; what is served or current always stays.
+
+    `keep_releases` newest releases can be rolled back to. Tables, indexes and results of variants
+    that have left the file stay `keep_days`. A table's superseded versions stay `version_hours`,
+    longer than any step reads one. Answers of models that no current text needs stay `calls_days`
+    after their last use.
+    """
+
+    keep_releases: int = Field(default=5, ge=1)
+    keep_days: float = Field(default=7.0, ge=0.0)
+    version_hours: float = Field(default=24.0, ge=0.0)
+    calls_days: float = Field(default=180.0, ge=0.0)
+
+
+class Alerts(Settings):
+    """Where to tell of failures: the environment variable that holds a webhook's address."""
+
+    webhook_env: str = Field(min_length=1)
 
 
 # --- chunkings ---
@@ -122,31 +232,91 @@ class StructuralContext(Settings):
     max_characters: int = Field(default=400, ge=16)
 
 
-Contextualizer = Annotated[NoContext | StructuralContext, Field(discriminator="method")]
+CONTEXT_TEMPLATE = """\
+<document>
+{document}
+</document>
 
-# --- embeddings ---
+A passage of this document will be indexed for search by itself, cut off from what stands around \
+it. Write one or two sentences to be put before it: which document it is from, what it is about \
+there, and the names, dates or sections that its words refer back to. Answer with these sentences \
+alone.
+
+<passage>
+{chunk}
+</passage>
+"""
 
 
-class MiniLMEmbedding(Settings):
-    """The packaged all-MiniLM-L6-v2: 384 dimensions, 256 tokens, no key and no network.
+class LLMContext(Settings):
+    """A context that the chat model `chat` writes, having read the whole document.
 
-    `token_vectors` also keeps each token's vector, at 52 bytes a token, for the reranker `maxsim`.
+    `template` holds `{document}`, and after it `{chunk}`. With `structural`, the free structural
+    context stands before what the model says.
     """
 
-    provider: Literal["minilm"]
-    token_vectors: bool = False
+    method: Literal["llm"]
+    chat: str
+    template: str = CONTEXT_TEMPLATE
+    max_characters: int = Field(default=600, ge=16)
+    structural: bool = False
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """Return what stands before the document, between document and chunk, and after it."""
+        before, _, rest = self.template.partition("{document}")
+        return before, *rest.split("{chunk}")  # type: ignore[return-value]
+
+    @model_validator(mode="after")
+    def _template_has_both(self) -> "LLMContext":
+        places = [self.template.count("{document}"), self.template.count("{chunk}")]
+        if places != [1, 1] or "{chunk}" not in self.template.partition("{document}")[2]:
+            raise ValueError(
+                "template must hold {document} once and after it {chunk} once: a prompt that "
+                "begins with the document is served from the provider's cache"
+            )
+        return self
 
 
-Embedding = Annotated[MiniLMEmbedding, Field(discriminator="provider")]
+Contextualizer = Annotated[
+    NoContext | StructuralContext | LLMContext, Field(discriminator="method")
+]
 
-# --- retrievers and rerankers ---
+# --- retrievers ---
 
 LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]
 
 
+class AdaptiveSelection(Settings):
+    """Keep few chunks for a simple query, more for a complex one (see `adaptive_selection`).
+
+    `contexts` are the counts for a complexity below 0.3, below 0.7, and from there on; `floor` is
+    the score that a chunk must exceed, after the query's scores are scaled to 0..1.
+    """
+
+    contexts: tuple[int, int, int] = (3, 5, 7)
+    floor: float = Field(default=0.5, ge=0.0, lt=1.0)
+
+    @model_validator(mode="after")
+    def _counts_grow(self) -> "AdaptiveSelection":
+        if not 1 <= self.contexts[0] <= self.contexts[1] <= self.contexts[2]:
+            raise ValueError(f"contexts {list(self.contexts)} must be at least 1 and not fall")
+        return self
+
+
 class _Retriever(Settings):
+    """What all retrievers share; `adaptive: true` stands for the defaults of its settings."""
+
     top_k: int = Field(default=50, ge=1, le=10_000)
     top_n: int | None = Field(default=None, ge=1)
+    adaptive: AdaptiveSelection | None = None
+
+    @field_validator("adaptive", mode="before")
+    @classmethod
+    def _switch(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return AdaptiveSelection() if value else None
+        return value
 
 
 class DenseRetriever(_Retriever):
@@ -168,6 +338,7 @@ class HybridRetriever(_Retriever):
     `document_weight` adds that much of its document's score (0 to about 1: how far file name,
     title and head cover the query) to a chunk's fused score. `split_query` searches chunks with
     the part of the query that asks, documents with the part that names one, if one does.
+    `neighbour_weight` adds that much of the mean score of the chunks before and after a chunk.
     """
 
     code_version = 2
@@ -180,49 +351,70 @@ class HybridRetriever(_Retriever):
     candidates: int = Field(default=100, ge=1, le=10_000)
     document_weight: float = Field(default=0.0, ge=0.0)
     split_query: bool = False
+    neighbour_weight: float = Field(default=0.0, ge=0.0, le=1.0)
 
     @model_validator(mode="after")
     def _weights_count(self) -> "HybridRetriever":
-        if self.fusion == "rrf" and self.document_weight:
-            raise ValueError(
-                f"document_weight {self.document_weight} is added to scores, rrf ranks without "
-                f"them: choose fusion weighted"
-            )
+        for name in ("document_weight", "neighbour_weight"):
+            if self.fusion == "rrf" and getattr(self, name):
+                raise ValueError(
+                    f"{name} {getattr(self, name)} is added to scores, rrf ranks without them: "
+                    f"choose fusion weighted"
+                )
         if self.dense_weight + self.lexical_weight <= 0:
             raise ValueError("dense_weight and lexical_weight are both 0: nothing to rank by")
         return self
 
 
-Retriever = Annotated[
+SinglePass = Annotated[
     DenseRetriever | LexicalRetriever | HybridRetriever, Field(discriminator="method")
 ]
 
 
-class NoReranker(Settings):
-    """Keep the retriever's order."""
+class ContextAwareRetriever(_Retriever):
+    """Discover documents by a single pass `over`, then search the leading ones once more each.
 
-    method: Literal["none"]
-
-
-class MaxSimReranker(Settings):
-    """Late interaction over token vectors, needing an embedding with `token_vectors`.
-
-    The `candidates` best score (1 - weight) x what the retriever gave (scaled to 0..1, except
-    that `weighted` fusion is on that scale already) + weight x MaxSim (scaled to 0..1).
+    The second search uses up to `variants` boosted queries in each of `boosted_files` documents;
+    what they give a chunk (0..1) counts `boost_weight`.
     """
 
-    method: Literal["maxsim"]
-    weight: float = Field(default=0.4, ge=0.0, le=1.0)
-    candidates: int = Field(default=100, ge=1, le=1000)
+    method: Literal["context_aware"]
+    over: SinglePass
+    boosted_files: int = Field(default=3, ge=0, le=50)
+    variants: int = Field(default=1, ge=0, le=5)
+    boost_weight: float = Field(default=0.1, ge=0.0)
+
+    @property
+    def engine(self) -> LexicalEngine | None:
+        """Return the BM25 engine that the single pass searches with, None for vectors alone."""
+        engine: LexicalEngine | None = getattr(self.over, "engine", None)
+        return engine
 
 
-Reranker = Annotated[NoReranker | MaxSimReranker, Field(discriminator="method")]
+Retriever = Annotated[
+    DenseRetriever | LexicalRetriever | HybridRetriever | ContextAwareRetriever,
+    Field(discriminator="method"),
+]
+
+
+class Gate(Settings):
+    """What a configuration must not be significantly worse in to replace the released one.
+
+    Without metrics, only the blocking checks decide.
+    """
+
+    metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")
 
 
 class Lexical(Settings):
-    """What all BM25 engines share: tokens, stems, stop words, k1 and b (defaults are Lucene's)."""
+    """What all BM25 engines share: tokens, stems, stop words, k1 and b (defaults are Lucene's).
+
+    A term of a chunk's own text counts as much as `text_weight` of the same in its context. A
+    chunk without context scores the same under any weight.
+    """
 
     code_version = 2
     language: Literal["english", "german", "french", "spanish", "italian", "none"] = "english"
     k1: float = Field(default=1.2, gt=0.0)
     b: float = Field(default=0.75, ge=0.0, le=1.0)
+    text_weight: int = Field(default=1, ge=1, le=10)

@@ -1,0 +1,86 @@
+"""The `assistant` section of a corpus file: how questions to the release are answered."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rag_pipeline.config.settings import Settings
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class FolderSource(Settings):
+    """Look outside in a folder of documents that are not indexed yet."""
+
+    source: Literal["folder"]
+    path: str
+
+
+class SearxngSource(Settings):
+    """Look outside with a SearXNG server, whose JSON answers must be switched on."""
+
+    source: Literal["searxng"]
+    base_url: str
+    results: int = Field(default=5, ge=1, le=50)
+    timeout_seconds: float = Field(default=20.0, gt=0)
+
+
+class WebSearchSource(Settings):
+    """Look outside with OpenAI's web search tool, by a model of `chats`."""
+
+    source: Literal["openai_web_search"]
+    chat: str
+
+
+ExpansionSource = Annotated[
+    FolderSource | SearxngSource | WebSearchSource, Field(discriminator="source")
+]
+
+
+class Expansion(Settings):
+    """Look outside when nothing in the release is good enough, and keep what was found.
+
+    `max_documents` and `max_characters` bound what is kept in all and from each document;
+    `days_to_live` is after how many days it is forgotten.
+    """
+
+    look_in: ExpansionSource
+    min_confidence: Share = 0.5
+    max_documents: int = Field(default=200, ge=1)
+    max_characters: int = Field(default=100_000, ge=100)
+    documents_per_query: int = Field(default=3, ge=1, le=20)
+    days_to_live: int = Field(default=30, ge=1)
+
+
+class AssistantSettings(Settings):
+    """How a question becomes an answer; without `chat`, by rules and verbatim sentences.
+
+    `files` is how many leading documents are searched each for itself, `boosted_files` in how
+    many of them also with `variants` boosted queries, `passages` how many passages an answer is
+    made from. `reflections` bounds how often a model may improve its answer.
+    """
+
+    chat: str | None = None
+    files: int = Field(default=5, ge=1, le=50)
+    boosted_files: int = Field(default=3, ge=0, le=50)
+    variants: int = Field(default=1, ge=0, le=5)
+    passages: int = Field(default=8, ge=1, le=100)
+    rewrite_queries: bool = False
+    reflections: int = Field(default=0, ge=0, le=5)
+    expansion: Expansion | None = None
+
+    @model_validator(mode="after")
+    def _reflection_needs_a_model(self) -> "AssistantSettings":
+        if self.reflections and self.chat is None:
+            raise ValueError(
+                f"reflections {self.reflections}: needs a model; name one of `chats` as `chat`"
+            )
+        return self
+
+    def chats(self) -> dict[str, str]:
+        """Return the chat models that are named here, by the place that names them."""
+        named = {"assistant.chat": self.chat}
+        if self.expansion is not None:
+            look_in = self.expansion.look_in
+            named["assistant.expansion.look_in.chat"] = getattr(look_in, "chat", None)
+        return {place: chat for place, chat in named.items() if chat is not None}

@@ -1,0 +1,162 @@
+"""The `evaluation` section of a corpus file: who judges answers and contexts, and by what rates."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rag_pipeline.config.settings import Settings
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+# --- relevance_labels ---
+
+
+class GoldRelevance(Settings):
+    """A passage answers where it overlaps a gold span."""
+
+    judge: Literal["gold"] = "gold"
+
+
+class ChatRelevance(Settings):
+    """A chat model says of each query's first `passages` whether an answer follows from them."""
+
+    judge: Literal["llm"]
+    chat: str
+    passages: int = Field(default=10, ge=1, le=100)
+
+
+Relevance = Annotated[GoldRelevance | ChatRelevance, Field(discriminator="judge")]
+
+# --- answers ---
+
+
+class ExtractiveAnswers(Settings):
+    """Verbatim sentences of the first `contexts` chunks, chosen by the packaged model and terms.
+
+    At most `sentences` of them. Below `confidence` (0..1) the answer is that nothing answers.
+    """
+
+    code_version = 1
+    method: Literal["extractive"] = "extractive"
+    contexts: int = Field(default=5, ge=1, le=50)
+    sentences: int = Field(default=3, ge=1, le=20)
+    confidence: Share = 0.2
+
+
+class ChatAnswers(Settings):
+    """A chat model's answer from the first `contexts` chunks, with citations that are checked.
+
+    A sentence is supported if at least `support` of its content words stand in the passages that
+    it cites, and all of its numbers.
+    """
+
+    code_version = 1
+    method: Literal["llm"]
+    chat: str
+    contexts: int = Field(default=5, ge=1, le=50)
+    support: Share = 0.5
+
+
+Answers = Annotated[ExtractiveAnswers | ChatAnswers, Field(discriminator="method")]
+
+# --- entity_scores ---
+
+
+class RuleEntities(Settings):
+    """Patterns and word lists; texts match from a similarity of `similarity` percent on."""
+
+    code_version = 1
+    extractor: Literal["rules"] = "rules"
+    similarity: float = Field(default=88.0, ge=50.0, le=100.0)
+
+
+class ChatEntities(Settings):
+    """A chat model lists the entities; they are matched as those of `rules`."""
+
+    code_version = 1
+    extractor: Literal["llm"]
+    chat: str
+    similarity: float = Field(default=88.0, ge=50.0, le=100.0)
+
+
+Entities = Annotated[RuleEntities | ChatEntities, Field(discriminator="extractor")]
+
+# --- context_scores ---
+
+
+class _ContextJudge(Settings):
+    """The rates of the context metrics; defaults are those of the published formulas."""
+
+    contexts: int = Field(default=5, ge=1, le=50)
+    high: Share = 1.0
+    medium: Share = 0.7
+    low: Share = 0.3
+    unused_penalty: Share = 0.1
+    missing_penalty: Share = 0.15
+    most_missing_penalty: Share = 0.5
+    ranking_penalty: Share = 0.05
+    ranking_free_places: int = Field(default=3, ge=0)
+    most_ranking_penalty: Share = 0.3
+    scale: float = Field(default=1.0, gt=0.0)
+
+    @model_validator(mode="after")
+    def _levels_descend(self) -> "_ContextJudge":
+        if not self.high >= self.medium >= self.low:
+            raise ValueError(
+                f"high {self.high}, medium {self.medium} and low {self.low} must descend"
+            )
+        return self
+
+
+class RuleContext(_ContextJudge):
+    """Levels from gold spans; where a query has none, from the nearest sentence's cosine.
+
+    `similarities` are the least cosines of high, medium and low.
+    """
+
+    code_version = 1
+    judge: Literal["rules"] = "rules"
+    similarities: tuple[float, float, float] = (0.6, 0.45, 0.3)
+
+
+class ChatContext(_ContextJudge):
+    """A chat model judges level and use of each context, and lists what is missing."""
+
+    code_version = 1
+    judge: Literal["llm"]
+    chat: str
+
+
+Context = Annotated[RuleContext | ChatContext, Field(discriminator="judge")]
+
+# --- health ---
+
+
+class HealthLimits(Settings):
+    """What a configuration's context health is held to; null is no limit.
+
+    `drop` is how far the average relevance may fall below that of the served release.
+    """
+
+    relevance: Share | None = 0.6
+    usage: Share | None = 0.4
+    missing: Share | None = 0.3
+    ranking: Share | None = None
+    optimal: Share | None = None
+    drop: Share | None = 0.05
+
+
+class Evaluation(Settings):
+    """Everything that turns ranked chunks into judgements."""
+
+    relevance: Relevance = GoldRelevance()
+    answers: Answers = ExtractiveAnswers()
+    entities: Entities = RuleEntities()
+    context: Context = RuleContext()
+    health: HealthLimits = HealthLimits()
+
+    def chats(self) -> dict[str, str]:
+        """Return the chat variants that are named here, by the setting that names them."""
+        sections = ("relevance", "answers", "entities", "context")
+        named = {f"evaluation.{s}.chat": getattr(getattr(self, s), "chat", None) for s in sections}
+        return {place: chat for place, chat in named.items() if chat is not None}
