@@ -1,8 +1,7 @@
-"""Document + chunks -> the short context that is put before each chunk when it is indexed.
+"""Document + chunks -> contexts that cost nothing and depend on the document's text alone.
 
-`structural` costs nothing and depends on the document's text alone: what the document is, between
-whom and of when, the headings above the chunk, the sentence or block that it continues, what a
-source file defines, and the defined terms that the chunk uses.
+They say what the document is, between whom and of when, the headings above the chunk, the sentence
+or block that it continues, what a source file defines, and the defined terms that the chunk uses.
 """
 
 import itertools
@@ -13,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
-from rag_pipeline.config import Contextualizer, NoContext
-from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
+from rag_pipeline.config import StructuralContext
+from rag_pipeline.datamodels import Chunk, Document
 
 _HEAD = 2_000
 _LINE = 300
@@ -67,20 +66,15 @@ _DEFINITION = re.compile(
 """The line that opens a type or function in most programming languages."""
 
 
-def contextualize(
-    document: Document, chunks: Sequence[Chunk], settings: Contextualizer
-) -> list[ContextualizedChunk]:
-    """Return the chunks, in their order, each with its context (empty for `none`).
+def structural_contexts(
+    document: Document, chunks: Sequence[Chunk], settings: StructuralContext
+) -> list[str]:
+    """Return the context of each chunk, in their order.
 
     Linear in the document's length; a context has at most `max_characters`.
     """
-    if isinstance(settings, NoContext):
-        return [ContextualizedChunk(chunk, "") for chunk in chunks]
     outline = _Outline.of(document)
-    return [
-        ContextualizedChunk(chunk, _joined(outline.pieces(chunk), settings.max_characters))
-        for chunk in chunks
-    ]
+    return [_joined(outline.pieces(chunk), settings.max_characters) for chunk in chunks]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,230 @@
+"""Documents + chunks -> contexts that a chat model writes, having read the whole document.
+
+Anthropic, "Introducing Contextual Retrieval" (September 2024). The document comes first in each
+prompt and the chunk last, so that the provider's prompt cache serves the document to all chunks
+but the first. A document that is longer than the model's window is shown as a summary of it, made
+once by the same model, and the part around the chunk; chunks near each other are shown the same
+part, so that this too is served from the cache.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rag_pipeline.chat import Prompt, Reply
+from rag_pipeline.config import ChatModel, LLMContext, StructuralContext
+from rag_pipeline.contextualization.structural import structural_contexts
+from rag_pipeline.costs import most_tokens
+from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
+from rag_pipeline.errors import ProviderError
+
+Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
+
+_SUMMARY_CHARACTERS = 2_000
+_FRAME_TOKENS = 64
+"""What a server's chat template puts around a message."""
+_SUMMARIZE = (
+    "\n\nSummarize the text above in one paragraph of at most 150 words: what kind of document it "
+    "is, between whom or about what, of when, and what its parts deal with. Answer with the "
+    "summary alone."
+)
+
+
+@dataclass(slots=True)
+class Contextualized:
+    """What came of some documents, in their order: chunks with contexts, or why there are none.
+
+    `too_long` counts the documents that did not fit the model's window as a whole.
+    """
+
+    documents: list[list[ContextualizedChunk] | ProviderError] = field(default_factory=list)
+    too_long: int = 0
+
+
+def contextualize_with_model(
+    documents: Sequence[tuple[Document, Sequence[Chunk]]],
+    settings: LLMContext,
+    chat: ChatModel,
+    ask: Ask,
+) -> Contextualized:
+    """Return each document's chunks with the contexts that the model writes.
+
+    A document of which one chunk fails comes back as that ProviderError; the contexts of its
+    other chunks are in the call cache by then. Raises what `ask` raises when no call can work.
+    """
+    summaries = _summaries(documents, settings, chat, ask)
+    prompts: list[Prompt] = []
+    places: list[slice | ProviderError] = []
+    for (document, chunks), summary in zip(documents, summaries, strict=True):
+        if isinstance(summary, ProviderError):
+            places.append(ProviderError(f"{document.document_id}: {summary}"))
+            continue
+        made = context_prompts(document, chunks, settings, chat, summary)
+        places.append(slice(len(prompts), len(prompts) + len(made)))
+        prompts += made
+    replies = ask(prompts)
+    result = Contextualized(too_long=sum(is_too_long(*pair, settings, chat) for pair in documents))
+    for (document, chunks), place in zip(documents, places, strict=True):
+        if isinstance(place, ProviderError):
+            result.documents.append(place)
+        else:
+            result.documents.append(_joined(document, chunks, replies[place], settings))
+    return result
+
+
+def context_prompts(
+    document: Document,
+    chunks: Sequence[Chunk],
+    settings: LLMContext,
+    chat: ChatModel,
+    summary: str = "",
+) -> list[Prompt]:
+    """Return the prompt of each chunk; with a `summary`, of a document that is too long."""
+    before, between, after = settings.parts
+    if not summary:
+        shown = [document.text] * len(chunks)
+    else:
+        room = _room(chunks, settings, chat) - most_tokens(summary)
+        windows = _Windows.over(document.text, room)
+        shown = [_excerpt(document, summary, windows.around(chunk)) for chunk in chunks]
+    # One string per document or window: thousands of prompts share it.
+    prefixes = {text: before + text + between for text in dict.fromkeys(shown)}
+    return [
+        Prompt(chunk.text + after, prefix=prefixes[text])
+        for chunk, text in zip(chunks, shown, strict=True)
+    ]
+
+
+def is_too_long(
+    document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatModel
+) -> bool:
+    """Return whether document and chunk may not fit the model's window together."""
+    return most_tokens(document.text) > _room(chunks, settings, chat)
+
+
+def _room(chunks: Sequence[Chunk], settings: LLMContext, chat: ChatModel) -> int:
+    """Return the tokens that the window has for the document."""
+    frame = most_tokens("".join(settings.parts)) + _FRAME_TOKENS
+    return chat.context_window - chat.max_output_tokens - frame - _longest(chunks)
+
+
+def _longest(chunks: Sequence[Chunk]) -> int:
+    return max((most_tokens(chunk.text) for chunk in chunks), default=0)
+
+
+# --- documents longer than the window ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Parts of a text, each overlapping the next one by half."""
+
+    text: str
+    width: int
+
+    @classmethod
+    def over(cls, text: str, tokens: int) -> "_Windows":
+        """Return windows of at most as many tokens."""
+        share = tokens / most_tokens(text)
+        return cls(text, max(2, int(len(text) * share * 0.9)))
+
+    def around(self, chunk: Chunk) -> str:
+        """Return the window whose middle is nearest to the chunk's."""
+        step = self.width // 2
+        last = max(0, -(-(len(self.text) - self.width) // step))
+        number = round(((chunk.start + chunk.end) / 2 - self.width / 2) / step)
+        start = step * min(max(number, 0), last)
+        return self.text[start : start + self.width]
+
+
+def _excerpt(document: Document, summary: str, window: str) -> str:
+    title = f"{document.title}\n\n" if document.title else ""
+    return f"{title}Summary of the whole document: {summary}\n\nA part of it:\n{window}"
+
+
+def _summaries(
+    documents: Sequence[tuple[Document, Sequence[Chunk]]],
+    settings: LLMContext,
+    chat: ChatModel,
+    ask: Ask,
+) -> list[str | ProviderError]:
+    """Return the summary of each document that is too long, "" of the others.
+
+    A document is summarized in pieces that fit the window, then what was said of them, until one
+    piece is left.
+    """
+    summaries: list[str | ProviderError] = [""] * len(documents)
+    pending: dict[int, str] = {}
+    rooms: dict[int, int] = {}
+    for number, (document, chunks) in enumerate(documents):
+        room = rooms[number] = _room(chunks, settings, chat)
+        least = 2 * _longest(chunks) + most_tokens(" " * _SUMMARY_CHARACTERS)
+        if most_tokens(document.text) <= room:
+            continue
+        if room >= least:
+            pending[number] = document.text
+            continue
+        summaries[number] = ProviderError(
+            f"its {most_tokens(document.text)} tokens don't fit into chats.{settings.chat}."
+            f"context_window {chat.context_window}, which has room for {max(0, room)} beside "
+            f"max_output_tokens {chat.max_output_tokens}, prompt and chunk; at least {least} are "
+            f"needed: raise context_window, or lower max_output_tokens or the chunks' size"
+        )
+    while pending:
+        pieces = {n: list(_pieces(text, rooms[n])) for n, text in pending.items()}
+        replies = iter(ask([Prompt(_SUMMARIZE, prefix=p) for own in pieces.values() for p in own]))
+        for number, own in pieces.items():
+            del pending[number]
+            # Shorter than what it is of, whatever the model says, or there would be no end.
+            limit = min(_SUMMARY_CHARACTERS, max(1, len(own[0]) // 3))
+            said: list[str] = []
+            for reply in [next(replies) for _ in own]:
+                if isinstance(reply, ProviderError):
+                    summaries[number] = reply
+                else:
+                    said.append(_cut(reply.text, limit))
+            if len(said) < len(own):
+                continue
+            if len(said) == 1:
+                summaries[number] = said[0] or "(none)"
+            else:
+                pending[number] = "\n\n".join(said)
+    return summaries
+
+
+def _pieces(text: str, tokens: int) -> Iterator[str]:
+    """Cut a text into pieces of at most as many tokens, the instruction's included."""
+    share = (tokens - most_tokens(_SUMMARIZE)) / most_tokens(text)
+    if share >= 1:
+        yield text
+        return
+    width = max(1, int(len(text) * share * 0.9))
+    for start in range(0, len(text), width):
+        yield text[start : start + width]
+
+
+def _joined(
+    document: Document,
+    chunks: Sequence[Chunk],
+    replies: Sequence[Reply | ProviderError],
+    settings: LLMContext,
+) -> list[ContextualizedChunk] | ProviderError:
+    structural = [""] * len(chunks)
+    if settings.structural:
+        structural = structural_contexts(document, chunks, StructuralContext(method="structural"))
+    contextualized = []
+    for chunk, reply, known in zip(chunks, replies, structural, strict=True):
+        if isinstance(reply, ProviderError):
+            return ProviderError(f"{chunk.chunk_id}: {reply}")
+        written = _cut(reply.text, settings.max_characters)
+        context = "\n".join(part for part in (known, written) if part)
+        contextualized.append(ContextualizedChunk(chunk, context))
+    return contextualized
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return a reply on one line, cut at a blank below the limit."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line
+    blank = line.rfind(" ", limit // 2, limit)
+    return line[: blank if blank > 0 else limit]
