@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lancedb.index import IvfPq
+from lancedb.index import IvfFlat, IvfRq
 
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.embedding import Embedded, read_signs
-from rag_pipeline.errors import InputError, RagPipelineError
+from rag_pipeline.errors import InputError, TextTooLongError
 from rag_pipeline.providers import Vectors
 from rag_pipeline.store import Table
 
@@ -22,11 +22,16 @@ _REFINE = 4
 _REFINED_ROWS = 400
 """At least so many rows are compared exactly: a short answer needs a deeper second look."""
 _NPROBES = 64
+_PROBED = 6
+"""One in so many partitions is searched, and at least `_NPROBES`: fewer miss neighbours as a table
+grows, more cost time."""
+_TRAINING = {"sample_rate": 64, "max_iterations": 20}
+"""Of k-means: samples for each partition, fewer than Lance takes, as its time grows with them."""
 
 
 def indexed_text(context: str | None, text: str) -> str:
-    """Return what is embedded and tokenized: context, blank line, chunk."""
-    return f"{context}\n\n{text}" if context else text
+    """Return what is embedded (see `ContextualizedChunk.indexed_text`)."""
+    return f"{text}\n\n{context}" if context else text
 
 
 def index_chunks(
@@ -39,7 +44,12 @@ def index_chunks(
     dimension = schema.field("vector").type.list_size
     for batch in batches:
         contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
-        made = embed([indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)])
+        indexed = [indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)]
+        try:
+            made = embed(indexed)
+        except TextTooLongError as error:
+            chunk = batch.column("chunk_id")[indexed.index(error.text)]
+            raise TextTooLongError(f"chunk {chunk}: {error}", error.text) from None
         columns = {name: batch.column(name) for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
         columns["fingerprint"] = pa.array([fingerprint] * batch.num_rows)
         columns["vector"] = pa.FixedSizeListArray.from_arrays(
@@ -61,31 +71,52 @@ def maintain(table: Table) -> str:
     indexed = any("vector" in index.columns for index in lance.list_indices())
     if rows < FLAT_ROWS or indexed:  # `compact` has added new rows to an existing index
         return "ivf" if indexed else "flat"
-    config = IvfPq(
-        distance_type="cosine",
-        num_partitions=max(16, int(rows**0.5)),
-        num_sub_vectors=_sub_vectors(table.schema),
-    )
+    # RaBitQ: a bit a dimension, and no codebook to train. `refine` reads the vectors themselves.
+    quantised = lance.schema.field("vector").type.list_size % 8 == 0
+    kind = IvfRq if quantised else IvfFlat
+    config = kind(distance_type="cosine", num_partitions=_partitions(rows), **_TRAINING)
     lance.create_index("vector", config=config)
     return "ivf"
 
 
-def search(
-    lance: Any, vector: Vectors, k: int, where: str | None = None, columns: Sequence[str] = ()
-) -> pa.Table:
-    """Return the k rows nearest by cosine: `chunk_id`, `_distance`, `_rowid` and `columns`.
+def _partitions(rows: int) -> int:
+    return max(16, int(rows**0.5))
 
+
+def index_probes(lance: Any) -> int:
+    """Return how many partitions a search goes through; 0 where there is no index to search."""
+    if not lance.list_indices():
+        return 0
+    return max(_NPROBES, _partitions(lance.count_rows()) // _PROBED)
+
+
+def search(
+    lance: Any,
+    vector: Vectors,
+    k: int,
+    where: str | None = None,
+    columns: Sequence[str] = ("chunk_id",),
+    probes: int | None = None,
+    refine: bool = True,
+) -> pa.Table:
+    """Return the k rows nearest by cosine: `_distance`, `_rowid` and `columns`.
+
+    `probes` are `index_probes` of the table where the caller knows them. Without `refine`,
+    neighbours are those of the quantised vectors, and so are their distances.
     Raises InputError when `where` is not a filter that LanceDB understands.
     """
     query = (
         lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
         .distance_type("cosine")
-        .select(["chunk_id", *columns, "_distance"])
+        .select([*columns, "_distance"])
         .with_row_id(True)
         .limit(k)
     )
-    if lance.list_indices():
-        query = query.nprobes(_NPROBES).refine_factor(max(_REFINE, -(-_REFINED_ROWS // k)))
+    probes = index_probes(lance) if probes is None else probes
+    if probes:
+        query = query.nprobes(probes)
+        if refine:
+            query = query.refine_factor(max(_REFINE, -(-_REFINED_ROWS // k)))
     if where:
         query = query.where(where, prefilter=True)
     return _filtered(query, where)
@@ -125,11 +156,3 @@ def _filtered(query: Any, where: str | None) -> pa.Table:
             f"--where {where!r}: {reason}; columns: document_id, title, text, context, start, "
             f"end, metadata (as in json_get_string(metadata, 'folder') = 'policies')"
         ) from None
-
-
-def _sub_vectors(schema: pa.Schema) -> int:
-    dimension = int(schema.field("vector").type.list_size)
-    for size in (4, 8, 16):
-        if dimension % size == 0:
-            return dimension // size
-    raise RagPipelineError(f"vectors of {dimension} dimensions can't be quantised by 4, 8 or 16")

@@ -5,7 +5,8 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
-from rag_pipeline.indexing import stages
+from rag_pipeline.indexing import lexical, stages
+from rag_pipeline.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
 
@@ -86,6 +87,38 @@ def test_a_lexical_index_is_built_once_per_content(workspace):
     assert built.rows == workspace.contextualized_chunks(key).count()
     assert indexing.plan_lexical(workspace, key) == []
     assert indexing.update_lexical(workspace, key).rows == 0
+
+
+def test_after_an_edit_a_lexical_index_reads_the_edited_documents_alone(
+    tmp_path, workspace, monkeypatch
+):
+    key = "recursive_150.structural"
+    read = []
+
+    def bring_up_to_date():
+        indexing.update_documents(workspace)
+        indexing.update(workspace, "chunks", "recursive_150")
+        indexing.update(workspace, "contextualized_chunks", key)
+        indexing.update_lexical(workspace, key)
+        path = workspace.store.local_folder(workspace.lexical_path(key, "bm25s"))
+        return open_lexical_index(path)
+
+    def noting(engine, batches, settings, folder, earlier=None):
+        kept = [batch for batch in batches if batch.num_rows]
+        read.append({i for batch in kept for i in batch.column("document_id").to_pylist()})
+        return build_lexical_index(engine, kept, settings, folder, earlier)
+
+    monkeypatch.setattr(lexical, "build_lexical_index", noting)
+    bring_up_to_date()
+    write_documents(tmp_path / "documents", {"new.txt": "A zeppelin is leased by the parties."})
+    (tmp_path / "documents/nda/acme.txt").write_text("Nothing is agreed but a zeppelin.")
+    (tmp_path / "documents/policy/leave.md").unlink()
+    grown = bring_up_to_date()
+    assert read == [set(DOCUMENTS), {"new.txt", "nda/acme.txt"}]
+    found = {chunk_id.partition("#")[0] for chunk_id, _ in grown.search("zeppelin", 9)}
+    assert found == {"new.txt", "nda/acme.txt"}
+    stored = workspace.contextualized_chunks(key).open().to_arrow().column("chunk_id").to_pylist()
+    assert sorted(grown.chunk_ids.to_pylist()) == sorted(stored)
 
 
 def test_a_store_that_cannot_be_written_loses_nothing(tmp_path, workspace):

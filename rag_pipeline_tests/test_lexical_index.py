@@ -1,5 +1,7 @@
+import json
 import random
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +18,12 @@ from rank_bm25 import BM25Okapi
 from rag_pipeline.config import Lexical
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.lexical_index import (
+    Earlier,
     LexicalIndex,
     LexicalStats,
     build_lexical_index,
     check_engine,
+    is_extensible,
     open_lexical_index,
 )
 from rag_pipeline.tokenization import Tokenizer
@@ -114,6 +118,27 @@ def test_scores_worked_by_hand(engine: str, tmp_path: Path) -> None:
         ("b#1", pytest.approx(dog / 2.2)),
     ]
     assert index.search("dog dog", 1) == [("b#1", pytest.approx(2 * dog / 2.2))]
+
+
+@pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
+def test_a_term_of_the_text_counts_as_several_of_the_context(engine: str, tmp_path: Path) -> None:
+    # in terms counted twice in the text, tf is 2 or 1, every dl the average of 3, k1 = 2 * 1.2;
+    # idf of both (2 of 2): ln(1 + 0.5 / 2.5)
+    rows = [("a#1", "cat", "dog"), ("b#1", "dog", "cat")]
+    index = built(engine, rows, tmp_path / "index", Lexical(language="none", text_weight=2))
+    assert index.search("cat", 5) == [
+        ("a#1", pytest.approx(0.1823216 * 2 / 4.4)),
+        ("b#1", pytest.approx(0.1823216 * 1 / 3.4)),
+    ]
+
+
+def test_without_contexts_the_weight_of_the_text_changes_nothing(tmp_path: Path) -> None:
+    rows = rows_of(zipf_texts(200, seed=4))
+    once = built("bm25s", rows, tmp_path / "once")
+    thrice = built("bm25s", rows, tmp_path / "thrice", Lexical(language="none", text_weight=3))
+    for query in zipf_queries(5, seed=5):
+        expected = dict(once.search(query, 200))
+        assert dict(thrice.search(query, 200)) == pytest.approx(expected, rel=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
@@ -300,8 +325,8 @@ def test_a_folder_in_use_is_not_built_into(tmp_path: Path) -> None:
 
 
 def test_lance_refuses_other_constants_before_writing(tmp_path: Path) -> None:
-    for options in (Lexical(k1=1.5), Lexical(b=0.4)):
-        with pytest.raises(ConfigError, match=r"fixes k1 = 1.2 and b = 0.75, got k1 = 1\.\d"):
+    for options in (Lexical(k1=1.5), Lexical(b=0.4), Lexical(text_weight=2)):
+        with pytest.raises(ConfigError, match=r"b = 0.75 and text_weight = 1, got k1 = 1\.\d"):
             build_lexical_index("lance", batches([]), options, tmp_path / "index")
     assert not (tmp_path / "index").exists()
     check_engine("lance", Lexical(k1=1.2, b=0.75))
@@ -319,3 +344,82 @@ def test_an_error_of_the_batches_comes_through(engine: str, tmp_path: Path) -> N
         build_lexical_index(engine, failing(), PLAIN, tmp_path / "index")
     with pytest.raises(StoreError, match="build it again"):
         open_lexical_index(tmp_path / "index")
+
+
+class _Trap:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (self._mark,)
+
+
+@pytest.mark.parametrize("part", ["data", "indices", "indptr"])
+def test_a_pickle_in_the_place_of_an_array_is_refused_and_not_run(
+    part: str, tmp_path: Path
+) -> None:
+    folder, mark = tmp_path / "index", tmp_path / "executed"
+    built("bm25s", rows_of(["notice period", "hotel price"]), folder)
+    (file,) = [p for p in folder.iterdir() if p.name.startswith(f"{part}.")]
+    np.save(file, np.array([_Trap(mark)], dtype=object), allow_pickle=True)
+    manifest = json.loads((folder / "index.json").read_text())
+    manifest["files"][file.name] = zlib.crc32(file.read_bytes())  # as whoever planted it would
+    (folder / "index.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match="build it again"):
+        open_lexical_index(folder)
+    assert not mark.exists()
+
+
+Documents = dict[str, list[str]]
+documents_of = st.dictionaries(
+    st.sampled_from(["ada", "bob", "cyd", "dee", "eve"]),
+    st.lists(st.text("ab c", max_size=12), min_size=1, max_size=3),
+    max_size=5,
+)
+
+
+def chunks_of(documents: Documents) -> list[Row]:
+    return [
+        (f"{name}#{number}", text, name if number else None)
+        for name, texts in documents.items()
+        for number, text in enumerate(texts)
+    ]
+
+
+@settings(max_examples=15, deadline=None)
+@given(documents_of, documents_of, st.integers(1, 3))
+def test_carrying_over_what_did_not_change_is_building_from_all(
+    before: Documents, after: Documents, text_weight: int
+) -> None:
+    options = Lexical(language="none", text_weight=text_weight)
+    kept = [name for name in before if before[name] == after.get(name)]
+    with TemporaryDirectory() as folder:
+        built("bm25s", chunks_of(before), Path(folder) / "before", options)
+        earlier = Earlier(Path(folder) / "before", kept)
+        assert is_extensible(earlier.folder)
+        fresh = {name: texts for name, texts in after.items() if name not in kept}
+        stats = build_lexical_index(
+            "bm25s", batches(chunks_of(fresh)), options, Path(folder) / "grown", earlier
+        )
+        grown = open_lexical_index(Path(folder) / "grown")
+        whole = built("bm25s", chunks_of(after), Path(folder) / "whole", options)
+        assert stats.rows == len(grown) == len(whole)
+        for query in ("a", "b c", "ada ab a", "eve"):
+            assert grown.search(query, 20) == whole.search(query, 20)
+            assert grown.documents is not None and whole.documents is not None
+            ids = grown.documents.document_ids.to_pylist()
+            assert ids == whole.documents.document_ids.to_pylist()
+            scores = grown.documents.scores(query).tolist()
+            assert scores == whole.documents.scores(query).tolist()
+
+
+def test_nothing_is_built_on_a_torn_index_or_another_engines(tmp_path: Path) -> None:
+    rows = rows_of(["some words", "more words"])
+    for engine in ENGINES:
+        built(engine, rows, tmp_path / engine)
+    assert [is_extensible(tmp_path / engine) for engine in ENGINES] == [True, False, False]
+    assert not is_extensible(tmp_path / "missing")
+    (tmp_path / "bm25s" / "counts.npy").write_bytes(b"torn")
+    assert not is_extensible(tmp_path / "bm25s")

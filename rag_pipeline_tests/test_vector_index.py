@@ -44,7 +44,7 @@ def test_rows_keep_their_columns_and_gain_vector_and_fingerprint():
         return Embedded(np.eye(2, 4, dtype=np.float32), [b"", b""])
 
     (batch,) = vector_index.index_chunks([contextualized(2)], embed, vector_schema(4), "mine")
-    assert seen == ["text 0", "about\n\ntext 1"]
+    assert seen == ["text 0", "text 1\n\nabout"]
     rows = batch.to_pylist()
     assert [row["fingerprint"] for row in rows] == ["mine", "mine"]
     assert rows[1]["vector"] == [0, 1, 0, 0]

@@ -4,8 +4,8 @@ A document is *stale* in a table when its rows there are missing or made from so
 *orphaned* when the table before has it no longer. Whatever a crash leaves undone is stale again.
 """
 
-from rag_pipeline.indexing.builders import read_documents
-from rag_pipeline.indexing.documents import plan_documents, update_documents
+from rag_pipeline.indexing.builders import read_documents, read_in_order
+from rag_pipeline.indexing.documents import document_rows, plan_documents, update_documents
 from rag_pipeline.indexing.lexical import plan_lexical, update_lexical
 from rag_pipeline.indexing.plans import Plan, Report
 from rag_pipeline.indexing.stages import (
@@ -26,12 +26,14 @@ __all__ = [
     "Stage",
     "build_shard",
     "count_calls",
+    "document_rows",
     "finish",
     "open_stage",
     "plan",
     "plan_documents",
     "plan_lexical",
     "read_documents",
+    "read_in_order",
     "update",
     "update_documents",
     "update_lexical",

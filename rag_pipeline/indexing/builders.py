@@ -1,33 +1,39 @@
 """The rows of some documents in each sharded table, made from the table before it."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_pipeline import vector_index
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import SemanticChunking
-from rag_pipeline.contextualization import contextualize
+from rag_pipeline.config import LLMContext, SemanticChunking
+from rag_pipeline.contextualization import contextualize, contextualize_with_model
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
     CONTEXTUALIZED_CHUNKS_SCHEMA,
     Chunk,
+    ContextualizedChunk,
     Document,
     rows_of,
 )
-from rag_pipeline.errors import DocumentError
+from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.indexing.plans import Report
 from rag_pipeline.progress import advance
 from rag_pipeline.providers import Vectors
 from rag_pipeline.retrieval import parse_metadata
+from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 
 
-def read_documents(workspace: Workspace, document_ids: Sequence[str]) -> Iterator[Document]:
-    """Stream loaded documents from the store."""
+def read_documents(
+    workspace: Workspace, document_ids: Sequence[str], version: int | None = None
+) -> Iterator[Document]:
+    """Stream loaded documents from the store, as they are now or at a pinned version."""
     columns = ["document_id", "content_hash", "text", "title", "media_type", "metadata"]
-    for batch in workspace.documents().read(columns, document_ids, batch_rows=16):
+    for batch in workspace.documents().read(columns, document_ids, version, batch_rows=16):
         for row in batch.to_pylist():
             row["metadata"] = parse_metadata(row["metadata"])
             yield Document(**row)
@@ -73,9 +79,9 @@ def _chunk_columns(
 
 
 def build_contexts(
-    workspace: Workspace, partition: str, document_ids: Sequence[str]
+    workspace: Workspace, partition: str, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
-    """Contextualize the chunks of documents."""
+    """Contextualize the chunks of documents; those that a model fails on go to `report.failed`."""
     chunking, contextualizer = partition.split(".")
     settings = workspace.config.contextualizers[contextualizer]
     fingerprint = workspace.config.context_fingerprint(chunking, contextualizer)
@@ -86,11 +92,20 @@ def build_contexts(
         for row in batch.to_pylist():
             hashes[row["document_id"]] = row.pop("content_hash")
             chunks.setdefault(row["document_id"], []).append(Chunk(**row))
-    for document in read_documents(workspace, sorted(chunks)):
-        if hashes[document.document_id] != document.content_hash:
-            continue  # its chunks are of an earlier text; they are made anew before it is
-        own = sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end))
-        contextualized = contextualize(document, own, settings)
+    sources = (
+        (document, sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end)))
+        for document in read_documents(workspace, sorted(chunks))
+        # Chunks of an earlier text are made anew before their document is contextualized.
+        if hashes[document.document_id] == document.content_hash
+    )
+    made: Iterable[tuple[Document, list[ContextualizedChunk]]]
+    if isinstance(settings, LLMContext):
+        made = _by_model(workspace, list(sources), settings, report)
+    else:
+        free = settings
+        made = ((document, contextualize(document, own, free)) for document, own in sources)
+    for document, contextualized in made:
+        own = [c.chunk for c in contextualized]
         rows = _chunk_columns(document, own, fingerprint)
         rows["content_hash"] = [hashes[document.document_id]] * len(own)
         rows["title"] = [document.title] * len(own)
@@ -100,15 +115,50 @@ def build_contexts(
         yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)
 
 
+def _by_model(
+    workspace: Workspace,
+    documents: Sequence[tuple[Document, Sequence[Chunk]]],
+    settings: LLMContext,
+    report: Report,
+) -> Iterator[tuple[Document, list[ContextualizedChunk]]]:
+    chat = workspace.config.chat(settings.chat)
+    ask = workspace.ask(settings.chat, report.calls)
+    result = contextualize_with_model(documents, settings, chat, ask)
+    report.too_long += result.too_long
+    for (document, _), outcome in zip(documents, result.documents, strict=True):
+        if isinstance(outcome, ProviderError):
+            report.failed[document.document_id] = str(outcome)
+        else:
+            yield document, outcome
+
+
+def read_in_order(
+    table: Table, columns: Sequence[str], document_ids: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of documents as one batch: document by document, chunks as they stand in it.
+
+    Models that embed a document's chunks together want them so, and requests to any are fuller.
+    The rows are those of a shard, which bounds them.
+    """
+    batches = list(table.read(list(columns), document_ids))
+    if batches:
+        order = [("document_id", "ascending"), ("start", "ascending"), ("end", "ascending")]
+        rows = pa.Table.from_batches(batches)
+        places = pc.sort_indices(rows.select(["document_id", "start", "end"]), sort_keys=order)
+        yield from rows.take(places).combine_chunks().to_batches()
+
+
 def build_vectors(
     workspace: Workspace, partition: str, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
     """Embed the contextualized chunks of documents."""
     context_key, _, embedding = partition.rpartition(".")
     table = workspace.contextualized_chunks(context_key)
-    return vector_index.index_chunks(
-        table.read(CONTEXTUALIZED_CHUNKS_SCHEMA.names, document_ids),
-        workspace.embed(embedding, report.calls),
-        workspace.vector_index(partition).schema,
-        workspace.config.vector_fingerprint(*partition.split(".")),
-    )
+    embed = workspace.embed(embedding, report.calls)
+    schema = workspace.vector_index(partition).schema
+    fingerprint = workspace.config.vector_fingerprint(*partition.split("."))
+    for batch in read_in_order(table, CONTEXTUALIZED_CHUNKS_SCHEMA.names, document_ids):
+        documents = batch.column("document_id").to_pylist()
+        yield from vector_index.index_chunks(
+            [batch], partial(embed, documents=documents), schema, fingerprint
+        )

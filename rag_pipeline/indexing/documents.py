@@ -1,13 +1,15 @@
-"""Files -> the documents table: load what is new or changed, drop what is gone."""
+"""Files or objects -> the documents table: load what is new or changed, drop what is gone."""
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.indexing.objects import changed_documents, compare_objects
 from rag_pipeline.indexing.plans import (
     MAX_SHARD_DOCUMENTS,
     Plan,
@@ -22,8 +24,16 @@ _LOAD_CHARACTERS = 4_000_000
 
 
 def plan_documents(workspace: Workspace) -> Plan:
-    """Compare the files with what was loaded; reads and hashes every file, parses none."""
-    stale, seen, _ = _compare_documents(workspace)
+    """Compare the files with what was loaded; reads and hashes every file, parses none.
+
+    Of a bucket's objects only the listing is read, and those that changed are named by key: what
+    documents are in them is not known before they are loaded.
+    """
+    if workspace.config.documents.s3:
+        objects = compare_objects(workspace)
+        keys = tuple(listed.relative for listed in objects.changed)
+        return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged))
+    stale, seen, _ = _compare_files(workspace)
     known = set(workspace.documents().state()) | set(workspace.quarantine("documents").state())
     names = tuple(s.document_id for s in stale)
     return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names))
@@ -37,9 +47,11 @@ def update_documents(workspace: Workspace) -> Report:
     documents.ensure()
     quarantine.ensure()
     fingerprint = workspace.config.documents_fingerprint()
-    stale, seen, known = _compare_documents(workspace)
+    found = _changes(workspace)
+    seen, known = found.seen, found.known
     good: list[Document] = []
     bad: list[tuple[str, str, str]] = []
+    origins: dict[str, str | None] = {}
 
     def commit() -> None:
         gone = [i for i, _, _ in bad if i in known] + [
@@ -48,17 +60,20 @@ def update_documents(workspace: Workspace) -> Report:
         documents.drop(gone)
         quarantine.drop(gone)
         if good:
-            batch = _document_rows(good, fingerprint)
+            batch = document_rows(good, fingerprint, origins)
             report.rows += documents.replace([], [batch])
         if bad:
-            quarantine.replace([], [quarantine_rows(bad, fingerprint, "documents")])
+            of_bad = [origins[i] for i, _, _ in bad]
+            quarantine.replace([], [quarantine_rows(bad, fingerprint, "documents", of_bad)])
         report.documents += len(good)
         report.quarantined.update({i: reason for i, _, reason in bad})
         good.clear()
         bad.clear()
+        origins.clear()
 
     pending = 0
-    for source in stale:
+    for source, origin in found.stale:
+        origins[source.document_id] = origin
         try:
             if isinstance(source, Rejected):
                 raise DocumentError(source.document_id, source.reason)
@@ -82,7 +97,29 @@ def update_documents(workspace: Workspace) -> Report:
     return report
 
 
-def _compare_documents(
+@dataclass(slots=True)
+class _Changes:
+    """The stale sources with their origins, the ids of all sources, and the ids known before.
+
+    `seen` is complete once `stale` has been gone through, which is done once.
+    """
+
+    stale: Iterable[tuple[Source | Rejected, str | None]]
+    seen: set[str]
+    known: set[str]
+
+
+def _changes(workspace: Workspace) -> _Changes:
+    if workspace.config.documents.s3:
+        objects = compare_objects(workspace)
+        seen = set(objects.unchanged)
+        stale = changed_documents(workspace, objects, seen)
+        return _Changes(stale, seen, set(objects.known))
+    files, seen, known = _compare_files(workspace)
+    return _Changes([(source, None) for source in files], seen, known)
+
+
+def _compare_files(
     workspace: Workspace,
 ) -> tuple[list[Source | Rejected], set[str], set[str]]:
     """Return the stale sources, the ids of all sources, and the ids that the tables know."""
@@ -100,13 +137,17 @@ def _compare_documents(
     return stale, seen, set(loaded) | set(refused)
 
 
-def _document_rows(documents: Sequence[Document], fingerprint: str) -> pa.RecordBatch:
+def document_rows(
+    documents: Sequence[Document], fingerprint: str, origins: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    """Return rows of the documents table, with where each document came from."""
     columns: dict[str, Sequence[object]] = {
         "document_id": [d.document_id for d in documents],
         "content_hash": [d.content_hash for d in documents],
         "fingerprint": [fingerprint] * len(documents),
         "title": [d.title for d in documents],
         "metadata": [json.dumps(dict(d.metadata), sort_keys=True) for d in documents],
+        "origin": [origins[d.document_id] for d in documents],
         "media_type": [d.media_type for d in documents],
         "characters": [len(d.text) for d in documents],
         "text": [d.text for d in documents],

@@ -1,13 +1,22 @@
-"""Contextualized chunks -> BM25 indexes, built whole: their statistics are the whole corpus's."""
+"""Contextualized chunks -> BM25 indexes; documents that did not change are carried over.
 
+An index is immutable and its statistics are the whole corpus's: a change makes a new one, for
+which the terms of unchanged documents are copied from the last and not read again.
+"""
+
+import json
 import shutil
 import time
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing.plans import Report
-from rag_pipeline.lexical_index import build_lexical_index
+from rag_pipeline.lexical_index import Earlier, build_lexical_index, is_extensible
 from rag_pipeline.progress import advance
+from rag_pipeline.store import State
 from rag_pipeline.workspace import Workspace
+
+_ORIGINS = "origins.json"
+"""Beside an index: what each document's terms were made from."""
 
 
 def plan_lexical(workspace: Workspace, context_key: str) -> list[str]:
@@ -24,14 +33,17 @@ def update_lexical(workspace: Workspace, context_key: str) -> Report:
     started = time.perf_counter()
     report = Report()
     table = workspace.contextualized_chunks(context_key)
+    state = table.state()
     for engine in plan_lexical(workspace, context_key):
         path = workspace.lexical_path(context_key, engine)
         folder = workspace.store.building_folder(path)
         try:
             columns = ["chunk_id", "document_id", "start", "text", "title", "context"]
-            stats = build_lexical_index(
-                engine, table.read(columns), workspace.config.lexical, folder
-            )
+            earlier = _earlier(workspace, path, state)
+            fresh = None if earlier is None else sorted(state.keys() - set(earlier.kept))
+            batches = table.read(columns, fresh)
+            stats = build_lexical_index(engine, batches, workspace.config.lexical, folder, earlier)
+            (folder / _ORIGINS).write_text(json.dumps(_origins(state)), encoding="utf-8")
             workspace.store.publish_folder(folder, path)
         except OSError as error:
             raise StoreError(f"{path}: cannot write the lexical index: {error}") from None
@@ -39,6 +51,32 @@ def update_lexical(workspace: Workspace, context_key: str) -> Report:
             shutil.rmtree(folder, ignore_errors=True)
         report.rows += stats.rows
         advance("chunks", stats.rows)
-    report.documents = len(table.state())
+    report.documents = len(state)
     report.seconds = time.perf_counter() - started
     return report
+
+
+def _origins(state: State) -> dict[str, str]:
+    return {document_id: "/".join(map(str, made)) for document_id, made in state.items()}
+
+
+def _earlier(workspace: Workspace, path: str, state: State) -> Earlier | None:
+    """Return the newest index that most of this one can be copied from; None to build it whole."""
+    store = workspace.store
+    parent, _, name = path.rpartition("/")
+    same = f"{name.rpartition('-')[0]}-"
+    siblings = [f"{parent}/{n}" for n in store.list(parent) if n.startswith(same) and n != name]
+    for sibling in sorted(siblings, key=store.modified, reverse=True):
+        origins = store.read_json(f"{sibling}/{_ORIGINS}")
+        if not isinstance(origins, dict):
+            continue
+        now = _origins(state)
+        kept = [
+            document_id for document_id, made in origins.items() if now.get(document_id) == made
+        ]
+        if len(kept) < len(now) / 2:
+            return None
+        folder = store.local_folder(sibling)
+        if is_extensible(folder):
+            return Earlier(folder, kept)
+    return None

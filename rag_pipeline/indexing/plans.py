@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.costs import Totals
 from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256
@@ -36,7 +37,12 @@ class Report:
     rows: int = 0
     dropped: int = 0
     quarantined: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Documents that a model failed on, with the reasons; they keep their rows and stay stale."""
+    too_long: int = 0
+    """Documents of which a model saw a summary and a part, as they are longer than its window."""
     calls: CallCounts = field(default_factory=CallCounts)
+    costs: Totals = field(default_factory=Totals)
     seconds: float = 0.0
 
     def add(self, other: "Report") -> None:
@@ -45,19 +51,26 @@ class Report:
         self.rows += other.rows
         self.dropped += other.dropped
         self.quarantined.update(other.quarantined)
+        self.failed.update(other.failed)
+        self.too_long += other.too_long
         self.calls.add(other.calls)
+        self.costs.merge(other.costs)
         self.seconds += other.seconds
 
 
 def quarantine_rows(
-    refused: Sequence[tuple[str, str, str]], fingerprint: str, stage: str
+    refused: Sequence[tuple[str, str, str]],
+    fingerprint: str,
+    stage: str,
+    origins: Sequence[str | None] | None = None,
 ) -> pa.RecordBatch:
-    """Return quarantine rows from (document_id, content_hash, reason)."""
+    """Return quarantine rows from (document_id, content_hash, reason), and their origins."""
     columns: dict[str, Sequence[object]] = {
         "document_id": [r[0] for r in refused],
         "content_hash": [r[1] for r in refused],
         "fingerprint": [fingerprint] * len(refused),
         "stage": [stage] * len(refused),
         "reason": [r[2] for r in refused],
+        "origin": origins or [None] * len(refused),
     }
     return rows_of(columns, QUARANTINE_SCHEMA)

@@ -8,12 +8,20 @@ import pyarrow as pa
 
 from rag_pipeline import vector_index
 from rag_pipeline.chunking import read_given_chunks
-from rag_pipeline.config import GivenChunking
+from rag_pipeline.config import GivenChunking, LLMContext
 from rag_pipeline.embedding import missing_texts
-from rag_pipeline.indexing.builders import build_chunks, build_contexts, build_vectors
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.indexing.builders import (
+    build_chunks,
+    build_contexts,
+    build_vectors,
+    read_in_order,
+)
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
-from rag_pipeline.store import DocumentState, Table
+from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
+
+_BATCH_DOCUMENTS = 2_000
 
 SHARDED_ASSETS = ("chunks", "contextualized_chunks", "vector_index")
 
@@ -32,6 +40,8 @@ class Stage:
     """The most that a shard holds: characters for chunks, rows for the others."""
     build: Callable[[Sequence[str], Report], Iterator[pa.RecordBatch]]
     maintain: Callable[[Table], object]
+    shard_documents: int | None = None
+    """The most documents of a shard, where it is not `MAX_SHARD_DOCUMENTS`."""
 
 
 def open_stage(workspace: Workspace, asset: str, partition: str) -> Stage:
@@ -58,6 +68,11 @@ def open_stage(workspace: Workspace, asset: str, partition: str) -> Stage:
             Table.compact,
         )
     if asset == "contextualized_chunks":
+        contextualizer = config.contextualizers[names[1]]
+        # A batch may take a day, and the shards of one process follow each other.
+        in_batches = (
+            isinstance(contextualizer, LLMContext) and config.chat(contextualizer.chat).batch
+        )
         return Stage(
             workspace.contextualized_chunks(partition),
             quarantine,
@@ -65,9 +80,10 @@ def open_stage(workspace: Workspace, asset: str, partition: str) -> Stage:
             workspace.chunks(names[0]),
             config.chunks_fingerprint(names[0]),
             lambda _: True,
-            4_000,
-            lambda ids, report: build_contexts(workspace, partition, ids),
+            20_000 if in_batches else 4_000,
+            lambda ids, report: build_contexts(workspace, partition, ids, report),
             Table.compact,
+            _BATCH_DOCUMENTS if in_batches else None,
         )
     if asset == "vector_index":
         return Stage(
@@ -103,30 +119,42 @@ def plan(stage: Stage) -> Plan:
         else:
             stale.append(document_id)
     known = (set(mine) | set(refused)) - {d for d in before if stage.covers(d)}
-    shards = _shards(stale, _weights(stage, before, stale), stage.shard_weight)
+    most = stage.shard_documents or MAX_SHARD_DOCUMENTS
+    shards = _shards(stale, _weights(stage, before, stale), stage.shard_weight, most)
     return Plan(tuple(stale), tuple(sorted(known)), current, waiting, shards)
 
 
 def build_shard(stage: Stage, document_ids: Sequence[str]) -> Report:
-    """Build the rows of these documents and put them in the place of the old ones."""
+    """Build the rows of these documents and put them in the place of the old ones.
+
+    Documents that a model failed on keep what they had and stay stale; they stand in quarantine
+    until they succeed. Raises the model's ProviderError where it failed on all of them.
+    """
     started = time.perf_counter()
     report = Report(documents=len(document_ids))
     stage.table.ensure()
     batches = list(stage.build(document_ids, report))
-    report.rows = stage.table.replace(document_ids, batches)
+    if report.failed and len(report.failed) == len(document_ids):
+        first = next(iter(report.failed.values()))
+        others = len(report.failed) - 1
+        raise ProviderError(first + (f" (and {others} more documents)" if others else ""))
+    done = [d for d in document_ids if d not in report.failed]
+    report.rows = stage.table.replace(done, batches)
     if stage.quarantine.exists():
         stage.quarantine.drop(document_ids)
-    if report.quarantined:
-        stage.quarantine.ensure()
-        states = stage.upstream.state()
-        refused = [(i, states[i].content_hash, r) for i, r in report.quarantined.items()]
-        name = stage.quarantine.name.removeprefix("quarantine.")
-        stage.quarantine.replace([], [quarantine_rows(refused, stage.fingerprint, name)])
+    states = stage.upstream.state() if report.quarantined or report.failed else {}
+    # Under no fingerprint a document is not done: it is tried again in the next run.
+    for reasons, fingerprint in ((report.quarantined, stage.fingerprint), (report.failed, "")):
+        if reasons:
+            stage.quarantine.ensure()
+            refused = [(i, states[i].content_hash, r) for i, r in reasons.items()]
+            name = stage.quarantine.name.removeprefix("quarantine.")
+            stage.quarantine.replace([], [quarantine_rows(refused, fingerprint, name)])
     report.seconds = time.perf_counter() - started
     return report
 
 
-def finish(stage: Stage, orphaned: Sequence[str], changed: bool) -> dict[str, DocumentState]:
+def finish(stage: Stage, orphaned: Sequence[str], changed: bool) -> State:
     """Drop the orphans' rows, maintain the table if it changed, return what it now holds."""
     stage.table.ensure()
     stage.table.drop(orphaned)
@@ -152,17 +180,18 @@ def count_calls(workspace: Workspace, partition: str, document_ids: Sequence[str
     """Return how many texts building these documents' vectors would send to the model."""
     context_key, _, embedding = partition.rpartition(".")
     table = workspace.contextualized_chunks(context_key)
-    texts: set[str] = set()
-    for batch in table.read(["context", "text"], document_ids):
-        texts.update(
-            vector_index.indexed_text(row["context"], row["text"]) for row in batch.to_pylist()
-        )
-    return missing_texts(sorted(texts), workspace.embedder(embedding), workspace.cache)
+    texts: list[str] = []
+    documents: list[str] = []
+    for batch in read_in_order(
+        table, ["document_id", "start", "end", "context", "text"], document_ids
+    ):
+        for row in batch.to_pylist():
+            texts.append(vector_index.indexed_text(row["context"], row["text"]))
+            documents.append(row["document_id"])
+    return missing_texts(texts, workspace.embedder(embedding), workspace.cache, documents)
 
 
-def _weights(
-    stage: Stage, before: Mapping[str, DocumentState], stale: Sequence[str]
-) -> Mapping[str, int]:
+def _weights(stage: Stage, before: State, stale: Sequence[str]) -> Mapping[str, int]:
     if "characters" not in stage.upstream.schema.names:
         return {d: before[d].rows for d in stale}
     if not stale:
@@ -175,14 +204,14 @@ def _weights(
 
 
 def _shards(
-    stale: Sequence[str], weights: Mapping[str, int], limit: int
+    stale: Sequence[str], weights: Mapping[str, int], limit: int, most: int
 ) -> tuple[tuple[str, ...], ...]:
     shards: list[tuple[str, ...]] = []
     shard: list[str] = []
     weight = 0
     for document_id in stale:
         size = weights[document_id]
-        if shard and (weight + size > limit or len(shard) >= MAX_SHARD_DOCUMENTS):
+        if shard and (weight + size > limit or len(shard) >= most):
             shards.append(tuple(shard))
             shard, weight = [], 0
         shard.append(document_id)

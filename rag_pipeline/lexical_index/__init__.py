@@ -6,6 +6,10 @@ it holds tf among its dl terms, where n of the N chunks hold the term and avgdl 
     ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + k1 * (1 - b + b * dl / avgdl))
 
 Source: Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020 (the variant of Lucene).
+
+With a `text_weight` of w, tf and dl are those of the context plus w times those of the text, and
+k1 is w times as large, so that a chunk without context scores as before. Source: Robertson,
+Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
 """
 
 import json
@@ -13,6 +17,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +28,20 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.lexical_index.bm25s_engine import Bm25sEngine
 from rag_pipeline.lexical_index.documents import DocumentHeads, DocumentIndex, write_documents
 from rag_pipeline.lexical_index.lance_engine import LANCE_B, LANCE_K1, LanceEngine
+from rag_pipeline.lexical_index.postings import PostingsBuilder, load_matrix
 from rag_pipeline.lexical_index.rank_bm25_engine import RankBm25Engine
 from rag_pipeline.lexical_index.ranking import Engine, Found, Mask, Rows
 from rag_pipeline.tokenization import Tokenizer
 
 __all__ = [
     "DocumentIndex",
+    "Earlier",
     "Found",
     "LexicalIndex",
     "LexicalStats",
     "build_lexical_index",
     "check_engine",
+    "is_extensible",
     "open_lexical_index",
 ]
 
@@ -43,10 +51,10 @@ _ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
     "lance": LanceEngine,
 }
 
-_FORMAT = 2
+_FORMAT = 3
 """Raised whenever the files or the terms in them would come out differently."""
-_READABLE = (1, 2)
-"""Format 1 has no documents; a release that was made with it goes on being served."""
+_READABLE = (1, 2, 3)
+"""Format 1 has no documents, and 2 no counts to build on; releases made with them are served."""
 
 _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
@@ -65,6 +73,14 @@ class LexicalStats:
 
     rows: int
     terms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An index built before with the same settings, and its documents that are as they were."""
+
+    folder: Path
+    kept: Collection[str]
 
 
 class LexicalIndex:
@@ -133,22 +149,31 @@ def check_engine(engine: str, settings: Lexical) -> None:
     """Raise ConfigError unless the engine exists and can work with these settings."""
     if engine not in _ENGINES:
         raise ConfigError(f"lexical engine {engine!r} is not one of: {', '.join(_ENGINES)}")
-    if engine == "lance" and (settings.k1, settings.b) != (LANCE_K1, LANCE_B):
+    got = (settings.k1, settings.b, settings.text_weight)
+    if engine == "lance" and got != (LANCE_K1, LANCE_B, 1):
         raise ConfigError(
-            f"lexical: the engine lance fixes k1 = {LANCE_K1} and b = {LANCE_B}, got "
-            f"k1 = {settings.k1} and b = {settings.b}; leave them out or choose another engine"
+            f"lexical: the engine lance fixes k1 = {LANCE_K1}, b = {LANCE_B} and text_weight = 1, "
+            f"got k1 = {got[0]}, b = {got[1]} and text_weight = {got[2]}; leave them out or choose "
+            f"another engine"
         )
 
 
 def build_lexical_index(
-    engine: str, batches: Iterable[pa.RecordBatch], settings: Lexical, folder: Path
+    engine: str,
+    batches: Iterable[pa.RecordBatch],
+    settings: Lexical,
+    folder: Path,
+    earlier: Earlier | None = None,
 ) -> LexicalStats:
     """Write the index of some chunks into a new or empty folder.
 
     `batches` have the columns chunk_id, document_id, start, text, title and context (nullable);
-    what is indexed is context, blank line, text. They are read once, one at a time; `bm25s` keeps
-    4 bytes of each term until it works out the scores, the other engines keep only the distinct
-    terms; of each document, its head is kept for the index of documents.
+    what is indexed are the terms of both. They are read once, one at a time; `bm25s` keeps
+    12 bytes of each distinct term of a chunk until it works out the scores, the other engines keep
+    only the distinct terms; of each document, its head is kept for the index of documents.
+
+    With an `earlier` index (of bm25s alone), `batches` are only the chunks of the other documents;
+    the result is that of building from all of them, up to the order of the chunks.
 
     Raises ConfigError for settings that the engine can't honour, before anything is written, and
     StoreError when the folder holds something.
@@ -159,19 +184,37 @@ def build_lexical_index(
         raise StoreError(f"{folder}: not empty; a lexical index is built into a new folder")
     rows = 0
     tokenizer, heads = Tokenizer(settings), DocumentHeads()
+    weighted = _of_weighted(settings)
+    with pa.ipc.new_file(str(folder / _CHUNKS), _CHUNKS_SCHEMA) as writer:
 
-    def tokenized() -> Iterator[list[list[str]]]:
-        nonlocal rows
-        with pa.ipc.new_file(str(folder / _CHUNKS), _CHUNKS_SCHEMA) as writer:
+        def tokenized() -> Iterator[list[list[str]]]:
+            nonlocal rows
             for batch in batches:
                 ids = [batch.column(f.name).cast(f.type) for f in _CHUNKS_SCHEMA]
                 writer.write_batch(pa.record_batch(ids, schema=_CHUNKS_SCHEMA))
                 rows += batch.num_rows
                 heads.add(batch)
-                yield tokenizer.tokenize_all(_indexed_texts(batch))
+                yield _weighted_terms(batch, tokenizer, settings.text_weight)
 
-    terms = _ENGINES[engine].write(tokenized(), settings, folder)
-    write_documents(heads, settings, tokenizer, folder / _DOCUMENTS)
+        if earlier is None:
+            terms = _ENGINES[engine].write(tokenized(), weighted, folder)
+        else:
+            known = pa.ipc.open_file(pa.memory_map(str(earlier.folder / _CHUNKS))).read_all()
+            wanted = pa.array(list(earlier.kept), pa.string())
+            kept = np.asarray(pc.is_in(known.column("document_id"), value_set=wanted).to_numpy())
+            postings = PostingsBuilder()
+            postings.carry_over(load_matrix(earlier.folder), np.where(kept, kept.cumsum() - 1, -1))
+            writer.write_table(known.filter(pa.array(kept)).cast(_CHUNKS_SCHEMA))
+            rows = int(kept.sum())
+            for batch in tokenized():
+                postings.add(batch)
+            terms = Bm25sEngine.write_matrix(postings.matrix(), weighted, folder)
+    documents = folder / _DOCUMENTS
+    if earlier is None:
+        write_documents(heads, settings, tokenizer, documents)
+    else:
+        before = earlier.folder / _DOCUMENTS
+        write_documents(heads, settings, tokenizer, documents, before, earlier.kept)
     stats = LexicalStats(rows, terms)
     manifest = {
         "format": _FORMAT,
@@ -184,26 +227,27 @@ def build_lexical_index(
     return stats
 
 
+def is_extensible(folder: Path) -> bool:
+    """Return whether an index is whole, and of a format and engine to build on (`Earlier`)."""
+    try:
+        manifest = _read_manifest(folder)
+    except (StoreError, OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(manifest["format"] == _FORMAT and manifest["engine"] == "bm25s")
+
+
 def open_lexical_index(folder: Path) -> LexicalIndex:
     """Open a built index: check its files' checksums, then map the large ones into memory.
 
     Raises StoreError, naming the folder, when a file is missing, torn or altered.
     """
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        if manifest["format"] not in _READABLE:
-            raise StoreError(
-                f"{folder}: lexical index of format {manifest['format']}, this version reads "
-                f"{_FORMAT}; build it again"
-            )
-        files = {name: _checksum(folder / name) for name in manifest["files"]}
-        if files != manifest["files"]:
-            raise StoreError(f"{folder}: the lexical index is torn or altered; build it again")
+        manifest = _read_manifest(folder)
         settings = Lexical.model_validate(manifest["settings"])
         chunks = pa.ipc.open_file(pa.memory_map(str(folder / _CHUNKS))).read_all()
         engine: Engine | None = None
         if manifest["terms"]:
-            engine = _ENGINES[manifest["engine"]](folder, settings)
+            engine = _ENGINES[manifest["engine"]](folder, _of_weighted(settings))
         tokenizer = Tokenizer(settings)
         documents: DocumentIndex | None = None
         if manifest["format"] > 1:
@@ -214,11 +258,30 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
     return LexicalIndex(chunks, tokenizer, engine, documents)
 
 
-def _indexed_texts(batch: pa.RecordBatch) -> Iterator[str]:
-    texts = batch.column("text").to_pylist()
-    contexts = batch.column("context").to_pylist()
-    for text, context in zip(texts, contexts, strict=True):
-        yield f"{context}\n\n{text}" if context else text
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Return an index's manifest; raise StoreError when its files are not those it names."""
+    manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    if manifest["format"] not in _READABLE:
+        raise StoreError(
+            f"{folder}: lexical index of format {manifest['format']}, this version reads "
+            f"{_FORMAT}; build it again"
+        )
+    files = {name: _checksum(folder / name) for name in manifest["files"]}
+    if files != manifest["files"]:
+        raise StoreError(f"{folder}: the lexical index is torn or altered; build it again")
+    return manifest
+
+
+def _weighted_terms(batch: pa.RecordBatch, tokenizer: Tokenizer, weight: int) -> list[list[str]]:
+    """Return each chunk's terms: once those of its context, `weight` times those of its text."""
+    contexts = tokenizer.tokenize_all(c or "" for c in batch.column("context").to_pylist())
+    texts = tokenizer.tokenize_all(batch.column("text").to_pylist())
+    return [context + weight * text for context, text in zip(contexts, texts, strict=True)]
+
+
+def _of_weighted(settings: Lexical) -> Lexical:
+    """Return the settings for terms that are counted `text_weight` times."""
+    return settings.model_copy(update={"k1": settings.k1 * settings.text_weight})
 
 
 def _files(folder: Path) -> list[Path]:

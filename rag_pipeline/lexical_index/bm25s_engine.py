@@ -1,14 +1,18 @@
 """The engine bm25s: every term's score in every chunk worked out at build time, mapped on load."""
 
-import itertools
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.lexical_index.postings import (
+    Matrix,
+    PostingsBuilder,
+    bm25_scores,
+    save_counts,
+)
 from rag_pipeline.lexical_index.ranking import Found, Mask, Rows, best
 
 
@@ -23,19 +27,29 @@ class Bm25sEngine:
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
         """Write the index of the batches' terms; return the number of distinct terms."""
-        chunks, vocabulary = _TermIds(), _Vocabulary()
+        postings = PostingsBuilder()
         for batch in tokenized:
-            chunks.add(batch, vocabulary)
-        if vocabulary:
+            postings.add(batch)
+        return Bm25sEngine.write_matrix(postings.matrix(), settings, folder)
+
+    @staticmethod
+    def write_matrix(matrix: Matrix, settings: Lexical, folder: Path) -> int:
+        """Write the index of gathered terms; return the number of distinct terms."""
+        if matrix.vocabulary:
             import bm25s
 
             index = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
-            index.vocab_dict = dict(vocabulary)
-            index.scores = index.build_index_from_ids(
-                list(vocabulary.values()), chunks, show_progress=False
-            )
+            index.vocab_dict = matrix.vocabulary
+            index.nonoccurrence_array = None
+            index.scores = {
+                "data": bm25_scores(matrix, settings),
+                "indices": matrix.rows,
+                "indptr": matrix.ends,
+                "num_docs": len(matrix.lengths),
+            }
             index.save(folder, show_progress=False)
-        return len(vocabulary)
+            save_counts(matrix, folder)
+        return len(matrix.vocabulary)
 
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
@@ -45,9 +59,16 @@ class Bm25sEngine:
 
     def scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
         """Return every row's score."""
-        scores: npt.NDArray[np.float32] = self._index.get_scores_from_ids(
-            self._index.get_tokens_ids(terms)
-        )
+        matrix, known = self._index.scores, self._index.vocab_dict
+        ends, rows, data = matrix["indptr"], matrix["indices"], matrix["data"]
+        scores = np.zeros(int(matrix["num_docs"]), np.float32)
+        for term in terms:
+            number = known.get(term)
+            if number is not None:
+                # a row stands once among a term's, so that this adds all of them
+                scores[rows[ends[number] : ends[number + 1]]] += data[
+                    ends[number] : ends[number + 1]
+                ]
         return scores
 
     def frequencies(self, terms: list[str]) -> npt.NDArray[np.int64]:
@@ -56,32 +77,3 @@ class Bm25sEngine:
         numbers = (known.get(term) for term in terms)
         counts = [0 if n is None else int(ends[n + 1]) - int(ends[n]) for n in numbers]
         return np.array(counts, np.int64)
-
-
-class _Vocabulary(dict[str, int]):
-    """Numbers terms in the order in which they are first asked for."""
-
-    def __missing__(self, term: str) -> int:
-        self[term] = number = len(self)
-        return number
-
-
-class _TermIds:
-    """The term numbers of each chunk at 4 bytes a term; as lists they would take 8 and more."""
-
-    def __init__(self) -> None:
-        self._ids = array("i")
-        self._ends = array("q", [0])
-
-    def add(self, tokenized: list[list[str]], vocabulary: _Vocabulary) -> None:
-        for terms in tokenized:
-            self._ids.extend(map(vocabulary.__getitem__, terms))
-            self._ends.append(len(self._ids))
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
-
-    def __iter__(self) -> Iterator[list[int]]:
-        ids = np.frombuffer(self._ids, np.intc)
-        for start, end in itertools.pairwise(self._ends):
-            yield ids[start:end].tolist()

@@ -1,7 +1,8 @@
 """BM25 over whole documents by what names them: file name, title, first characters."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.lexical_index.bm25s_engine import Bm25sEngine
+from rag_pipeline.lexical_index.postings import PostingsBuilder, load_matrix
 from rag_pipeline.tokenization import Tokenizer
 
 _FILE = "documents.arrow"
@@ -38,6 +40,10 @@ class DocumentHeads:
             if start < _HEAD_CHARACTERS:
                 pieces.append((start, text[: _HEAD_CHARACTERS - start]))
 
+    def document_ids(self) -> Collection[str]:
+        """Return the documents that have chunks."""
+        return self._pieces.keys()
+
     def records(self) -> Iterator[tuple[str, str]]:
         """Yield (document_id, what names it), by document_id."""
         for document_id in sorted(self._pieces):
@@ -59,33 +65,41 @@ def readable_name(document_id: str) -> str:
 
 
 def write_documents(
-    heads: DocumentHeads, settings: Lexical, tokenizer: Tokenizer, folder: Path
+    heads: DocumentHeads,
+    settings: Lexical,
+    tokenizer: Tokenizer,
+    folder: Path,
+    earlier: Path | None = None,
+    kept: Collection[str] = (),
 ) -> None:
-    """Write the index of the gathered documents into a new folder."""
+    """Write the index of the gathered documents, and of those kept of an earlier one."""
     folder.mkdir()
-    ids: list[str] = []
-
-    def tokenized() -> Iterator[list[list[str]]]:
-        batch: list[list[str]] = []
-        for document_id, text in heads.records():
-            ids.append(document_id)
-            batch.append(tokenizer.tokenize(text))
-            if len(batch) == _BATCH:
-                yield batch
-                batch = []
-        yield batch
-
-    Bm25sEngine.write(tokenized(), settings, folder)
+    ids = sorted({*heads.document_ids(), *kept})
+    number = {document_id: row for row, document_id in enumerate(ids)}
+    postings = PostingsBuilder()
+    if earlier is not None:
+        known = _read_ids(earlier).to_pylist()
+        keeping = set(kept)
+        moved = np.array([number[d] if d in keeping else -1 for d in known], np.int64)
+        postings.carry_over(load_matrix(earlier), moved)
+    records = heads.records()
+    while batch := list(islice(records, _BATCH)):
+        rows = np.array([number[document_id] for document_id, _ in batch], np.int64)
+        postings.add([tokenizer.tokenize(text) for _, text in batch], rows)
+    Bm25sEngine.write_matrix(postings.matrix(), settings, folder)
     with pa.ipc.new_file(str(folder / _FILE), _SCHEMA) as writer:
         writer.write_batch(pa.record_batch([pa.array(ids, pa.string())], schema=_SCHEMA))
+
+
+def _read_ids(folder: Path) -> pa.ChunkedArray:
+    return pa.ipc.open_file(pa.memory_map(str(folder / _FILE))).read_all().column("document_id")
 
 
 class DocumentIndex:
     """The opened index of documents; safe to share between threads."""
 
     def __init__(self, folder: Path, settings: Lexical, tokenizer: Tokenizer) -> None:
-        rows = pa.ipc.open_file(pa.memory_map(str(folder / _FILE))).read_all()
-        self.document_ids: pa.ChunkedArray = rows.column("document_id")
+        self.document_ids: pa.ChunkedArray = _read_ids(folder)
         self._tokenizer = tokenizer
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None

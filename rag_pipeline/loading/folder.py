@@ -57,6 +57,22 @@ def matcher(pattern: str, *, hidden: bool) -> Callable[[list[str]], bool]:
     return matches
 
 
+def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[list[str]], bool]:
+    """Return a test of path segments: some include pattern matches and no exclude pattern."""
+    included, excluded = _matchers(include, exclude)
+    return lambda segments: (
+        not any(matches(segments) for matches in excluded)
+        and any(matches(segments) for matches in included)
+    )
+
+
+def _matchers(
+    include: Iterable[str], exclude: Iterable[str]
+) -> tuple[list[Callable[[list[str]], bool]], list[Callable[[list[str]], bool]]]:
+    included = [matcher(pattern, hidden=False) for pattern in include]
+    return included, [matcher(pattern, hidden=True) for pattern in exclude]
+
+
 def find_files(
     root: Path, include: Iterable[str], exclude: Iterable[str]
 ) -> tuple[list[Found], int]:
@@ -67,8 +83,7 @@ def find_files(
     Raises OSError if the root itself can't be read.
     """
     include, exclude = list(include), list(exclude)
-    included = [matcher(pattern, hidden=False) for pattern in include]
-    excluded = [matcher(pattern, hidden=True) for pattern in exclude]
+    included, excluded = _matchers(include, exclude)
     enter_hidden = any(s.startswith(".") for p in include for s in p.split("/") if s != ".")
     real_root = os.path.realpath(root)
     found: list[Found] = []

@@ -155,19 +155,27 @@ def scan(source: DocumentsSource, root: Path) -> Iterator[Source | Rejected]:
     Two documents of one id: the first file's is kept, the other is rejected under the name of
     its place. Raises ConfigError if there is nothing to load.
     """
-    base, found = _find(source, root)
+    return _scan(*_find(source, root), source.max_bytes)
+
+
+def scan_file(base: Path, relative: str, max_bytes: int) -> Iterator[Source | Rejected]:
+    """List the documents of one file under `base`, in order of document_id."""
+    return _scan(base, [Found(relative)], max_bytes)
+
+
+def _scan(base: Path, found: list[Found], max_bytes: int) -> Iterator[Source | Rejected]:
     located: list[Located] = []
     for name, reason in found:
         if reason:
             located.append(Located(_printable(name), name, reason=_printable(reason)))
         elif name.lower().endswith(RECORD_SUFFIXES):
             try:
-                located.extend(locate(base / name, name, source.max_bytes))
+                located.extend(locate(base / name, name, max_bytes))
             except OSError as error:
                 located.append(Located(name, name, reason=_unreadable(error)))
         else:
             located.append(Located(name, name))
-    return _sources(_without_twins(located, base), base, source.max_bytes)
+    return _sources(_without_twins(located, base), base, max_bytes)
 
 
 def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[Found]]:

@@ -1,0 +1,89 @@
+"""A bucket's objects compared with the documents that were read from them.
+
+Each row of the documents and quarantine tables carries its `origin`: key, ETag and size of the
+object, and how many documents that held. An object is unchanged when as many rows carry exactly
+that; after a load that was killed halfway there are fewer, and the object is read again.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading import Rejected, Source
+from rag_pipeline.loading.bucket import Listed, list_bucket, opened
+from rag_pipeline.workspace import Workspace
+
+
+@dataclass(slots=True)
+class Objects:
+    """What the listing and the tables say of each other."""
+
+    changed: list[Listed]
+    unchanged: set[str]
+    """The ids of the documents that need not be looked at."""
+    known: dict[str, str]
+    """The ids that the tables know, with the key that each was read from, "" for none."""
+
+    def orphaned(self) -> list[str]:
+        """Return the known ids whose objects are gone, before any object is read."""
+        keys = {listed.relative for listed in self.changed}
+        rest = self.known.keys() - self.unchanged
+        return sorted(i for i in rest if self.known[i] not in keys and i not in keys)
+
+
+def compare_objects(workspace: Workspace) -> Objects:
+    """List the bucket and read the tables' origins; copies no object."""
+    fingerprint = workspace.config.documents_fingerprint()
+    by_origin: dict[str, set[str]] = {}
+    known: dict[str, str] = {}
+    columns = ["document_id", "fingerprint", "origin"]
+    for table in (workspace.documents(), workspace.quarantine("documents")):
+        if not table.exists() or "origin" not in table.open().schema.names:
+            continue
+        for batch in table.read(columns):
+            for row in batch.to_pylist():
+                origin = row["origin"]
+                known[row["document_id"]] = json.loads(origin)[0] if origin else ""
+                if origin and row["fingerprint"] == fingerprint:
+                    by_origin.setdefault(origin, set()).add(row["document_id"])
+    counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
+    changed: list[Listed] = []
+    unchanged: set[str] = set()
+    for listed in list_bucket(workspace.config.documents):
+        origin, documents = counts.get(listed[:3], ("", 0))
+        if origin and len(by_origin[origin]) == documents:
+            unchanged |= by_origin[origin]
+        else:
+            changed.append(listed)
+    return Objects(changed, unchanged, known)
+
+
+def changed_documents(
+    workspace: Workspace, objects: Objects, seen: set[str]
+) -> Iterator[tuple[Source | Rejected, str | None]]:
+    """Yield the documents of the changed objects with their origins, one object at a time.
+
+    Each must be loaded before the next is asked for. Adds their ids to `seen`. An id that another
+    object has already keeps that object's document; the rejected one has no origin, so that its
+    object is read again once the other has gone.
+    """
+    for listed in objects.changed:
+        try:
+            with opened(workspace.config.documents, listed) as sources:
+                origin = listed.origin(len(sources))
+                mine: set[str] = set()
+                for source in sources:
+                    if source.document_id in seen and source.document_id not in mine:
+                        reason = f"duplicate document_id {source.document_id!r}: another object "
+                        reason += "has it already"
+                        name = f"{listed.relative}:{source.document_id}"
+                        yield Rejected(name, source.content_hash, reason), None
+                        seen.add(name)
+                        continue
+                    mine.add(source.document_id)
+                    seen.add(source.document_id)
+                    yield source, origin
+        except DocumentError as error:
+            seen.add(listed.relative)
+            yield Rejected(listed.relative, "", error.reason), None

@@ -1,0 +1,167 @@
+"""Which term stands how often in which row: gathered batch by batch, or carried over."""
+
+import json
+from array import array
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rag_pipeline.config import Lexical
+
+_COUNTS, _LENGTHS = "counts.npy", "lengths.npy"
+_BLOCK = 1 << 22
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+
+class Matrix(NamedTuple):
+    """Every term's rows, term after term: those of term t stand at `ends[t]:ends[t + 1]`."""
+
+    vocabulary: dict[str, int]
+    ends: Longs
+    rows: Ints
+    counts: Ints
+    """How often the term stands in each of the rows."""
+    lengths: Ints
+    """How many terms each row has."""
+
+
+class _Postings(NamedTuple):
+    """Ordered by term."""
+
+    terms: Ints
+    rows: Ints
+    counts: Ints
+
+
+class _Vocabulary(dict[str, int]):
+    """Numbers terms in the order in which they are first asked for."""
+
+    def __missing__(self, term: str) -> int:
+        self[term] = number = len(self)
+        return number
+
+
+class PostingsBuilder:
+    """Gathers rows in any order; keeps 12 bytes of each distinct term of a row."""
+
+    def __init__(self) -> None:
+        self._vocabulary = _Vocabulary()
+        self._batches: list[_Postings] = []
+        self._lengths: list[tuple[Longs, Ints]] = []
+        self._rows = 0
+
+    def carry_over(self, matrix: Matrix, new_rows: Longs) -> None:
+        """Take the rows of an earlier matrix under new numbers, leaving out those of number -1.
+
+        Comes before any `add`.
+        """
+        self._vocabulary.update(matrix.vocabulary)
+        for first in range(0, len(matrix.rows), _BLOCK):
+            block = slice(first, min(first + _BLOCK, len(matrix.rows)))
+            rows = new_rows[matrix.rows[block]]
+            kept = rows >= 0
+            at = np.arange(block.start, block.stop)[kept]
+            terms = np.searchsorted(matrix.ends, at, side="right") - 1
+            counts = np.asarray(matrix.counts[block])[kept]
+            self._batches.append(
+                _Postings(terms.astype(np.int32), rows[kept].astype(np.int32), counts)
+            )
+        kept = new_rows >= 0
+        # an index of no terms has kept no lengths
+        lengths = np.asarray(matrix.lengths) if matrix.vocabulary else np.zeros(len(kept), np.int32)
+        self._note(new_rows[kept], lengths[kept])
+
+    def add(self, tokenized: list[list[str]], rows: Longs | None = None) -> None:
+        """Take in some rows, under their numbers or those after the last."""
+        if rows is None:
+            rows = np.arange(self._rows, self._rows + len(tokenized))
+        lengths = np.array([len(terms) for terms in tokenized], np.int32)
+        flat = array("i", map(self._vocabulary.__getitem__, chain.from_iterable(tokenized)))
+        terms = np.frombuffer(flat, np.intc).astype(np.int64)
+        keys, counts = np.unique(terms << 32 | np.repeat(rows, lengths), return_counts=True)
+        self._batches.append(
+            _Postings(
+                (keys >> 32).astype(np.int32),
+                (keys & 0xFFFFFFFF).astype(np.int32),
+                counts.astype(np.int32),
+            )
+        )
+        self._note(rows, lengths)
+
+    def _note(self, rows: Longs, lengths: Ints) -> None:
+        self._lengths.append((rows, lengths))
+        self._rows = max(self._rows, int(rows.max(initial=-1)) + 1)
+
+    def matrix(self) -> Matrix:
+        """Put the postings in the order of their terms; what was gathered is used up.
+
+        Terms that no row has any more are left out.
+        """
+        per_term = np.zeros(len(self._vocabulary), np.int64)
+        for terms, _, _ in self._batches:
+            found = np.bincount(terms)
+            per_term[: len(found)] += found
+        ends = np.concatenate([[0], np.cumsum(per_term)])
+        rows, counts = np.empty(ends[-1], np.int32), np.empty(ends[-1], np.int32)
+        heads = ends[:-1].copy()
+        self._batches.reverse()
+        while self._batches:
+            batch = self._batches.pop()
+            starts = np.flatnonzero(np.diff(batch.terms, prepend=-1))
+            found = np.diff(np.append(starts, len(batch.terms)))
+            distinct = batch.terms[starts]
+            at = np.arange(len(batch.terms)) + np.repeat(heads[distinct] - starts, found)
+            rows[at], counts[at] = batch.rows, batch.counts
+            heads[distinct] += found
+        lengths = np.zeros(self._rows, np.int32)
+        for where, known in self._lengths:
+            lengths[where] = known
+        living = np.flatnonzero(per_term)
+        words = list(self._vocabulary)
+        vocabulary = {words[term]: number for number, term in enumerate(living.tolist())}
+        return Matrix(vocabulary, np.append(ends[living], ends[-1]), rows, counts, lengths)
+
+
+def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
+    """Return each posting's score: the package's formula for one term and row."""
+    total = len(matrix.lengths)
+    per_term = np.diff(matrix.ends)
+    idf = np.log(1 + (total - per_term + 0.5) / (per_term + 0.5))
+    lengths = matrix.lengths / max(float(matrix.lengths.mean()), 1e-12)
+    saturation = settings.k1 * (1 - settings.b + settings.b * lengths)
+    scores = np.empty(len(matrix.rows), np.float32)
+    for first in range(0, len(scores), _BLOCK):
+        block = slice(first, min(first + _BLOCK, len(scores)))
+        terms = np.searchsorted(matrix.ends, np.arange(block.start, block.stop), side="right") - 1
+        counts = matrix.counts[block]
+        scores[block] = idf[terms] * counts / (counts + saturation[matrix.rows[block]])
+    return scores
+
+
+def save_counts(matrix: Matrix, folder: Path) -> None:
+    """Write what the scores do not tell, beside them."""
+    np.save(folder / _COUNTS, matrix.counts)
+    np.save(folder / _LENGTHS, matrix.lengths)
+
+
+def load_matrix(folder: Path) -> Matrix:
+    """Map a saved index into memory; an index of no terms has no files and no rows."""
+    if not (folder / _COUNTS).exists():
+        return Matrix({}, np.zeros(1, np.int64), *(np.empty(0, np.int32) for _ in range(3)))
+
+    def mapped(name: str) -> npt.NDArray[np.int32]:
+        array: npt.NDArray[np.int32] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+        return array
+
+    return Matrix(
+        json.loads((folder / "vocab.index.json").read_text(encoding="utf-8")),
+        np.load(folder / "indptr.csc.index.npy", allow_pickle=False),
+        mapped("indices.csc.index.npy"),
+        mapped(_COUNTS),
+        mapped(_LENGTHS),
+    )

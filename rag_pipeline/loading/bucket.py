@@ -1,0 +1,115 @@
+"""A prefix of a bucket -> the objects that are documents, each copied only while it is read."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.errors import ConfigError, DocumentError
+from rag_pipeline.loading.folder import UNSAFE, selector
+from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
+from rag_pipeline.loading.sources import Rejected, Source, scan_file
+from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
+
+_GONE = {"NoSuchKey", "404", "PreconditionFailed", "412"}
+_REFUSED = {"AccessDenied", "403", "InvalidObjectState"}
+
+
+class Listed(NamedTuple):
+    """An object by its key relative to the prefix; `reason` says why it can't be used.
+
+    The ETag is opaque: it changes with the content, and of an upload in parts it is no hash.
+    """
+
+    relative: str
+    etag: str
+    size: int
+    reason: str = ""
+
+    def origin(self, documents: int) -> str:
+        """Return what the rows of this version of the object carry, which held so many."""
+        return json.dumps([self.relative, self.etag, self.size, documents])
+
+
+def list_bucket(source: DocumentsSource) -> list[Listed]:
+    """List the objects that match, in the order of their keys; opens none.
+
+    Raises ConfigError if there is nothing to load, StoreError if the bucket can't be reached.
+    """
+    bucket, prefix = split_url(source.s3)
+    start = f"{prefix}/" if prefix else ""
+    wanted = selector(source.include, source.exclude)
+    found: list[Listed] = []
+    seen = 0
+    with clear_s3_errors(f"documents.s3: {source.s3}"):
+        pages = s3_client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=start)
+        for page in pages:
+            for entry in page.get("Contents", ()):
+                relative = entry["Key"][len(start) :]
+                if not relative or relative.endswith("/"):  # a folder, as consoles make them
+                    continue
+                seen += 1
+                segments = relative.split("/")
+                if wanted(segments):
+                    reason = _obstacle(relative, segments, entry["Size"], source.max_bytes)
+                    found.append(Listed(relative, entry["ETag"], entry["Size"], reason))
+    if not seen:
+        raise ConfigError(f"documents.s3: no documents in {source.s3}: nothing has this prefix")
+    if not found:
+        raise ConfigError(
+            f"documents.include: none of the {seen} objects in {source.s3} matches "
+            f"{list(source.include)} without matching exclude {list(source.exclude)}"
+        )
+    return found
+
+
+def _obstacle(relative: str, segments: list[str], size: int, max_bytes: int) -> str:
+    if UNSAFE.search(relative):
+        return "the key has control characters; rename it"
+    if any(segment in ("", ".", "..") for segment in segments):
+        return "the key has an empty, '.' or '..' part; rename it"
+    if size > max_bytes and not relative.lower().endswith(RECORD_SUFFIXES):
+        return oversized(size, max_bytes)
+    return ""
+
+
+@contextmanager
+def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source | Rejected]]:
+    """Yield the documents of one object; they can be loaded for as long as the block lasts.
+
+    Raises DocumentError when the object has changed or gone since it was listed, or may not be
+    read, and StoreError when the bucket can't be reached.
+    """
+    if listed.reason:
+        yield [Rejected(UNSAFE.sub("?", listed.relative), "", listed.reason)]
+        return
+    with tempfile.TemporaryDirectory(prefix="rag-object-") as name:
+        _copy(source, listed, Path(name) / listed.relative)
+        yield list(scan_file(Path(name), listed.relative, source.max_bytes))
+
+
+def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:
+    from botocore.exceptions import ClientError
+
+    bucket, prefix = split_url(source.s3)
+    key = f"{prefix}/{listed.relative}".lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with clear_s3_errors(f"documents.s3: s3://{bucket}/{key}"):
+        try:
+            # boto3 goes on where a connection was cut, and never joins parts of two versions.
+            s3_client().download_file(bucket, key, str(target))
+            changed = target.stat().st_size != listed.size
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in _REFUSED:
+                reason = f"cannot read the object: {code}"
+                raise DocumentError(listed.relative, reason) from None
+            if code not in _GONE:
+                raise
+            changed = True
+    if changed:
+        reason = "it changed after it was listed; run again"
+        raise DocumentError(listed.relative, reason)

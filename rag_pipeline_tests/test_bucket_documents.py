@@ -1,0 +1,249 @@
+"""Documents from a bucket: listed by key and ETag, only changed objects fetched."""
+
+import json
+import os
+
+import boto3
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.config import load_config, parse_config
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.loading import bucket as objects
+from rag_pipeline.orchestration.requests import listing_digest
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import attributes, write_documents, write_file
+
+TEXTS = {"nda/acme.txt": "The Acme agreement.", "policy/leave.md": "# Leave\n\nSixteen weeks."}
+RECORDS = [{"id": "r1", "text": "The first record."}, {"id": "r2", "text": "The second record."}]
+
+
+def put(key, body):
+    body = body if isinstance(body, bytes) else body.encode()
+    boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{key}", Body=body)
+
+
+def delete(key):
+    boto3.client("s3").delete_object(Bucket="bucket", Key=f"raw/{key}")
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.fixture
+def workspace(bucket, tmp_path):
+    for key, text in TEXTS.items():
+        put(key, text)
+    file = write_file(tmp_path, queries=None, documents={"s3": "s3://bucket/raw"})
+    return Workspace(load_config(file))
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """Return the keys that are fetched, as they are."""
+    keys = []
+    copy = objects._copy
+
+    def counted(source, listed, target):
+        keys.append(listed.relative)
+        copy(source, listed, target)
+
+    monkeypatch.setattr(objects, "_copy", counted)
+    return keys
+
+
+def rows(workspace, without=("origin",)):
+    found = workspace.documents().open().to_arrow().drop_columns(list(without)).to_pylist()
+    return sorted(found, key=lambda row: row["document_id"])
+
+
+def test_rows_are_those_of_the_same_files_in_a_folder(workspace, tmp_path):
+    put("records.jsonl", lines(*RECORDS))
+    write_documents(tmp_path / "documents", {**TEXTS, "records.jsonl": lines(*RECORDS)})
+    (tmp_path / "local").mkdir()
+    local = write_file(
+        tmp_path / "local", queries=None, documents={"path": str(tmp_path / "documents")}
+    )
+    indexing.update_documents(workspace)
+    indexing.update_documents(Workspace(load_config(local)))
+    assert rows(workspace) == rows(Workspace(load_config(local)))
+    assert [row["document_id"] for row in rows(workspace)] == [
+        "nda/acme.txt",
+        "policy/leave.md",
+        "r1",
+        "r2",
+    ]
+
+
+def test_only_changed_objects_are_fetched_and_deletions_are_seen(workspace, fetched):
+    put("records.jsonl", lines(*RECORDS))
+    assert indexing.plan_documents(workspace).stale == (*TEXTS, "records.jsonl")
+    assert fetched == [], "planning fetches nothing"
+    assert indexing.update_documents(workspace).documents == 4
+    assert fetched == [*TEXTS, "records.jsonl"]
+    assert indexing.plan_documents(workspace).is_current
+    assert indexing.update_documents(workspace).documents == 0
+
+    fetched.clear()
+    put("nda/acme.txt", "The Acme agreement, amended.")
+    put("records.jsonl", lines(RECORDS[1]))
+    delete("policy/leave.md")
+    plan = indexing.plan_documents(workspace)
+    assert plan.stale == ("nda/acme.txt", "records.jsonl")
+    assert plan.orphaned == ("policy/leave.md",)
+    report = indexing.update_documents(workspace)
+    assert fetched == ["nda/acme.txt", "records.jsonl"]
+    assert (report.documents, report.dropped) == (2, 2)
+    assert [row["document_id"] for row in rows(workspace)] == ["nda/acme.txt", "r2"]
+    assert indexing.plan_documents(workspace).is_current
+
+
+def test_the_same_bytes_uploaded_in_parts_change_nothing_downstream(workspace, fetched):
+    indexing.update_documents(workspace)
+    before = rows(workspace)
+    s3, place = boto3.client("s3"), {"Bucket": "bucket", "Key": "raw/nda/acme.txt"}
+    upload = s3.create_multipart_upload(**place)["UploadId"]
+    part = s3.upload_part(
+        **place, UploadId=upload, PartNumber=1, Body=TEXTS["nda/acme.txt"].encode()
+    )
+    s3.complete_multipart_upload(
+        **place,
+        UploadId=upload,
+        MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]},
+    )
+    assert "-1" in s3.head_object(**place)["ETag"], "not the hash of the content"
+    fetched.clear()
+    indexing.update_documents(workspace)
+    assert fetched == ["nda/acme.txt"]
+    assert rows(workspace) == before
+    assert indexing.plan_documents(workspace).is_current
+
+
+def test_a_load_that_was_killed_between_two_records_reads_the_object_again(
+    workspace, fetched, monkeypatch
+):
+    put("records.jsonl", lines(*RECORDS))
+    seen = []
+
+    def killed(what, count):
+        seen.append(what)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("rag_pipeline.indexing.documents.MAX_SHARD_DOCUMENTS", 3)
+        patched.setattr("rag_pipeline.indexing.documents.advance", killed)
+        indexing.update_documents(workspace)
+    assert [row["document_id"] for row in rows(workspace)] == [*TEXTS, "r1"]
+    assert indexing.plan_documents(workspace).stale == ("records.jsonl",)
+    indexing.update_documents(workspace)
+    assert [row["document_id"] for row in rows(workspace)] == [*TEXTS, "r1", "r2"]
+
+
+def test_what_cannot_be_used_is_quarantined_once(workspace, fetched):
+    put("empty.txt", b"")
+    put("binary.txt", b"\x00\x01\x02")
+    put("odd//name.txt", "text")
+    indexing.update_documents(workspace)
+    reasons = {
+        row["document_id"]: row["reason"]
+        for row in workspace.quarantine("documents").open().to_arrow().to_pylist()
+    }
+    assert reasons["empty.txt"] == "empty: 0 bytes"
+    assert reasons["odd//name.txt"] == "the key has an empty, '.' or '..' part; rename it"
+    assert len(reasons) == 3
+    fetched.clear()
+    assert indexing.plan_documents(workspace).is_current
+    indexing.update_documents(workspace)
+    assert fetched == []
+
+
+def test_an_id_that_two_objects_claim_stays_with_the_first_until_that_is_gone(workspace):
+    put("a.jsonl", lines(RECORDS[0]))
+    put("b.jsonl", lines(RECORDS[0], RECORDS[1]))
+    indexing.update_documents(workspace)
+    indexing.update_documents(workspace)
+    quarantined = workspace.quarantine("documents").open().to_arrow().to_pylist()
+    assert [(row["document_id"], row["reason"]) for row in quarantined] == [
+        ("b.jsonl:r1", "duplicate document_id 'r1': another object has it already")
+    ]
+    delete("a.jsonl")
+    indexing.update_documents(workspace)
+    assert [row["document_id"] for row in rows(workspace)] == [*TEXTS, "r1", "r2"]
+    assert workspace.quarantine("documents").count() == 0
+
+
+def test_the_sensor_sees_what_changes_in_the_listing(workspace):
+    digest = listing_digest(workspace.config)
+    assert listing_digest(workspace.config) == digest
+    put("nda/acme.txt", "The Acme agreemenT.")
+    changed = listing_digest(workspace.config)
+    assert changed != digest
+    delete("policy/leave.md")
+    assert listing_digest(workspace.config) not in (digest, changed)
+
+
+def config_of(tmp_path, **documents):
+    return load_config(write_file(tmp_path, queries=None, documents=documents))
+
+
+def test_globs_and_a_prefix_that_is_a_word_choose_objects(workspace, tmp_path):
+    put("policy/.draft.md", "hidden")
+    boto3.client("s3").put_object(Bucket="bucket", Key="rawest/x.md", Body=b"not below raw/")
+    config = config_of(tmp_path, s3="s3://bucket/raw", include=["**/*.md"])
+    assert [listed.relative for listed in objects.list_bucket(config.documents)] == [
+        "policy/leave.md"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ({}, r"documents: nothing is named; name either `path`"),
+        ({"path": "a", "s3": "s3://b/c"}, r"documents: both path 'a' and s3 's3://b/c' are named"),
+        ({"s3": "bucket/raw"}, r"documents: s3: 'bucket/raw' is not an address like s3://bucket/"),
+        ({"s3": "s3://"}, r"documents: s3: 's3://' is not an address"),
+    ],
+)
+def test_one_place_must_be_named(documents, message):
+    with pytest.raises(ConfigError, match=message):
+        parse_config(attributes(documents=documents))
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ({"s3": "s3://bucket/nothing"}, "documents.s3: no documents in s3://bucket/nothing"),
+        ({"s3": "s3://elsewhere/raw"}, "NoSuchBucket.*create the bucket or check its name"),
+        ({"s3": "s3://bucket/raw", "include": ["*.pdf"]}, r"none of the 2 objects in s3://bucket"),
+    ],
+)
+def test_a_place_with_nothing_to_load_is_named(workspace, tmp_path, documents, message):
+    indexing.update_documents(workspace)
+    broken = Workspace(config_of(tmp_path, **documents))
+    with pytest.raises(ConfigError, match=message):
+        indexing.update_documents(broken)
+    assert broken.documents().count() == 2, "a wrong address empties nothing"
+
+
+def test_missing_credentials_are_one_line(workspace, tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="Unable to locate credentials; set AWS_ACCESS_KEY_ID"):
+        objects.list_bucket(workspace.config.documents)
+
+
+def test_endpoint_and_keys_may_come_from_a_profile(workspace, tmp_path, monkeypatch):
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    profile = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region": "us-east-1"}
+    text = "".join(f"{k} = {v}\n" for k, v in {**profile, "endpoint_url": endpoint}.items())
+    (tmp_path / "aws").write_text(f"[profile team]\n{text}")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    assert len(objects.list_bucket(workspace.config.documents)) == 2
