@@ -4,6 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 Key = TypeVar("Key", str, int)
 Ranking = Sequence[tuple[Key, float]]
 """(chunk, score) pairs, best first; each chunk, named by its id or a number, at most once."""
@@ -44,6 +47,15 @@ def weighted_fusion(
     repeated chunk, a score that is not finite, or unusable weights.
     """
     return _fuse([_scaled(ranking) for ranking in rankings], weights)
+
+
+def scaled(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return scores by their own minimum and maximum as 0..1; all 1 where they are equal."""
+    low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
+    if low >= high:
+        return np.ones(len(scores))
+    between: npt.NDArray[np.float64] = (scores - low) / (high - low)
+    return between
 
 
 def _scaled(ranking: Ranking[Key]) -> Ranking[Key]:

@@ -22,7 +22,7 @@ from rag_pipeline.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.providers import Tokens
 from rag_pipeline.query_analysis import whole
 from rag_pipeline.reranking import maxsim
-from rag_pipeline.retrieval import EncodedQuestion, Index, read_question, retrieve
+from rag_pipeline.retrieval import EncodedQuestion, Index, opened, read_question, retrieve
 from rag_pipeline.store import Store
 
 DIMENSION = 8
@@ -122,6 +122,7 @@ ALL = [
     hybrid(fusion="rrf"),
     hybrid(**DISCOVER),
     hybrid(**DISCOVER, candidates=3, top_k=5),
+    hybrid(**DISCOVER, neighbour_weight=0.5),
 ]
 
 
@@ -154,6 +155,21 @@ def test_a_documents_score_is_added_and_loses_no_chunk(index):
     for chunk_id, score in plain.items():
         added = 4 * 0.25 * of_document[chunk_id.partition("#")[0]]
         assert discovering[chunk_id] == pytest.approx(score + added, abs=1e-5)
+
+
+@pytest.mark.parametrize("where", [None, "start < 3"], ids=["all", "some filtered out"])
+@pytest.mark.parametrize("settings", [{}, DISCOVER], ids=["plain", "documents"])
+def test_a_share_of_the_neighbours_mean_is_added(index, rows, settings, where):
+    every = {row["chunk_id"] for row in rows}
+    alone = dict(hits(index, hybrid(**settings), where=where))
+    found = dict(hits(index, hybrid(**settings, neighbour_weight=0.5), where=where))
+    assert set(found) == set(alone)
+    for chunk_id, score in found.items():
+        document, _, span = chunk_id.partition("#")
+        start = int(span.partition("-")[0])
+        beside = {f"{document}#{n}-{n + 1}" for n in (start - 1, start + 1)} & every
+        mean = sum(alone.get(other, 0) for other in beside) / len(beside)
+        assert score == pytest.approx(alone[chunk_id] + 0.5 * mean, abs=1e-5)
 
 
 def test_the_named_documents_chunks_are_candidates_and_lead(index):
@@ -210,6 +226,23 @@ def test_the_order_in_which_chunks_were_stored_does_not_count(index, rows, setti
         found = hits(shuffled, settings, query, reranker=MAXSIM)
         assert [i for i, _ in found] == [i for i, _ in expected]
         assert [s for _, s in found] == pytest.approx([s for _, s in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("where", [None, "json_get_int(metadata, 'parity') = 1"])
+@pytest.mark.parametrize("leading", [200, 2])
+def test_vectors_too_large_for_memory_are_read_and_rank_the_same(
+    index, rows, tmp_path, monkeypatch, where, leading
+):
+    monkeypatch.setattr(retrieval, "_LEADING_CHUNKS", leading)
+    maxsim_first = MaxSimReranker(method="maxsim", candidates=5)
+    settings = hybrid(**DISCOVER, neighbour_weight=0.1, candidates=7, top_k=9)
+    resident = hits(index, settings, where=where, reranker=maxsim_first)
+    monkeypatch.setattr(opened, "RESIDENT_BYTES", 0)
+    on_disk = index_of(tmp_path, rows)
+    assert index.vectors is not None and on_disk.vectors is None
+    read = hits(on_disk, settings, where=where, reranker=maxsim_first)
+    assert [chunk_id for chunk_id, _ in read] == [chunk_id for chunk_id, _ in resident]
+    assert dict(read) == pytest.approx(dict(resident), abs=1e-5)
 
 
 def test_the_best_n_are_returned_best_first_with_their_rows(index, rows):

@@ -1,15 +1,15 @@
 """A query -> the ranked chunks of one index, by vectors, by terms or by both."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline import vector_index
+from rag_pipeline.adaptive_selection import select
 from rag_pipeline.config import (
     DenseRetriever,
     HybridRetriever,
@@ -17,23 +17,39 @@ from rag_pipeline.config import (
     MaxSimReranker,
     NoReranker,
     Reranker,
-    Retriever,
+    SinglePass,
 )
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.embedding import read_tokens
-from rag_pipeline.errors import StoreError
-from rag_pipeline.fusion import reciprocal_rank_fusion, weighted_fusion
-from rag_pipeline.lexical_index import DocumentIndex, LexicalIndex
+from rag_pipeline.fusion import reciprocal_rank_fusion, scaled, weighted_fusion
 from rag_pipeline.providers import Vectors
 from rag_pipeline.query_analysis import Question, analyse, whole
-from rag_pipeline.reranking import Weights, maxsim, token_weights
+from rag_pipeline.reranking import maxsim
+from rag_pipeline.retrieval.opened import Floats, Index, Mask, Positions
 from rag_pipeline.store import id_filter
+
+__all__ = [
+    "Candidates",
+    "EncodedQuestion",
+    "Index",
+    "Positions",
+    "Ranking",
+    "load_chunks",
+    "parse_metadata",
+    "rank",
+    "read_candidates",
+    "read_question",
+    "rerank",
+    "retrieve",
+]
 
 _COLUMNS = ["chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata"]
 _LEADING_DOCUMENTS = 5
 """Of so many documents chunks are searched for besides those of the whole corpus."""
 _LEADING_CHUNKS = 200
 """So many of their chunks are compared; of more, the best by terms and the nearest."""
+_UNREFINED = 400
+"""So many neighbours by the quantised vectors hold the nearest ones by the vectors themselves."""
 _UNNAMED_SHARE = 0.25
 """How much of `document_weight` counts where no part of the query names a document."""
 
@@ -41,10 +57,6 @@ _NO_RERANKER = NoReranker(method="none")
 
 Ranking = list[tuple[int, float]]
 """(position, score), best first, ties by position."""
-Positions = npt.NDArray[np.int64]
-"""Numbers of chunks in an opened index: their places in the order of the chunk ids."""
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 class _Nearest(NamedTuple):
@@ -52,125 +64,7 @@ class _Nearest(NamedTuple):
     similarities: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
-    """A vector table at one version and the lexical index of the same chunks, opened together.
-
-    Safe to share between threads.
-    """
-
-    table: Any
-    row_ids: vector_index.RowIds
-    """LanceDB's row id at each position."""
-    _by_row_id: Positions
-    _terms: "_Terms | None"
-    _token_weights: Weights | None
-
-    @classmethod
-    def open(cls, table: Any, lexical: LexicalIndex | None) -> "Index":
-        """Pair the two; raise StoreError when they do not hold the same chunks."""
-        rows = table.search().select(["chunk_id"]).with_row_id(True).to_arrow().sort_by("chunk_id")
-        row_ids = rows.column("_rowid").to_numpy()
-        terms = None
-        if lexical is not None:
-            terms = _Terms.pair(table.name, rows.column("chunk_id"), lexical)
-        weights = None
-        if "token_ids" in table.schema.names:
-            batches = table.search().select(["token_ids"]).to_batches()
-            weights = token_weights(batch.column("token_ids") for batch in batches)
-        return cls(table, row_ids, np.argsort(row_ids), terms, weights)
-
-    def __len__(self) -> int:
-        return len(self.row_ids)
-
-    @property
-    def terms(self) -> "_Terms":
-        """Return the lexical part; raise StoreError where there is none."""
-        if self._terms is None:
-            raise StoreError("this index has no lexical part; run `rag run` again")
-        return self._terms
-
-    @property
-    def token_weights(self) -> Weights:
-        """Return how much each token counts; raise StoreError where no tokens are kept."""
-        if self._token_weights is None:
-            raise StoreError(f"{self.table.name} has no token vectors; run `rag run` again")
-        return self._token_weights
-
-    def positions(self, row_ids: vector_index.RowIds) -> Positions:
-        """Return where rows stand."""
-        at = np.searchsorted(self.row_ids, row_ids, sorter=self._by_row_id)
-        positions: Positions = self._by_row_id[at]
-        return positions
-
-    def take(self, positions: Positions, columns: list[str]) -> pa.Table:
-        """Read columns of some chunks, in the order of the positions."""
-        return vector_index.take(self.table, self.row_ids[positions], columns)
-
-
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """The lexical index, its rows and documents told by the positions of the chunks."""
-
-    lexical: LexicalIndex
-    rows: Positions
-    """The lexical index's row at each position."""
-    positions: Positions
-    """The position of each row."""
-    document_of: Positions
-    """The number of the document at each position; empty without an index of documents."""
-    by_document: Positions
-    """All positions, document by document."""
-    document_starts: Positions
-    """Where each document's stretch of `by_document` starts, and the last one's end."""
-
-    @classmethod
-    def pair(cls, name: str, chunk_ids: pa.ChunkedArray, lexical: LexicalIndex) -> "_Terms":
-        rows = pc.index_in(chunk_ids, value_set=lexical.chunk_ids)
-        if len(lexical) != len(chunk_ids) or rows.null_count:
-            raise StoreError(
-                f"{name} has {len(chunk_ids)} chunks, its lexical index {len(lexical)}: "
-                f"they are of different builds; run `rag run` again"
-            )
-        at = rows.to_numpy().astype(np.int64)
-        positions = np.empty_like(at)
-        positions[at] = np.arange(len(at))
-        document_of = np.empty(0, np.int64)
-        documents = 0
-        if lexical.documents is not None:
-            ids = lexical.documents.document_ids
-            documents = len(ids)
-            numbers = pc.index_in(lexical.document_ids, value_set=ids)
-            document_of = numbers.to_numpy().astype(np.int64)[at]
-        by_document = np.argsort(document_of, kind="stable")
-        starts = np.searchsorted(document_of[by_document], np.arange(documents + 1))
-        return cls(lexical, at, positions, document_of, by_document, starts)
-
-    @property
-    def documents(self) -> DocumentIndex:
-        """Return the index of documents; raise StoreError where there is none."""
-        if self.lexical.documents is None:
-            raise StoreError("this index has no index of documents; run `rag run` again")
-        return self.lexical.documents
-
-    def search(
-        self, query: str, k: int, allowed: Mask | None, also: Positions | None = None
-    ) -> tuple[Positions, Floats]:
-        """Return chunks with BM25 scores above 0: the k best with ties, and those of `also`."""
-        mask = None if allowed is None else allowed[self.positions]
-        rows = None if also is None else self.rows[also]
-        found = self.lexical.search_rows(query, k, mask, rows)
-        return self.positions[found.rows], found.scores.astype(np.float64)
-
-    def chunks_of(self, documents: Positions, allowed: Mask | None) -> Positions:
-        """Return the positions of documents' chunks."""
-        starts, ends = self.document_starts[documents], self.document_starts[documents + 1]
-        parts = [self.by_document[s:e] for s, e in zip(starts, ends, strict=True)]
-        chunks = np.concatenate([np.empty(0, np.int64), *parts])
-        return chunks if allowed is None else chunks[allowed[chunks]]
-
-
-def read_question(index: Index, query: str, settings: Retriever) -> Question:
+def read_question(index: Index, query: str, settings: SinglePass) -> Question:
     """Take a query apart as the retriever is set to; embed what it asks, not the whole."""
     if isinstance(settings, HybridRetriever) and settings.split_query:
         return analyse(query, index.terms.documents)
@@ -186,7 +80,11 @@ class EncodedQuestion(NamedTuple):
 
 
 def rank(
-    index: Index, question: Question, vector: Vectors, settings: Retriever, where: str | None = None
+    index: Index,
+    question: Question,
+    vector: Vectors,
+    settings: SinglePass,
+    where: str | None = None,
 ) -> Ranking:
     """Return at most `top_k` chunks."""
     if isinstance(settings, DenseRetriever):
@@ -210,37 +108,63 @@ def retrieve(
     index: Index,
     question: Question,
     encoded: EncodedQuestion,
-    settings: Retriever,
+    settings: SinglePass,
     reranker: Reranker = _NO_RERANKER,
     where: str | None = None,
 ) -> list[ScoredChunk]:
     """Return the `top_n` (else `top_k`) best chunks, best first.
 
+    With `adaptive`, fewer of them: as many as the query needs, above the relevance floor.
     `where` is a filter in LanceDB's SQL over the index's columns, applied before any search ranks
     anything.
     """
+    candidates: Candidates | None
     if isinstance(reranker, MaxSimReranker):
         deep = max(settings.top_k, reranker.candidates)
         wider = settings.model_copy(update={"top_k": deep})
         ranking = rank(index, question, encoded.vector, wider, where)
         if getattr(settings, "fusion", None) != "weighted":
             ranking = weighted_fusion([ranking], [1.0])
-        ranking = rerank(index, ranking, encoded, reranker)[: settings.top_k]
+        # their texts too: a second read takes as long as the first
+        candidates = read_candidates(index, ranking[: reranker.candidates], _COLUMNS)
+        ranking = rerank(index, ranking, encoded, reranker, candidates)[: settings.top_k]
     else:
+        candidates = None
         ranking = rank(index, question, encoded.vector, settings, where)
-    return load_chunks(index, ranking[: settings.top_n or settings.top_k])
+    if settings.adaptive is not None:
+        ranking = select(question.text, ranking, settings.adaptive)
+    return load_chunks(index, ranking[: settings.top_n or settings.top_k], candidates)
+
+
+class Candidates(NamedTuple):
+    """Rows of the table that were read at once."""
+
+    positions: Positions
+    rows: pa.Table
+
+
+def read_candidates(index: Index, ranking: Ranking, columns: Sequence[str] = ()) -> Candidates:
+    """Read the ranked chunks' token vectors and other columns."""
+    positions = np.array([position for position, _ in ranking], np.int64)
+    if not len(positions):
+        return Candidates(positions, pa.table({}))
+    return Candidates(positions, index.take(positions, [*columns, "token_vectors"]))
 
 
 def rerank(
-    index: Index, ranking: Ranking, encoded: EncodedQuestion, settings: MaxSimReranker
+    index: Index,
+    ranking: Ranking,
+    encoded: EncodedQuestion,
+    settings: MaxSimReranker,
+    candidates: Candidates | None = None,
 ) -> Ranking:
     """Add the first candidates' MaxSim to their scores; the others follow in their order."""
     tokens = read_tokens(encoded.tokens, len(encoded.vector))
     positions = np.array([position for position, _ in ranking], np.int64)
     scores = np.array([score for _, score in ranking]) * (1 - settings.weight)
-    first = positions[: settings.candidates]
+    first, rows = candidates or read_candidates(index, ranking[: settings.candidates])
     if len(first):
-        column = index.take(first, ["token_vectors"]).column("token_vectors").combine_chunks()
+        column = rows.column("token_vectors").combine_chunks()
         late = maxsim(tokens, column, index.token_weights)
         spread = late.max() - late.min()
         if spread > 0:
@@ -277,25 +201,68 @@ def _weighted(
     by_terms[found] = bm25
     chosen = _best_of(found, bm25, wanted)
     if len(leading) > _LEADING_CHUNKS:
-        inside = id_filter("document_id", terms.documents.document_ids.take(documents).to_pylist())
-        both = f"({where}) AND {inside}" if where else inside
-        near = _joined(near, _nearest(index, vector, wanted, both))
+        if index.vectors is not None:
+            nearest = _nearest_of(index.vectors, vector, leading, wanted)
+        else:
+            inside = id_filter(
+                "document_id", terms.documents.document_ids.take(documents).to_pylist()
+            )
+            both = f"({where}) AND {inside}" if where else inside
+            nearest = _nearest_read(index, vector, wanted, both)
+        near = _joined(near, nearest)
         leading = _best_of(leading, by_terms[leading], _LEADING_CHUNKS)
     positions = np.unique(np.concatenate([chosen, near.positions, leading]))
     similarities = _similarities(index, vector, positions, near)
-    fused = weighted_fusion(
-        [_ranked(positions, similarities), _ranked(positions, by_terms[positions])],
-        [settings.dense_weight, settings.lexical_weight],
-    )
-    if not settings.document_weight:
-        return fused
-    places = np.array([position for position, _ in fused], np.int64)
-    sums = np.array([score for _, score in fused])
-    return _ranked(places, sums + bonus[terms.document_of[places]])
+    sums = settings.dense_weight * scaled(similarities)
+    sums += settings.lexical_weight * scaled(by_terms[positions])
+    if settings.document_weight:
+        sums += bonus[terms.document_of[positions]]
+    if settings.neighbour_weight:
+        sums += settings.neighbour_weight * _neighbour_means(index, positions, sums)
+    return _ranked(positions, sums)
+
+
+def _neighbour_means(index: Index, positions: Positions, scores: Floats) -> Floats:
+    """Return the mean score of each position's neighbours, 0 for one that is no candidate."""
+    order = np.argsort(positions)
+    ascending = positions[order]
+    neighbours = index.neighbours[positions]
+    at = np.minimum(np.searchsorted(ascending, neighbours), len(positions) - 1)
+    known = ascending[at] == neighbours
+    sums = np.where(known, scores[order][at], 0.0).sum(axis=1)
+    means: Floats = sums / np.maximum((neighbours >= 0).sum(axis=1), 1)
+    return means
 
 
 def _nearest(index: Index, vector: Vectors, k: int, where: str | None) -> _Nearest:
-    found = vector_index.search(index.table, vector, k, where)
+    if index.vectors is None:
+        return _nearest_read(index, vector, k, where)
+    if index.probes and where is None:
+        found = vector_index.search(
+            index.table, vector, max(k, _UNREFINED), None, (), index.probes, refine=False
+        )
+        positions = index.positions(found.column("_rowid").to_numpy())
+    else:
+        allowed = _allowed(index, where)
+        positions = np.arange(len(index)) if allowed is None else np.flatnonzero(allowed)
+    return _nearest_of(index.vectors, vector, positions, k)
+
+
+def _nearest_of(vectors: Vectors, vector: Vectors, positions: Positions, k: int) -> _Nearest:
+    """Return the k nearest of some positions, by the vectors themselves."""
+    unit = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    some = vectors if len(positions) == len(vectors) else vectors[positions]
+    # by einsum, for which OpenBLAS starts no threads that wait for each other
+    cosines = np.einsum("ij,j->i", some, unit).astype(np.float64)
+    if len(positions) > k:
+        kept = np.flatnonzero(cosines >= np.partition(cosines, -k)[-k])
+        positions, cosines = positions[kept], cosines[kept]
+    order = np.lexsort((positions, -cosines))[:k]
+    return _Nearest(positions[order], cosines[order])
+
+
+def _nearest_read(index: Index, vector: Vectors, k: int, where: str | None) -> _Nearest:
+    found = vector_index.search(index.table, vector, k, where, (), index.probes)
     positions = index.positions(found.column("_rowid").to_numpy())
     return _Nearest(positions, 1.0 - found.column("_distance").to_numpy().astype(np.float64))
 
@@ -306,9 +273,12 @@ def _similarities(index: Index, vector: Vectors, positions: Positions, known: _N
     cosines[np.searchsorted(positions, known.positions)] = known.similarities
     missing = np.flatnonzero(np.isnan(cosines))
     if len(missing):
-        vectors = vector_index.vectors_of(index.take(positions[missing], ["vector"]))
+        if index.vectors is not None:
+            vectors = index.vectors[positions[missing]]
+        else:
+            vectors = vector_index.vectors_of(index.take(positions[missing], ["vector"]))
         unit = vector / max(float(np.linalg.norm(vector)), 1e-12)
-        cosines[missing] = vectors @ unit
+        cosines[missing] = np.einsum("ij,j->i", vectors, unit)
     return cosines
 
 
@@ -342,12 +312,19 @@ def _ranked(positions: Positions, scores: Floats) -> Ranking:
     return list(zip(positions[order].tolist(), scores[order].tolist(), strict=True))
 
 
-def load_chunks(index: Index, ranking: Ranking) -> list[ScoredChunk]:
-    """Read the ranked chunks' rows, in the ranking's order."""
+def load_chunks(
+    index: Index, ranking: Ranking, known: Candidates | None = None
+) -> list[ScoredChunk]:
+    """Read the ranked chunks' rows, in the ranking's order, where they are not all known."""
     if not ranking:
         return []
     positions = np.array([position for position, _ in ranking], np.int64)
-    rows = index.take(positions, _COLUMNS).drop_columns("_rowid").to_pylist()
+    if known is not None and np.isin(positions, known.positions).all():
+        order = np.argsort(known.positions)
+        at = order[np.searchsorted(known.positions, positions, sorter=order)]
+        rows = known.rows.select(_COLUMNS).take(at).to_pylist()
+    else:
+        rows = index.take(positions, _COLUMNS).drop_columns("_rowid").to_pylist()
     return [_scored(row, score) for row, (_, score) in zip(rows, ranking, strict=True)]
 
 

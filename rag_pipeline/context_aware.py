@@ -1,0 +1,254 @@
+"""Retrieve in stages: discover documents, search the leading ones with boosted queries, merge.
+
+What a single pass finds says which documents matter; their best chunks lend the words that the
+question lacks.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from rag_pipeline.config import (
+    ContextAwareRetriever,
+    HybridRetriever,
+    MaxSimReranker,
+    Reranker,
+    Retriever,
+    SinglePass,
+)
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.embedding import Embedded
+from rag_pipeline.fusion import weighted_fusion
+from rag_pipeline.query_analysis import whole
+from rag_pipeline.retrieval import (
+    EncodedQuestion,
+    Index,
+    Ranking,
+    load_chunks,
+    rank,
+    read_question,
+    rerank,
+    retrieve,
+)
+from rag_pipeline.store import id_filter
+from rag_pipeline.tokenization import default_tokenizer
+
+_DEPTH = 200
+"""So many chunks of the single pass are looked at for the documents they belong to."""
+_FEEDBACK_CHUNKS = 3
+"""A document's best chunks that lend it words."""
+_FEEDBACK_TERMS = 4
+_WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
+
+Embed = Callable[[Sequence[str]], Embedded]
+"""From queries to their vectors and tokens."""
+Boost = Callable[[str, Sequence[str]], Sequence[str]]
+"""From a document's id and its best chunks' texts to boosted queries for it, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A document that the single pass found, with the score of its best chunk (MaxP).
+
+    Dai & Callan, Deeper Text Understanding for IR, SIGIR 2019.
+    """
+
+    document_id: str
+    title: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What the stages found: ranked chunks, ranked documents, the boosted queries by document."""
+
+    chunks: list[ScoredChunk]
+    documents: list[Discovered]
+    boosted: dict[str, list[str]]
+
+
+def find(
+    index: Index,
+    query: str,
+    settings: Retriever,
+    reranker: Reranker,
+    embed: Embed,
+    where: str | None = None,
+) -> list[ScoredChunk]:
+    """Return the `top_n` (else `top_k`) best chunks for a query by whatever the settings say.
+
+    `where` is a filter in LanceDB's SQL over the index's columns.
+    """
+    if isinstance(settings, ContextAwareRetriever):
+        return retrieve_in_stages(index, query, settings, reranker, embed, where).chunks
+    question = read_question(index, query, settings)
+    made = embed([question.ask])
+    encoded = EncodedQuestion(made.vectors[0], made.tokens[0])
+    return retrieve(index, question, encoded, settings, reranker, where)
+
+
+def questions(index: Index, queries: Sequence[str], settings: Retriever) -> list[str]:
+    """Return what `find` will embed of some queries first."""
+    over = settings.over if isinstance(settings, ContextAwareRetriever) else settings
+    return [read_question(index, query, over).ask for query in queries]
+
+
+def remembering(embed: Embed) -> Embed:
+    """Return the same function with a memory, so that no text is asked for twice."""
+    known: dict[str, tuple[Any, bytes]] = {}
+
+    def remembered(texts: Sequence[str]) -> Embedded:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            made = embed(new)
+            known.update(zip(new, zip(made.vectors, made.tokens, strict=True), strict=True))
+        return Embedded(np.array([known[t][0] for t in texts]), [known[t][1] for t in texts])
+
+    return remembered
+
+
+def discover(
+    index: Index, query: str, settings: SinglePass, embed: Embed, where: str | None = None
+) -> list[Discovered]:
+    """Return the documents of the best chunks, best first."""
+    ranking, _ = _single_pass(index, query, settings, embed, where)
+    return _documents_of(load_chunks(index, ranking))
+
+
+def retrieve_in_stages(
+    index: Index,
+    query: str,
+    settings: ContextAwareRetriever,
+    reranker: Reranker,
+    embed: Embed,
+    where: str | None = None,
+    boost: Boost | None = None,
+) -> Staged:
+    """Return the chunks that a single pass and the boosted searches of leading documents find.
+
+    A chunk scores what the single pass gives it, plus `boost_weight` times its score (0..1) for a
+    boosted query, averaged over its document's queries. `boost` makes these queries; without one
+    they are the query with the words that set the document's best chunks apart.
+    """
+    ranking, encoded = _single_pass(index, query, settings.over, embed, where)
+    chunks = load_chunks(index, ranking)
+    documents = _documents_of(chunks)
+    leading = documents[: settings.boosted_files]
+    best = {
+        d.document_id: [c.text for c in chunks if c.document_id == d.document_id][:_FEEDBACK_CHUNKS]
+        for d in leading
+    }
+    make = boost or Expansion(query, [c.text for c in chunks])
+    boosted = {
+        document_id: list(islice(make(document_id, texts), settings.variants))
+        for document_id, texts in best.items()
+    }
+    ranking = _boosted_ranking(index, ranking, chunks, boosted, settings, embed, where)
+    if isinstance(reranker, MaxSimReranker):
+        ranking = rerank(index, ranking, encoded, reranker)
+    top = ranking[: settings.top_n or settings.top_k]
+    return Staged(load_chunks(index, top), documents, boosted)
+
+
+class Expansion:
+    """Local query expansion: a query with the words that set some chunks apart from all found.
+
+    A word counts by how often it stands in a document's best chunks, times its inverse frequency
+    among all chunks found: pseudo-relevance feedback (Rocchio 1971) without an index of its own.
+    """
+
+    def __init__(self, query: str, found: Sequence[str]) -> None:
+        self._query = query
+        self._tokenizer = default_tokenizer()
+        self._known = frozenset(self._tokenizer.tokenize(query))
+        terms = [_terms_of(text) for text in found]
+        self._found = len(terms)
+        self._holding = Counter(term for held in terms for term in held)
+
+    def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
+        """Return one boosted query, or none where the chunks bring no new words."""
+        spelt: dict[str, str] = {}
+        counts: Counter[str] = Counter()
+        for word in (word for text in texts for word in _WORD.findall(text)):
+            for term in self._tokenizer.tokenize(word)[:1]:
+                if term not in self._known:
+                    spelt.setdefault(term, word)
+                    counts[term] += 1
+        weights = {
+            term: math.log1p(count) * math.log(1 + self._found / self._holding[term])
+            for term, count in counts.items()
+            if self._holding[term]
+        }
+        chosen = sorted(weights, key=lambda term: (-weights[term], term))[:_FEEDBACK_TERMS]
+        return [" ".join([self._query, *(spelt[t] for t in chosen)])] if chosen else []
+
+
+@lru_cache(maxsize=4096)
+def _terms_of(text: str) -> frozenset[str]:
+    # Hundreds of chunks are found for every query, mostly the same ones.
+    return frozenset(default_tokenizer().tokenize(text))
+
+
+def _single_pass(
+    index: Index, query: str, settings: SinglePass, embed: Embed, where: str | None
+) -> tuple[Ranking, EncodedQuestion]:
+    question = read_question(index, query, settings)
+    made = embed([question.ask])
+    encoded = EncodedQuestion(made.vectors[0], made.tokens[0])
+    deep = settings.model_copy(update={"top_k": max(_DEPTH, settings.top_k), "top_n": None})
+    return rank(index, question, encoded.vector, deep, where), encoded
+
+
+def _documents_of(chunks: Sequence[ScoredChunk]) -> list[Discovered]:
+    best: dict[str, Discovered] = {}
+    for chunk in chunks:  # best first
+        best.setdefault(chunk.document_id, Discovered(chunk.document_id, chunk.title, chunk.score))
+    return list(best.values())
+
+
+def _boosted_ranking(
+    index: Index,
+    ranking: Ranking,
+    chunks: Sequence[ScoredChunk],
+    boosted: dict[str, list[str]],
+    settings: ContextAwareRetriever,
+    embed: Embed,
+    where: str | None,
+) -> Ranking:
+    """Add to each chunk's score what the boosted searches of its document give it."""
+    queries = [query for made in boosted.values() for query in made]
+    if not queries:
+        return ranking
+    scores = dict(ranking)
+    # A chunk that only a boosted search finds starts as the worst known one of its document.
+    worst = {c.document_id: c.score for c in chunks}
+    vectors = dict(zip(queries, embed(queries).vectors, strict=True))
+    changes: dict[str, object] = {"top_k": _DEPTH, "top_n": None}
+    if isinstance(settings.over, HybridRetriever):
+        changes |= {"document_weight": 0.0, "split_query": False}
+    plain = settings.over.model_copy(update=changes)
+
+    def search(document_id: str, query: str) -> Ranking:
+        only = id_filter("document_id", [document_id])
+        both = f"({where}) AND {only}" if where else only
+        found = rank(index, whole(query), vectors[query], plain, both)
+        return weighted_fusion([found], [settings.boost_weight / len(boosted[document_id])])
+
+    searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
+    with ThreadPoolExecutor(min(len(searches), 8)) as pool:
+        for (document_id, _), found in zip(
+            searches, pool.map(lambda wanted: search(*wanted), searches), strict=True
+        ):
+            for position, score in found:
+                scores[position] = scores.get(position, worst[document_id]) + score
+    positions = np.array(list(scores), np.int64)
+    order = np.lexsort((positions, -np.array(list(scores.values()))))
+    return [(int(positions[i]), scores[int(positions[i])]) for i in order]
