@@ -59,6 +59,34 @@ def evaluate_query(
     return {name: values[name] for name in METRICS}
 
 
+def judged_metrics(labels: Sequence[bool | None], retrieved: int) -> dict[str, float | None]:
+    """Return what a judge's labels of the first passages tell: AnswerPresence@k, P@k and RR@10.
+
+    A label that is None is not known. A metric is None where a passage that it rests on has no
+    label: one among the first k failed, or k exceeds the labels while more of the `retrieved`
+    passages were not judged. A query with a failed label is left out even where another label
+    says YES: keeping only those would raise the mean. R@k, nDCG@10 and AP are None, as nobody
+    judged the passages that were not retrieved.
+    """
+
+    def known(k: int) -> list[bool] | None:
+        first = [label for label in labels[:k] if label is not None]
+        judged = len(first) == min(len(labels), k)
+        return first if judged and (k <= len(labels) or len(labels) >= retrieved) else None
+
+    values: dict[str, float | None] = {"nDCG@10": None, "AP": None}
+    ten = known(10)
+    values["RR@10"] = None if ten is None else ranking.reciprocal_rank(ten, 10)
+    for k in _PRESENCE_CUTOFFS:
+        first = known(k)
+        values[f"AnswerPresence@{k}"] = None if first is None else answer_presence(first, k)
+    for k in _CUTOFFS:
+        first = known(k)
+        values[f"P@{k}"] = None if first is None else ranking.precision(first, k)
+        values[f"R@{k}"] = None
+    return values
+
+
 def _check_unique(query: Query, ranked: Sequence[ScoredChunk]) -> None:
     rank_of: dict[str, int] = {}
     for rank, chunk in enumerate(ranked, 1):

@@ -1,36 +1,39 @@
-"""Index and queries -> the run of a configuration, its scores per query, and the leaderboard.
+"""Index and queries -> the run of a configuration, and its scores per query.
 
 Each is one Parquet file with a note of what it was made from; it is current while that holds.
 """
 
 import hashlib
 import json
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, fingerprint
+from rag_pipeline.context_aware import questions, remembering
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.relevance import relevant_chunks
-from rag_pipeline.evaluation.retrieval_metrics import METRICS, evaluate_query
+from rag_pipeline.evaluation.retrieval_metrics import METRICS, evaluate_query, judged_metrics
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.lexical_index import open_lexical_index
 from rag_pipeline.progress import advance
 from rag_pipeline.queries import read_queries, resolve_queries
-from rag_pipeline.retrieval import EncodedQuestion, Index, read_question, retrieve
+from rag_pipeline.retrieval import Index
 from rag_pipeline.store import state_digest
+from rag_pipeline.two_stage_retrieval import retrieve_all
 from rag_pipeline.workspace import Workspace
 
 QUERIES_FILE = "evaluation/queries.parquet"
-LEADERBOARD_FILE = "evaluation/leaderboard.json"
 SCORES_VERSION = 1
-_RUN_SCHEMA = pa.schema(
+RUN_SCHEMA = pa.schema(
     [
         ("query_id", pa.string()),
         ("rank", pa.int32()),
@@ -52,6 +55,8 @@ class Pinned:
     vector_version: int
     lexical_path: str | None
     rows: int
+    documents_version: int | None = None
+    """Of the documents table, once released: what citations are shown in."""
 
 
 # --- queries ---
@@ -132,6 +137,11 @@ def scores_file(configuration: str) -> str:
     return f"evaluation/answer_presence/{configuration}.parquet"
 
 
+def labels_file(configuration: str) -> str:
+    """Return where a judge's labels of a configuration's run stand."""
+    return f"evaluation/relevance_labels/{configuration}.parquet"
+
+
 def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinned) -> str:
     """Hash what a configuration's run depends on: settings, both indexes, queries."""
     config = workspace.config
@@ -139,7 +149,7 @@ def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinne
     return fingerprint(
         "retrieval_run",
         config.retrievers[configuration.retriever],
-        config.rerankers[configuration.reranker],
+        *config.reranker_parts(configuration.reranker),
         state_digest(vectors),
         pinned.lexical_path,
         queries_digest(workspace),
@@ -151,7 +161,11 @@ def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
     made_from = workspace.store.read_note(run_file(configuration.name)).get("digest")
     if made_from is None or not workspace.vector_index(configuration.vector_key).exists():
         return False
-    return bool(made_from == run_digest(workspace, configuration, pin(workspace, configuration)))
+    if made_from != run_digest(workspace, configuration, pin(workspace, configuration)):
+        return False
+    pinned = workspace.store.read_note(run_file(configuration.name))["pinned"]
+    table = workspace.store.table(pinned["vector_table"], CONTEXTUALIZED_CHUNKS_SCHEMA)
+    return table.has_version(pinned["vector_version"])
 
 
 def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
@@ -163,14 +177,22 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     counts = CallCounts()
     index = open_index(workspace, pinned)
     settings = workspace.config.retrievers[configuration.retriever]
-    questions = [read_question(index, q.query, settings) for q in queries]
-    embed = workspace.embed(configuration.embedding, counts, "query")
-    made = embed([question.ask for question in questions])
-    encoded = (EncodedQuestion(*parts) for parts in zip(*made, strict=True))
+    embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
+    asks = questions(index, [q.query for q in queries], settings)
+    embed(asks)  # in as few calls as can be
     reranker = workspace.config.rerankers[configuration.reranker]
-    columns: dict[str, list[Any]] = {name: [] for name in _RUN_SCHEMA.names}
-    for query, question, code in zip(queries, questions, encoded, strict=True):
-        for rank, chunk in enumerate(retrieve(index, question, code, settings, reranker), 1):
+    score = workspace.score(reranker, workspace.config.reranker_chat(reranker), counts)
+    columns: dict[str, list[Any]] = {name: [] for name in RUN_SCHEMA.names}
+    latencies: list[float] = []
+    not_reranked: list[str] = []
+    asked = [query.query for query in queries]
+    ranked = retrieve_all(index, asked, settings, reranker, embed, score)
+    for query, found in zip(queries, ranked, strict=True):
+        if found.latency_ms is not None:
+            latencies.append(found.latency_ms)
+        if found.failure is not None:
+            not_reranked.append(f"{query.query_id}: {found.failure}")
+        for rank, chunk in enumerate(found.chunks, 1):
             columns["query_id"].append(query.query_id)
             columns["rank"].append(rank)
             for name in ("chunk_id", "document_id", "start", "end", "score", "text"):
@@ -181,11 +203,44 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         "pinned": asdict(pinned),
         "queries": len(queries),
         "calls": asdict(counts),
+        "not_reranked": not_reranked,
         "seconds": time.perf_counter() - started,
+        "latency_ms": statistics.median(latencies) if latencies else None,
+        "asks": {q.query_id: a for q, a in zip(queries, asks, strict=True) if a != q.query},
     }
-    rows = pa.table(columns, schema=_RUN_SCHEMA)
+    rows = pa.table(columns, schema=RUN_SCHEMA)
+    # Scores are judged, and a release is made, from the version that was searched.
+    searched = workspace.vector_index(configuration.vector_key)
+    searched.pin(f"run-{configuration.name}", pinned.vector_version)
     workspace.store.write_parquet(run_file(configuration.name), rows, note)
     return note
+
+
+def load_asks(workspace: Workspace, configuration: str) -> dict[str, str]:
+    """Return what queries ask besides naming a document, by query id; only where they name one."""
+    asks: dict[str, str] = workspace.store.read_note(run_file(configuration)).get("asks", {})
+    return asks
+
+
+def load_ranked(
+    workspace: Workspace, configuration: str, depth: int | None = None
+) -> dict[str, list[ScoredChunk]]:
+    """Return the first `depth` ranked chunks of every query of a run, best first, by query id.
+
+    Raises StoreError when there is no run.
+    """
+    run = workspace.store.read_parquet(run_file(configuration))
+    if run is None:
+        raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run before it")
+    if depth is not None:
+        run = run.filter(pc.less_equal(run.column("rank"), depth))
+    ranked: dict[str, list[ScoredChunk]] = {q.query_id: [] for q in load_queries(workspace)}
+    names = ("chunk_id", "document_id", "start", "end", "score", "text")
+    columns = [run.column(name).to_pylist() for name in ("query_id", *names)]
+    for query_id, *values in zip(*columns, strict=True):
+        chunk = ScoredChunk(**dict(zip(names, values, strict=True)))
+        ranked.setdefault(query_id, []).append(chunk)
+    return ranked
 
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
@@ -220,17 +275,21 @@ def _lexical_path(workspace: Workspace, configuration: Configuration) -> str | N
 def scores_are_current(workspace: Workspace, configuration: Configuration) -> bool:
     """Return whether a configuration's scores are of its run as it is."""
     note = workspace.store.read_note(scores_file(configuration.name))
-    return bool(note) and note.get("digest") == _scores_digest(workspace, configuration.name)
+    return bool(note) and note.get("digest") == scores_digest(workspace, configuration.name)
 
 
-def update_scores(workspace: Workspace, configuration: Configuration) -> dict[str, Summary]:
-    """Measure a configuration's run against the gold spans, per query; return the summaries."""
-    made_from = _scores_digest(workspace, configuration.name)
-    run = workspace.store.read_parquet(run_file(configuration.name))
-    if run is None:
-        raise StoreError(
-            f"{configuration.name}: no retrieval run; materialize retrieval_run before it"
-        )
+def update_scores(
+    workspace: Workspace,
+    configuration: Configuration,
+    labels: Mapping[str, Sequence[bool | None]] | None = None,
+) -> dict[str, Summary]:
+    """Measure a configuration's run against the gold spans, per query; return the summaries.
+
+    With `labels` of a judge, by query id and best passage first, what they tell stands in for what
+    gold tells (see `judged_metrics`).
+    """
+    made_from = scores_digest(workspace, configuration.name)
+    ranked = load_ranked(workspace, configuration.name)
     queries = load_queries(workspace)
     # The chunks that were searched, not those of today: a rank is judged by its own chunking.
     pinned = Pinned(**workspace.store.read_note(run_file(configuration.name))["pinned"])
@@ -240,11 +299,12 @@ def update_scores(workspace: Workspace, configuration: Configuration) -> dict[st
     relevant = relevant_chunks(
         queries, chunks.read(spans, gold_documents, version=pinned.vector_version)
     )
-    ranked: dict[str, list[ScoredChunk]] = {q.query_id: [] for q in queries}
-    for row in run.to_pylist():
-        row.pop("rank")
-        ranked.setdefault(row.pop("query_id"), []).append(ScoredChunk(**row))
     scores = [evaluate_query(q, ranked[q.query_id], relevant[q.query_id]) for q in queries]
+    if labels is not None:
+        scores = [
+            {**score, **judged_metrics(labels.get(q.query_id, []), len(ranked[q.query_id]))}
+            for q, score in zip(queries, scores, strict=True)
+        ]
     columns = {"query_id": pa.array([q.query_id for q in queries], pa.string())}
     for name in METRICS:
         columns[name] = pa.array([s[name] for s in scores], pa.float64())
@@ -260,76 +320,10 @@ def load_scores(workspace: Workspace, configuration: str) -> list[dict[str, Any]
     return [] if rows is None else list(rows.to_pylist())
 
 
-def _scores_digest(workspace: Workspace, configuration: str) -> str:
+def scores_digest(workspace: Workspace, configuration: str) -> str:
+    """Hash what the scores of a configuration are made from: its run, and a judge's labels."""
     run = workspace.store.read_note(run_file(configuration)).get("digest")
-    return fingerprint("answer_presence", SCORES_VERSION, run)
-
-
-# --- leaderboard ---
-
-
-def leaderboard_digest(workspace: Workspace) -> str:
-    """Hash the scores that a leaderboard shows."""
-    names = list(workspace.config.all_configurations)
-    notes = [workspace.store.read_note(scores_file(name)).get("digest") for name in names]
-    unanswered = workspace.store.read_note(QUERIES_FILE).get("problems", [])
-    return fingerprint("leaderboard", workspace.config.serve_metric, names, notes, unanswered)
-
-
-def leaderboard_is_current(workspace: Workspace) -> bool:
-    """Return whether the leaderboard shows the scores as they are."""
-    written = workspace.store.read_json(LEADERBOARD_FILE) or {}
-    return bool(written.get("digest") == leaderboard_digest(workspace))
-
-
-def update_leaderboard(workspace: Workspace) -> dict[str, Any]:
-    """Summarize every evaluated configuration, best first by the serving metric."""
-    left_out = len(workspace.store.read_note(QUERIES_FILE).get("problems", []))
-    rows = []
-    for name, configuration in workspace.config.all_configurations.items():
-        scores = load_scores(workspace, name)
-        note = workspace.store.read_note(run_file(name))
-        if not note:
-            continue
-        for score in scores:
-            score.pop("query_id")
-        summaries = summarize_all(scores) if scores else {}
-        rows.append(
-            {
-                "name": name,
-                **configuration.model_dump(exclude={"name"}),
-                "chunks": note["pinned"]["rows"],
-                "metrics": {m: _plain(summaries.get(m)) for m in METRICS},
-            }
-        )
-    metric = workspace.config.serve_metric
-    rows.sort(key=lambda row: best_first(row["metrics"][metric]["mean"]))
-    leaderboard = {
-        "digest": leaderboard_digest(workspace),
-        "corpus": workspace.config.corpus,
-        "sorted_by": metric,
-        "queries_left_out": left_out,
-        "configurations": rows,
-    }
-    workspace.store.write_json(LEADERBOARD_FILE, leaderboard)
-    return leaderboard
-
-
-def best_first(mean: float | None) -> tuple[bool, float]:
-    """Return the key that sorts means from high to low and unmeasured ones last."""
-    return mean is None, -(mean or 0.0)
-
-
-def load_leaderboard(workspace: Workspace) -> dict[str, Any]:
-    """Return the last leaderboard; raise StoreError when there is none."""
-    written: dict[str, Any] | None = workspace.store.read_json(LEADERBOARD_FILE)
-    if written is None:
-        raise StoreError(
-            f"{workspace.config.corpus}: nothing has been evaluated yet; run: rag run "
-            f"{workspace.config.where}"
-        )
-    return written
-
-
-def _plain(summary: Summary | None) -> Mapping[str, Any]:
-    return asdict(summary) if summary else asdict(Summary(None, 0, 0, None, None))
+    labels: list[Any] = []
+    if workspace.config.evaluation.relevance.judge == "llm":
+        labels = [workspace.store.read_note(labels_file(configuration)).get("digest")]
+    return fingerprint("answer_presence", SCORES_VERSION, run, *labels)

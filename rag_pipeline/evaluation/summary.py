@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def summarize_all(rows: Sequence[Mapping[str, float | None]]) -> dict[str, Summa
     intervals: dict[str, tuple[float, float]] = {}
     for n, names in by_n.items():
         if n >= 2:
-            means = _resampled_means(np.array([columns[name] for name in names]))
+            means = resampled_means(np.array([columns[name] for name in names]))
             low, high = np.quantile(means, (0.025, 0.975), axis=1).tolist()
             intervals.update(zip(names, zip(low, high, strict=True), strict=True))
     return {
@@ -75,10 +76,17 @@ def _present(name: str, rows: Sequence[Mapping[str, float | None]]) -> list[floa
     return sorted(column)
 
 
-def _resampled_means(columns: Any) -> Any:
+def resampled_means(columns: Any) -> Any:
     """Return the means, metrics x resamples, of metrics x n values over shared resamples."""
     n = columns.shape[1]
-    return np.concatenate([columns @ counts.T for counts in _resamples(n)], axis=1) / n
+    blocks = _one_block(n) if n * RESAMPLES <= _BLOCK_CELLS else _resamples(n)
+    return np.concatenate([columns @ counts.T for counts in blocks], axis=1) / n
+
+
+@lru_cache(maxsize=4)
+def _one_block(n: int) -> tuple[Any, ...]:
+    # Every metric of every configuration over the same queries is resampled by the same draws.
+    return tuple(_resamples(n))
 
 
 def _resamples(n: int) -> Iterator[Any]:

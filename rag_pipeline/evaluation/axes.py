@@ -1,0 +1,127 @@
+"""Scores of configurations -> what each stage contributes: curves over matched configurations.
+
+Configurations are matched when they differ in one stage only. The curve of a variant is its mean
+over matched configurations, so that what the other stages do cancels out.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rag_pipeline.config import STAGES, Configuration
+from rag_pipeline.evaluation.scores import Scores, Values
+from rag_pipeline.evaluation.significance import Comparison, compare_family
+from rag_pipeline.evaluation.summary import Summary, summarize_all
+
+CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
+_MOST_VARIANTS = 12
+"""Subsets of more variants than this are not searched for a better match."""
+
+
+@dataclass(frozen=True, slots=True)
+class AxisEffect:
+    """One stage's variants, each with its Answer Presence@k curve over the same `matched` choices
+    of the other stages, and its difference to `reference` at `compared_at`.
+
+    `left_out` names the variants that no matched choice has together with the others.
+    """
+
+    stage: str
+    reference: str
+    matched: int
+    compared_at: str
+    curves: Mapping[str, Mapping[int, Summary]]
+    comparisons: Mapping[str, Comparison]
+    left_out: tuple[str, ...]
+
+
+def axis_effects(
+    configurations: Sequence[Configuration],
+    scores: Mapping[str, Scores],
+    reference: Configuration | None = None,
+    k: int = 5,
+) -> list[AxisEffect]:
+    """Return the effect of every stage of which at least two variants are matched.
+
+    `scores` is by configuration name; configurations without are ignored. The variants of
+    `reference` (else the first ones listed) are what the others are compared with; the variants
+    of one stage are a family.
+    """
+    evaluated = [c for c in configurations if c.name in scores]
+    effects = (_effect(stage, evaluated, scores, reference, k) for stage in STAGES)
+    return [effect for effect in effects if effect is not None]
+
+
+def _effect(
+    stage: str,
+    configurations: Sequence[Configuration],
+    scores: Mapping[str, Scores],
+    reference: Configuration | None,
+    k: int,
+) -> AxisEffect | None:
+    others = [s for s in STAGES if s != stage]
+    choices: dict[tuple[str, ...], dict[str, str]] = {}
+    for configuration in configurations:
+        choice = tuple(getattr(configuration, s) for s in others)
+        choices.setdefault(choice, {})[getattr(configuration, stage)] = configuration.name
+    every = list(dict.fromkeys(v for choice in choices.values() for v in choice))
+    variants = _matched(every, list(choices.values()))
+    if len(variants) < 2:
+        return None
+    wanted = getattr(reference, stage, None)
+    first = wanted if wanted in variants else variants[0]
+    variants = [first, *(v for v in variants if v != first)]
+    matched = [choice for choice in choices.values() if all(v in choice for v in variants)]
+    means = {v: {m: _mean(scores, matched, v, m) for m in map(_metric, CUTOFFS)} for v in variants}
+    at = _metric(k)
+    family = {
+        v: [(value, means[first][at].get(query_id)) for query_id, value in means[v][at].items()]
+        for v in variants[1:]
+    }
+    return AxisEffect(
+        stage=stage,
+        reference=first,
+        matched=len(matched),
+        compared_at=at,
+        curves={v: _curve(means[v]) for v in variants},
+        comparisons=compare_family(family),
+        left_out=tuple(v for v in every if v not in variants),
+    )
+
+
+def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the variants that most matched configurations have together, more if it is a tie."""
+    if len(variants) > _MOST_VARIANTS:
+        return [v for v in variants if all(v in choice for choice in choices)]
+    best: tuple[int, int, list[str]] = (0, 0, [])
+    for size in range(2, len(variants) + 1):
+        for subset in itertools.combinations(variants, size):
+            together = sum(all(v in choice for v in subset) for choice in choices)
+            if together and (together * size, size) > best[:2]:
+                best = (together * size, size, list(subset))
+    return best[2]
+
+
+def _mean(
+    scores: Mapping[str, Scores], matched: Sequence[Mapping[str, str]], variant: str, metric: str
+) -> dict[str, float | None]:
+    """Return a variant's mean over matched configurations per query; None where one lacks it."""
+    columns: list[Values] = [scores[choice[variant]].get(metric, {}) for choice in matched]
+    found: dict[str, float | None] = {}
+    for query_id in columns[0]:
+        values = [column.get(query_id) for column in columns]
+        complete = [v for v in values if v is not None]
+        found[query_id] = sum(complete) / len(values) if len(complete) == len(values) else None
+    return found
+
+
+def _curve(means: Mapping[str, Values]) -> dict[int, Summary]:
+    ids = next(iter(means.values()))
+    rows = [{metric: values.get(query_id) for metric, values in means.items()} for query_id in ids]
+    summaries = summarize_all(rows)
+    empty = Summary(None, 0, 0, None, None)
+    return {cutoff: summaries.get(_metric(cutoff), empty) for cutoff in CUTOFFS}
+
+
+def _metric(k: int) -> str:
+    return f"AnswerPresence@{k}"

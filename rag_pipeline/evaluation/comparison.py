@@ -1,0 +1,105 @@
+"""Scores of configurations -> paired comparisons with the baseline and with what is released."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import InputError
+from rag_pipeline.evaluation.retrieval_metrics import METRICS
+from rag_pipeline.evaluation.scores import (
+    LATER_METRICS,
+    LOWER_IS_BETTER,
+    UNDIRECTED,
+    Scores,
+    read_scores,
+)
+from rag_pipeline.evaluation.significance import Comparison, Pair, compare_family
+from rag_pipeline.workspace import Workspace
+
+HEADLINE_METRICS = (
+    "AnswerPresence@1",
+    "AnswerPresence@5",
+    "AnswerPresence@10",
+    "AnswerPresence@20",
+    "nDCG@10",
+    "RR@10",
+    "R@5",
+    "IoU@5",
+    "EntityF1",
+    "CriticalRecall",
+    "ContextRelevance",
+)
+"""The metrics that tables show first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What configurations are held against: a name for people, a configuration, its scores."""
+
+    label: str
+    configuration: str
+    scores: Scores
+
+
+def baseline(workspace: Workspace) -> Reference:
+    """Return the configuration that the corpus file calls the baseline, else its first one."""
+    name = workspace.config.baseline_name
+    return Reference("baseline", name, read_scores(workspace, name))
+
+
+def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
+    """Return one metric's values on the queries that both were asked."""
+    mine, theirs = one.get(metric, {}), other.get(metric, {})
+    return [(value, theirs[query_id]) for query_id, value in mine.items() if query_id in theirs]
+
+
+def compare(
+    one: Scores, other: Scores, metrics: Iterable[str], alpha: float = 0.05
+) -> dict[str, Comparison]:
+    """Compare two configurations on several metrics; the metrics are one family."""
+    wanted = {m: pairs(one, other, m) for m in metrics if m not in UNDIRECTED}
+    return compare_family(wanted, alpha, LOWER_IS_BETTER)
+
+
+def compare_all(
+    scores: Mapping[str, Scores], reference: Reference, metrics: Iterable[str]
+) -> dict[str, dict[str, Comparison]]:
+    """Compare every configuration with a reference; return comparisons by metric and name.
+
+    All configurations together are one family per metric, so a metric that is looked at by
+    itself says "better" of any equal configuration in at most one case of forty.
+    """
+    found: dict[str, dict[str, Comparison]] = {}
+    for metric in metrics:
+        if metric in UNDIRECTED:
+            continue
+        family = {
+            name: pairs(own, reference.scores, metric)
+            for name, own in scores.items()
+            if name != reference.configuration
+        }
+        lower = frozenset(family) if metric in LOWER_IS_BETTER else frozenset[str]()
+        found[metric] = compare_family(family, lower_is_better=lower)
+    return found
+
+
+def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
+    """Return the metrics to compare on a leaderboard: what it is sorted by, gated by, and shows."""
+    wanted = (config.serve_metric, *config.gate.metrics, *also, *HEADLINE_METRICS)
+    return list(dict.fromkeys(wanted))
+
+
+def evaluated_scores(workspace: Workspace) -> dict[str, Scores]:
+    """Return the scores of every configuration that has some, in the corpus file's order."""
+    names = workspace.config.all_configurations
+    every = {name: read_scores(workspace, name) for name in names}
+    return {name: scores for name, scores in every.items() if scores}
+
+
+def known_metric(scores: Scores, metric: str, option: str) -> str:
+    """Return the metric; raise InputError naming the measured ones if it is none of them."""
+    if metric not in scores:
+        ordered = [m for m in (*METRICS, *LATER_METRICS) if m in scores]
+        known = ordered + [m for m in scores if m not in ordered]
+        raise InputError(f"{option} {metric!r} is not one of: {', '.join(known) or 'none yet'}")
+    return metric

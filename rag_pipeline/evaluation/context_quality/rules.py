@@ -1,0 +1,183 @@
+"""Judge contexts without a chat model: levels from gold spans or likeness, use from key phrases."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.config import RuleContext
+from rag_pipeline.datamodels import Answer, Query, ScoredChunk
+from rag_pipeline.evaluation.answer_presence import answers
+from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
+from rag_pipeline.evaluation.entities import find
+from rag_pipeline.generation import SentenceEmbed
+
+_WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
+_PHRASE_BREAK = re.compile(r"(?:(?<!\d)[.,]|[.,](?!\d)|[;:?!()\[\]{}\"“”\n])+")
+_LONGEST_PHRASE = 4
+
+
+def judge_by_rules(
+    queries: Sequence[Query],
+    contexts: Sequence[Sequence[ScoredChunk]],
+    answered: Sequence[Answer],
+    settings: RuleContext,
+    embed: SentenceEmbed,
+) -> list[ContextJudgement]:
+    """Judge each query's contexts, best first, and the answer that was given from them.
+
+    Levels of a query with gold spans: `high` answers one (see `evaluation.answers`), `medium`
+    shares any of its text, `low` is of a document with one, `none` the rest. Without gold spans:
+    by the cosine of the query and the context's nearest sentence, at least `similarities`.
+
+    Missing is each gold span that no context answers; without gold spans each annotated fact that
+    no context states; without either, an answer that was not found.
+    """
+    nearest = _nearest(queries, contexts, embed)
+    judged = []
+    for query, chunks, answer, cosines in zip(queries, contexts, answered, nearest, strict=True):
+        if _has_gold(query):
+            levels = [_gold_level(chunk, query) for chunk in chunks]
+        else:
+            levels = [_likeness_level(cosine, settings) for cosine in cosines]
+        used = _used(query, chunks, levels, answer)
+        judged.append(
+            ContextJudgement(
+                tuple(Judged(level, u) for level, u in zip(levels, used, strict=True)),
+                tuple(_missing(query, chunks, answer)),
+            )
+        )
+    return judged
+
+
+# The same chunks are found for many queries, and under many configurations.
+@lru_cache(maxsize=4096)
+def key_phrases(text: str) -> frozenset[str]:
+    """Return what a text says in its own words: runs of two to four words between stop words and
+    punctuation, and single words with a digit; lower case.
+
+    Candidate phrases of RAKE: Rose et al., Automatic keyword extraction from individual documents,
+    2010.
+    """
+    stop_words = _stop_words()
+    phrases: set[str] = set()
+    for piece in _PHRASE_BREAK.split(text.casefold()):
+        run: list[str] = []
+        for word in [*_WORD.findall(piece), ""]:
+            if word and word not in stop_words:
+                run.append(word)
+                continue
+            if 2 <= len(run) <= _LONGEST_PHRASE or (len(run) == 1 and re.search(r"\d", run[0])):
+                phrases.add(" ".join(run))
+            elif len(run) > _LONGEST_PHRASE:
+                last = len(run) - _LONGEST_PHRASE + 1
+                phrases.update(" ".join(run[n : n + _LONGEST_PHRASE]) for n in range(last))
+            run = []
+    return frozenset(phrases)
+
+
+def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
+    """Tell whether an answer used a context: by one of its key phrases for `high`, by two else.
+
+    A context of level `none` is never used.
+    """
+    if level == "none":
+        return False
+    said = " ".join(_WORD.findall(answer.casefold()))
+    padded = f" {said} "
+    hits = sum(f" {phrase} " in padded for phrase in phrases)
+    return hits > 0 if level == "high" else hits > 1
+
+
+def _used(
+    query: Query, chunks: Sequence[ScoredChunk], levels: Sequence[Level], answer: Answer
+) -> list[bool]:
+    """Tell of each context whether it was cited, or its own phrases stand in the answer.
+
+    Phrases of the query and of several contexts are left out: they don't tell which was used.
+    """
+    if not answer.answered:
+        return [False] * len(chunks)
+    cited = {citation.chunk_id for citation in answer.citations}
+    phrases = [key_phrases(chunk.text) for chunk in chunks]
+    asked = key_phrases(query.query)
+    used = []
+    for n, (chunk, level) in enumerate(zip(chunks, levels, strict=True)):
+        others = frozenset().union(asked, *phrases[:n], *phrases[n + 1 :])
+        used.append(chunk.chunk_id in cited or was_used(phrases[n] - others, answer.text, level))
+    return used
+
+
+def _has_gold(query: Query) -> bool:
+    return any(span.end > span.start for span in query.gold_spans)
+
+
+def _gold_level(chunk: ScoredChunk, query: Query) -> Level:
+    if any(answers(chunk, gold) for gold in query.gold_spans):
+        return "high"
+    same = [gold for gold in query.gold_spans if gold.document_id == chunk.document_id]
+    if any(min(chunk.end, g.end) > max(chunk.start, g.start) for g in same):
+        return "medium"
+    return "low" if same else "none"
+
+
+def _likeness_level(cosine: float, settings: RuleContext) -> Level:
+    high, medium, low = settings.similarities
+    if cosine >= high:
+        return "high"
+    if cosine >= medium:
+        return "medium"
+    return "low" if cosine >= low else "none"
+
+
+def _missing(query: Query, chunks: Sequence[ScoredChunk], answer: Answer) -> list[str]:
+    if _has_gold(query):
+        return [
+            f"{gold.document_id}#{gold.start}-{gold.end}"
+            for gold in query.gold_spans
+            if gold.end > gold.start and not any(answers(chunk, gold) for chunk in chunks)
+        ]
+    if query.entities:
+        return [
+            f"{kind}: {variants[0]}"
+            for kind, groups in query.entities.items()
+            for variants in groups
+            if not any(find(kind, v, c.text, 88.0) for v in variants for c in chunks)
+        ]
+    return [] if answer.answered else ["an answer"]
+
+
+def _nearest(
+    queries: Sequence[Query], contexts: Sequence[Sequence[ScoredChunk]], embed: SentenceEmbed
+) -> list[list[float]]:
+    """Return each context's highest cosine of a sentence with its query; [] for gold queries."""
+    needed = [n for n, query in enumerate(queries) if not _has_gold(query) and contexts[n]]
+    sentences = {
+        chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]
+        for n in needed
+        for chunk in contexts[n]
+    }
+    texts = list(
+        dict.fromkeys(
+            [queries[n].query for n in needed] + [s for found in sentences.values() for s in found]
+        )
+    )
+    found: list[list[float]] = [[] for _ in queries]
+    if not texts:
+        return found
+    vectors = embed(texts)
+    row = {text: index for index, text in enumerate(texts)}
+    for n in needed:
+        asked = vectors[row[queries[n].query]]
+        found[n] = [
+            max(float(vectors[row[s]] @ asked) for s in sentences[chunk.text])
+            for chunk in contexts[n]
+        ]
+    return found
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    from bm25s import stopwords
+
+    return frozenset(word.casefold() for word in stopwords.STOPWORDS_EN_PLUS)

@@ -1,0 +1,111 @@
+"""The context metrics of one query, from judgements of its contexts, best ranked first.
+
+Formulas after Mastra, "Building better RAG with context-aware evaluation" (2025), with all rates
+in the settings. Different from there: without contexts every metric is None, where the article
+scores 1.0, and nothing is rounded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rag_pipeline.config import Context
+
+Level = Literal["high", "medium", "low", "none"]
+
+CONTEXT_METRICS = (
+    "ContextRelevance",
+    "ContextPrecision",
+    "RankingPenalty",
+    "UsageRate",
+    "MissingItems",
+    "RelevantCount",
+)
+"""Every metric that `context_metrics` returns, in the order to show them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was judged of one context."""
+
+    level: Level
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContextJudgement:
+    """A query's contexts as judged, in their order, and what they lack."""
+
+    contexts: tuple[Judged, ...]
+    missing: tuple[str, ...] = ()
+
+
+def context_relevance(judgement: ContextJudgement, rates: Context) -> float | None:
+    """Return max(0, relevance - usage penalty - missing penalty) x scale; None without contexts.
+
+    Relevance is the sum of the contexts' weights (high 1.0, medium 0.7, low 0.3, none 0) over
+    that of as many high ones; the usage penalty 0.1 for each high context that is not used; the
+    missing penalty 0.15 for each missing item, at most 0.5.
+    """
+    contexts = judgement.contexts
+    if not contexts:
+        return None
+    weights = {"high": rates.high, "medium": rates.medium, "low": rates.low, "none": 0.0}
+    most = len(contexts) * rates.high
+    relevance = sum(weights[c.level] for c in contexts) / most if most else 0.0
+    unused = sum(c.level == "high" and not c.used for c in contexts)
+    missing = min(
+        len(judgement.missing) * rates.missing_penalty,
+        rates.most_missing_penalty,
+    )
+    return max(0.0, relevance - unused * rates.unused_penalty - missing) * rates.scale
+
+
+def context_precision(contexts: Sequence[Judged]) -> float | None:
+    """Return the average precision over high and medium contexts; None without contexts.
+
+    The mean, over the relevant contexts, of the share of relevant ones down to their place. 0
+    where none is relevant. Contexts that were not retrieved do not count: see `AP` for that.
+    """
+    if not contexts:
+        return None
+    relevant, total = 0, 0.0
+    for place, context in enumerate(contexts, 1):
+        if context.level in ("high", "medium"):
+            relevant += 1
+            total += relevant / place
+    return total / relevant if relevant else 0.0
+
+
+def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
+    """Return 0.05 per place after the third, summed over high contexts, at most 0.3.
+
+    None without contexts.
+    """
+    if not contexts:
+        return None
+    late = sum(
+        max(place - rates.ranking_free_places, 0)
+        for place, context in enumerate(contexts, 1)
+        if context.level == "high"
+    )
+    return min(late * rates.ranking_penalty, rates.most_ranking_penalty)
+
+
+def context_metrics(judgement: ContextJudgement, rates: Context) -> dict[str, float | None]:
+    """Return every metric of `CONTEXT_METRICS`; all None without contexts.
+
+    UsageRate is the share of contexts that were used, RelevantCount the number that are high or
+    medium, MissingItems the number of missing items.
+    """
+    contexts = judgement.contexts
+    if not contexts:
+        return dict.fromkeys(CONTEXT_METRICS)
+    return {
+        "ContextRelevance": context_relevance(judgement, rates),
+        "ContextPrecision": context_precision(contexts),
+        "RankingPenalty": ranking_penalty(contexts, rates),
+        "UsageRate": sum(c.used for c in contexts) / len(contexts),
+        "MissingItems": float(len(judgement.missing)),
+        "RelevantCount": float(sum(c.level in ("high", "medium") for c in contexts)),
+    }

@@ -1,0 +1,175 @@
+"""An answer's entities against the ground truth: precision, recall and F1.
+
+The ground truth maps a type to groups of acceptable variants; a group is one fact. An answer
+states a fact if one of its extracted entities of that type does, or its text does (see
+`matching.find`). Types that the ground truth of a query does not have are not judged: whoever
+annotated it listed what matters, not everything that an answer may say.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rag_pipeline.evaluation.entities.matching import find, matches, value_of, words_of
+from rag_pipeline.evaluation.entities.rules import Entity
+
+Groups = Mapping[str, Sequence[Sequence[str]]]
+"""Type -> facts -> acceptable variants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many entities were extracted and matched, how many facts there are and were found."""
+
+    extracted: int = 0
+    right: int = 0
+    facts: int = 0
+    found: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.extracted + other.extracted,
+            self.right + other.right,
+            self.facts + other.facts,
+            self.found + other.found,
+        )
+
+    @property
+    def precision(self) -> float | None:
+        """Return right / extracted; None where nothing was extracted."""
+        return self.right / self.extracted if self.extracted else None
+
+    @property
+    def recall(self) -> float | None:
+        """Return found / facts; None where there are no facts."""
+        return self.found / self.facts if self.facts else None
+
+    @property
+    def f1(self) -> float | None:
+        """Return the harmonic mean of precision and recall; None where there are no facts.
+
+        0 where nothing was extracted or found: the facts were missed. van Rijsbergen, Information
+        Retrieval, 1979, with equal weights.
+        """
+        if self.recall is None:
+            return None
+        return harmonic_mean(self.precision or 0.0, self.recall)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityScore:
+    """One answer's counts per type, and the facts with whether each was found."""
+
+    by_type: Mapping[str, Counts] = field(default_factory=dict)
+    critical_types: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str, bool], ...] = ()
+    """(type, first variant, found)."""
+
+    @property
+    def total(self) -> Counts:
+        """Return the counts over all types."""
+        return sum(self.by_type.values(), Counts())
+
+    @property
+    def critical_recall(self) -> float | None:
+        """Return the recall over the critical types alone; None where they have no facts."""
+        critical = (self.by_type.get(kind, Counts()) for kind in self.critical_types)
+        return sum(critical, Counts()).recall
+
+
+def score_entities(
+    answer: str,
+    extracted: Iterable[Entity],
+    truth: Groups,
+    critical_types: Sequence[str] = (),
+    similarity: float = 88.0,
+) -> EntityScore:
+    """Count an answer's entities and facts, per type of the ground truth.
+
+    Entities that amount to the same count once. A fact that only the text states, such as a
+    condition that no pattern knows, counts as an entity extracted and right.
+    """
+    entities = list(extracted)
+    by_type: dict[str, Counts] = {}
+    facts: list[tuple[str, str, bool]] = []
+    for kind, groups in truth.items():
+        of_type = _distinct(kind, [e.text for e in entities if e.kind == kind])
+        right: set[str] = set()
+        found = unextracted = 0
+        for variants in groups:
+            stating = {
+                entity
+                for entity in of_type
+                if any(matches(kind, entity, variant, similarity) for variant in variants)
+            }
+            right |= stating
+            in_text = bool(stating) or any(find(kind, v, answer, similarity) for v in variants)
+            found += in_text
+            unextracted += in_text and not stating
+            facts.append((kind, variants[0], in_text))
+        by_type[kind] = Counts(
+            extracted=len(of_type) + unextracted,
+            right=len(right) + unextracted,
+            facts=len(groups),
+            found=found,
+        )
+    return EntityScore(by_type, tuple(critical_types), tuple(facts))
+
+
+def harmonic_mean(one: float, other: float) -> float:
+    """Return 2ab / (a + b); 0 where both are 0."""
+    return 2 * one * other / (one + other) if one + other else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySummary:
+    """Scores over all queries that have facts.
+
+    `micro` sums the counts of all queries. The macro values are means over queries: of precision
+    where something was extracted, of recall, and of F1. `f1_of_means` is the harmonic mean of the
+    first two; it is another number than `mean_f1`, and published results are either.
+    """
+
+    queries: int
+    micro: Counts
+    by_type: Mapping[str, Counts]
+    mean_precision: float | None
+    mean_recall: float | None
+    mean_f1: float | None
+    f1_of_means: float | None
+    mean_critical_recall: float | None
+
+
+def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
+    """Summarize the scores of queries; those without facts are left out."""
+    judged = [score for score in scores if score.total.facts]
+    by_type: dict[str, Counts] = {}
+    for score in judged:
+        for kind, counts in score.by_type.items():
+            by_type[kind] = by_type.get(kind, Counts()) + counts
+    precision = _mean(score.total.precision for score in judged)
+    recall = _mean(score.total.recall for score in judged)
+    both = recall is not None
+    return EntitySummary(
+        queries=len(judged),
+        micro=sum(by_type.values(), Counts()),
+        by_type=by_type,
+        mean_precision=precision,
+        mean_recall=recall,
+        mean_f1=_mean(score.total.f1 for score in judged),
+        f1_of_means=harmonic_mean(precision or 0.0, recall or 0.0) if both else None,
+        mean_critical_recall=_mean(score.critical_recall for score in judged),
+    )
+
+
+def _distinct(kind: str, texts: Iterable[str]) -> list[str]:
+    """Return one text of each value, or of each run of words."""
+    kept: dict[object, str] = {}
+    for text in texts:
+        kept.setdefault(value_of(kind, text) or words_of(text).stems, text)
+    return list(kept.values())
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,184 @@
+"""Scores and runs -> which queries fail under a configuration, what was found instead, and why."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_pipeline.datamodels import Query
+from rag_pipeline.errors import StoreError
+from rag_pipeline.evaluation.answer_presence import relevance_labels
+from rag_pipeline.evaluation.runs import load_queries, run_file
+from rag_pipeline.evaluation.scores import Scores, read_scores
+from rag_pipeline.indexing import read_documents
+from rag_pipeline.workspace import Workspace
+
+Reason = Literal[
+    "in no chunk", "not retrieved", "retrieved below k", "retrieved but not used", "answered"
+]
+REASONS: dict[Reason, str] = {
+    "in no chunk": "no chunk holds enough of the gold text: the chunking cuts it up",
+    "not retrieved": "chunks that answer exist, and none of them was retrieved",
+    "retrieved below k": "a chunk that answers was retrieved, but after the first k",
+    "retrieved but not used": "a chunk that answers is among the first k, and the answer lacks it",
+    "answered": "a chunk that answers is among the first k",
+}
+"""Why a query fails, the earliest stage first."""
+
+_USED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A retrieved chunk, its rank from 1, and whether it answers."""
+
+    rank: int
+    chunk_id: str
+    document_id: str
+    start: int
+    end: int
+    text: str
+    answers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GoldText:
+    """A gold span with its text; None where the document is not there any more."""
+
+    document_id: str
+    start: int
+    end: int
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One query under one configuration: `rank` is that of the first chunk that answers."""
+
+    query: Query
+    configuration: str
+    k: int
+    reason: Reason
+    rank: int | None
+    gold: tuple[GoldText, ...]
+    retrieved: tuple[Passage, ...]
+
+    @property
+    def why(self) -> str:
+        """Return the reason in a sentence, with this query's numbers."""
+        if self.reason == "retrieved below k":
+            return (
+                f"the first chunk that answers stands at rank {self.rank}, after the first {self.k}"
+            )
+        if self.reason == "answered":
+            return f"the chunk at rank {self.rank} answers"
+        return REASONS[self.reason].replace("first k", f"first {self.k}")
+
+
+def failures(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
+    """Return every query that fails at k, by reason and then in the order of the queries.
+
+    A query without gold spans can't fail. Raises StoreError before the first evaluation.
+    """
+    scores = _scores(workspace, configuration, k)
+    order = list(REASONS)
+    failing = [q for q in load_queries(workspace) if _reason(scores, q.query_id, k) != "answered"]
+    failing = [q for q in failing if scores[f"AnswerPresence@{k}"].get(q.query_id) is not None]
+    found = _diagnose(workspace, configuration, failing, scores, k)
+    return sorted(found, key=lambda d: order.index(d.reason))
+
+
+def diagnose(
+    workspace: Workspace, configuration: str, query_ids: Collection[str], k: int = 5
+) -> list[Diagnosis]:
+    """Return what became of some queries under a configuration."""
+    scores = _scores(workspace, configuration, k)
+    chosen = [q for q in load_queries(workspace) if q.query_id in query_ids]
+    return _diagnose(workspace, configuration, chosen, scores, k)
+
+
+def _scores(workspace: Workspace, configuration: str, k: int) -> Scores:
+    scores = read_scores(workspace, configuration)
+    if f"AnswerPresence@{k}" not in scores:
+        raise StoreError(
+            f"{workspace.config.corpus}: {configuration} has not been evaluated at k = {k}; run: "
+            f"rag run {workspace.config.where}"
+        )
+    return scores
+
+
+def _diagnose(
+    workspace: Workspace, configuration: str, queries: Sequence[Query], scores: Scores, k: int
+) -> list[Diagnosis]:
+    ranked = _passages(workspace, configuration, queries)
+    gold = _gold_texts(workspace, queries)
+    found = []
+    for query in queries:
+        passages = ranked.get(query.query_id, [])
+        rank = next((p.rank for p in passages if p.answers), None)
+        found.append(
+            Diagnosis(
+                query,
+                configuration,
+                k,
+                _reason(scores, query.query_id, k, rank),
+                rank,
+                tuple(gold[s.document_id, s.start, s.end] for s in query.gold_spans),
+                tuple(passages),
+            )
+        )
+    return found
+
+
+def _reason(scores: Scores, query_id: str, k: int, rank: int | None = None) -> Reason:
+    if scores[f"AnswerPresence@{k}"].get(query_id):
+        told = scores.get("CriticalRecall", {}).get(query_id)
+        if told is None:
+            told = scores.get("EntityRecall", {}).get(query_id)
+        return "answered" if told is None or told >= _USED else "retrieved but not used"
+    if rank is not None:
+        return "retrieved below k"
+    # AP is a share of the chunks that answer: without any, it is not defined.
+    return "not retrieved" if scores["AP"].get(query_id) is not None else "in no chunk"
+
+
+def _passages(
+    workspace: Workspace, configuration: str, queries: Sequence[Query]
+) -> dict[str, list[Passage]]:
+    run = workspace.store.read_parquet(run_file(configuration))
+    if run is None:
+        return {}
+    gold = {query.query_id: query.gold_spans for query in queries}
+    wanted = pa.array(list(gold), pa.string())
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in run.filter(pc.is_in(run.column("query_id"), value_set=wanted)).to_pylist():
+        rows.setdefault(row["query_id"], []).append(row)
+    fields = ("rank", "chunk_id", "document_id", "start", "end", "text")
+    found: dict[str, list[Passage]] = {}
+    for query_id, ranked in rows.items():
+        bare = [Passage(**{f: row[f] for f in fields}, answers=False) for row in ranked]
+        labels = relevance_labels(bare, gold[query_id])
+        found[query_id] = [
+            Passage(p.rank, p.chunk_id, p.document_id, p.start, p.end, p.text, label)
+            for p, label in zip(bare, labels, strict=True)
+        ]
+    return found
+
+
+def _gold_texts(
+    workspace: Workspace, queries: Iterable[Query]
+) -> dict[tuple[str, int, int], GoldText]:
+    spans = {(s.document_id, s.start, s.end) for query in queries for s in query.gold_spans}
+    wanted = sorted({document_id for document_id, _, _ in spans})
+    texts = {d.document_id: d.text for d in read_documents(workspace, wanted)} if wanted else {}
+    return {
+        (document_id, start, end): GoldText(
+            document_id,
+            start,
+            end,
+            texts[document_id][start:end] if document_id in texts else None,
+        )
+        for document_id, start, end in spans
+    }

@@ -1,0 +1,191 @@
+"""Judge passages by a chat model, YES or NO, alone or over a run; how far it agrees with gold."""
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from rag_pipeline.chat import Prompt, Reply, choose
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.generation import Ask
+
+PROMPT = """\
+Below are a question and a passage that was retrieved for it, from a collection of the same subject.
+
+Decide whether the passage holds enough to derive an answer to the question. Reply with one word, \
+"YES" or "NO".
+
+Question: {query}
+
+Retrieved passage: {passage}"""
+"""The binary judgement of the Answer Presence framework."""
+
+_CHOICES = ("YES", "NO")
+_AT_ONCE = 8
+
+
+def judge_passages(
+    pairs: Sequence[tuple[str, str]], ask: Ask, template: str = PROMPT
+) -> list[bool | ProviderError]:
+    """Return for each (query, passage) whether it answers, or why that is not known.
+
+    One question each; a reply that is neither YES nor NO is asked for once more.
+    """
+    prompts = [
+        Prompt(_filled(template, query, passage), choices=_CHOICES) for query, passage in pairs
+    ]
+    return [r.data == "YES" if isinstance(r, Reply) else r for r in ask(prompts)]
+
+
+_PLACES = re.compile(r"\{(?:(?P<query>query)|passage|document|doc_text)\}")
+
+
+def _filled(template: str, query: str, passage: str) -> str:
+    # Not str.format, nor one after the other: any of the texts may hold braces of its own.
+    return _PLACES.sub(lambda place: query if place["query"] else passage, template)
+
+
+class Evaluator:
+    """Judge a ranking of passages by a chat model, and compute Answer Presence@k of it.
+
+    >>> evaluator = Evaluator(api_key="...", base_url="https://api.openai.com/v1")
+    >>> evaluator.get_relevance_labels([{"document": "The capital of France is Paris."}],
+    ...                                "What is the capital of France?")
+    {'The capital of France is Paris.': 1}
+    >>> evaluator.compute_metrics(ks=[1])
+    {'@1': {'Accuracy': 1.0, 'Number of Relevant Docs': 1, 'Answer Presence': 1}}
+    """
+
+    def __init__(
+        self,
+        api_key: str,
+        base_url: str,
+        model: str = "gpt-4o-mini",
+        prompt_template: str | None = None,
+    ) -> None:
+        """Raise ValueError for a template without places for the question and the passage.
+
+        These are `{query}`, and `{passage}`, `{document}` or `{doc_text}`.
+        """
+        import openai
+
+        self.client = openai.OpenAI(api_key=api_key, base_url=base_url, max_retries=4)
+        self.model = model
+        self.prompt_template = PROMPT if prompt_template is None else prompt_template
+        places = {bool(place["query"]) for place in _PLACES.finditer(self.prompt_template)}
+        if places != {True, False}:
+            missing = "{query}" if True not in places else "{passage}"
+            raise ValueError(f"prompt_template: has no place {missing}; put it where that goes")
+        self.relevance_dict: dict[str, int | None] = {}
+        self.relevance_labels: list[int | None] | None = None
+        self.errors: list[str] = []
+
+    def get_relevance_labels(
+        self, docs: Sequence[dict[str, Any]], query: str, top_k: int | None = None
+    ) -> dict[str, int | None]:
+        """Return 1 (answers) or 0 for each text under `document`, of the first `top_k`.
+
+        None stands for a judgement that failed; `errors` says why. Raises ValueError for an entry
+        without a `document`.
+        """
+        chosen = list(docs)[:top_k]
+        for place, doc in enumerate(chosen):
+            if not isinstance(doc.get("document"), str):
+                raise ValueError(f"docs[{place}]: no text under `document`: {doc!r:.80}")
+        texts = [doc["document"] for doc in chosen]
+        self.errors = []
+        distinct = list(dict.fromkeys(texts))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            labels = pool.map(lambda text: self._judge(query, text), distinct)
+            self.relevance_dict = dict(zip(distinct, labels, strict=True))
+        self.relevance_labels = [self.relevance_dict[text] for text in texts]
+        return self.relevance_dict
+
+    def compute_metrics(
+        self, ks: Sequence[int] = tuple(range(1, 11)), show: bool = False
+    ) -> dict[str, dict[str, float | int | None]]:
+        """Return `Accuracy` (relevant / k), `Number of Relevant Docs` and `Answer Presence` by @k.
+
+        Of the labels of the last `get_relevance_labels`; where one among the first k failed, the
+        metrics at k are None. k counts in full where fewer passages were judged. `show` prints
+        them. Raises ValueError before any labels, and for a k below 1.
+        """
+        if self.relevance_labels is None:
+            raise ValueError("no labels yet: call get_relevance_labels before compute_metrics")
+        metrics: dict[str, dict[str, float | int | None]] = {}
+        for k in ks:
+            if k < 1:
+                raise ValueError(f"ks: {k} is below 1")
+            first = self.relevance_labels[:k]
+            known = [label for label in first if label is not None]
+            complete = len(known) == len(first)
+            metrics[f"@{k}"] = {
+                "Accuracy": sum(known) / k if complete else None,
+                "Number of Relevant Docs": sum(known) if complete else None,
+                "Answer Presence": int(any(known)) if complete else None,
+            }
+            if show:
+                print(f"@{k}: {metrics[f'@{k}']}")  # noqa: T201 - asked for
+        return metrics
+
+    def _judge(self, query: str, passage: str) -> int | None:
+        import openai
+
+        try:
+            made = self.client.chat.completions.create(
+                model=self.model,
+                temperature=0,
+                messages=[
+                    {"role": "user", "content": _filled(self.prompt_template, query, passage)}
+                ],
+            )
+            return int(choose(made.choices[0].message.content or "", _CHOICES) == "YES")
+        except (openai.OpenAIError, ValueError, IndexError) as error:
+            self.errors.append(f"{passage[:60]!r}: {error!s:.200}")
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How two judges' labels of the same passages agree; `gold` against `judge`.
+
+    `kappa` is None where nothing was judged by both, or where both gave everything the same
+    label, so that chance alone agrees fully.
+    """
+
+    both_yes: int
+    only_judge: int
+    only_gold: int
+    both_no: int
+
+    @property
+    def n(self) -> int:
+        """Return how many passages both judged."""
+        return self.both_yes + self.only_judge + self.only_gold + self.both_no
+
+    @property
+    def kappa(self) -> float | None:
+        """Return Cohen's kappa: (observed - expected) / (1 - expected) agreement.
+
+        Cohen, A coefficient of agreement for nominal scales, 1960.
+        """
+        if not self.n:
+            return None
+        judge_yes = self.both_yes + self.only_judge
+        gold_yes = self.both_yes + self.only_gold
+        observed = (self.both_yes + self.both_no) * self.n
+        expected = judge_yes * gold_yes + (self.n - judge_yes) * (self.n - gold_yes)
+        whole = self.n * self.n
+        return None if expected == whole else (observed - expected) / (whole - expected)
+
+
+def agreement(gold: Sequence[bool | None], judge: Sequence[bool | None]) -> Agreement:
+    """Return how a judge agrees with gold over the passages that both have a label of."""
+    pairs = [p for p in zip(gold, judge, strict=True) if None not in p]
+    return Agreement(
+        both_yes=pairs.count((True, True)),
+        only_judge=pairs.count((False, True)),
+        only_gold=pairs.count((True, False)),
+        both_no=pairs.count((False, False)),
+    )

@@ -1,0 +1,93 @@
+"""A run -> an answer to each query, with its citations."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import ChatAnswers, Configuration, MiniLMEmbedding
+from rag_pipeline.datamodels import Answer, Citation
+from rag_pipeline.embedding import embed
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation.quality.notes import made_from, quality_file, write
+from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked
+from rag_pipeline.generation import SentenceEmbed, extract_answers, write_answers
+from rag_pipeline.progress import advance
+from rag_pipeline.providers import open_embedder
+from rag_pipeline.workspace import Workspace
+
+
+def update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
+    """Answer every query from the run's first chunks; return the note.
+
+    `missing` counts answers that failed, `unanswered` those that say so, `flagged` those with a
+    citation that does not hold.
+    """
+    settings = workspace.config.evaluation.answers
+    source = made_from(workspace, "answers", configuration.name)
+    queries = load_queries(workspace)
+    ranked = load_ranked(workspace, configuration.name, settings.contexts)
+    counts = CallCounts()
+    made: Sequence[Answer | ProviderError]
+    if isinstance(settings, ChatAnswers):
+        questions = [(q.query, ranked[q.query_id]) for q in queries]
+        made = write_answers(questions, settings, workspace.ask(settings.chat, counts))
+    else:
+        # What the query asks, without the part that names a document: the chunks are of it already
+        asks = load_asks(workspace, configuration.name)
+        questions = [(asks.get(q.query_id, q.query), ranked[q.query_id]) for q in queries]
+        made = extract_answers(questions, settings, sentence_embed(workspace, counts))
+    advance("queries", len(queries))
+    table = pa.table(
+        {
+            "query_id": pa.array([q.query_id for q in queries], pa.string()),
+            "answer": pa.array([_pack(answer) for answer in made], pa.string()),
+            "error": pa.array(
+                [str(a) if isinstance(a, ProviderError) else None for a in made], pa.string()
+            ),
+        }
+    )
+    answers = [answer for answer in made if isinstance(answer, Answer)]
+    failures = [str(answer) for answer in made if isinstance(answer, ProviderError)]
+    more = {
+        "queries": len(queries),
+        "missing": len(failures),
+        "unanswered": sum(not answer.answered for answer in answers),
+        "flagged": sum(bool(answer.problems) for answer in answers),
+        "errors": list(dict.fromkeys(failures))[:20],
+        "calls": asdict(counts),
+    }
+    return write(workspace, "answers", configuration.name, source, table, more)
+
+
+def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:
+    """Return the answers by query id, None for one that failed; {} before the first run."""
+    table = workspace.store.read_parquet(quality_file("answers", configuration))
+    rows = [] if table is None else table.to_pylist()
+    return {row["query_id"]: _unpack(row["answer"]) for row in rows}
+
+
+def sentence_embed(workspace: Workspace, counts: CallCounts | None = None) -> SentenceEmbed:
+    """Return the packaged model behind the call cache, for whatever compares sentences."""
+    embedder = open_embedder(MiniLMEmbedding(provider="minilm"))
+    return lambda texts: embed(texts, embedder, workspace.cache, "document", counts)
+
+
+def _pack(answer: Answer | ProviderError) -> str | None:
+    return json.dumps(asdict(answer)) if isinstance(answer, Answer) else None
+
+
+def _unpack(text: str | None) -> Answer | None:
+    if text is None:
+        return None
+    record = json.loads(text)
+    return Answer(
+        record["text"],
+        record["answered"],
+        tuple(Citation(**citation) for citation in record["citations"]),
+        record["confidence"],
+        tuple(record["problems"]),
+    )

@@ -1,0 +1,72 @@
+"""A run and its answers -> the context metrics per query, and the health over all."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import ChatContext, Configuration
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation.context_quality import (
+    CONTEXT_METRICS,
+    ContextJudgement,
+    context_metrics,
+    judge_by_rules,
+    judge_with_llm,
+)
+from rag_pipeline.evaluation.health import measure_health
+from rag_pipeline.evaluation.quality.answers import load_answers, sentence_embed
+from rag_pipeline.evaluation.quality.notes import made_from, write
+from rag_pipeline.evaluation.runs import load_queries, load_ranked
+from rag_pipeline.workspace import Workspace
+
+_CONTEXTS = pa.list_(pa.struct([("level", pa.string()), ("used", pa.bool_())]))
+
+
+def update_context_scores(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
+    """Judge the contexts of every query and score them; return the note.
+
+    The metrics of a query are null without contexts, and where its answer or the judgement failed;
+    the latter is counted as `missing`. `health` holds the five figures.
+    """
+    settings = workspace.config.evaluation.context
+    source = made_from(workspace, "context_scores", configuration.name)
+    queries = load_queries(workspace)
+    ranked = load_ranked(workspace, configuration.name, settings.contexts)
+    answers = load_answers(workspace, configuration.name)
+    counts = CallCounts()
+    answered = [q for q in queries if answers.get(q.query_id) is not None]
+    contexts = [ranked[q.query_id] for q in answered]
+    given = [answer for q in answered if (answer := answers[q.query_id]) is not None]
+    found: list[ContextJudgement | ProviderError]
+    if isinstance(settings, ChatContext):
+        ask = workspace.ask(settings.chat, counts)
+        found = judge_with_llm(answered, contexts, given, ask)
+    else:
+        embed = sentence_embed(workspace, counts)
+        found = [*judge_by_rules(answered, contexts, given, settings, embed)]
+    judged = {q.query_id: j for q, j in zip(answered, found, strict=True)}
+    kept = [
+        judgement if isinstance(judgement := judged.get(q.query_id), ContextJudgement) else None
+        for q in queries
+    ]
+    rows = [context_metrics(j, settings) if j else dict.fromkeys(CONTEXT_METRICS) for j in kept]
+    columns = {"query_id": pa.array([q.query_id for q in queries], pa.string())}
+    for name in CONTEXT_METRICS:
+        columns[name] = pa.array([row[name] for row in rows], pa.float64())
+    columns["contexts"] = pa.array(
+        [[asdict(c) for c in j.contexts] if j else None for j in kept], _CONTEXTS
+    )
+    columns["missing"] = pa.array(
+        [list(j.missing) if j else None for j in kept], pa.list_(pa.string())
+    )
+    failures = [str(j) for j in judged.values() if isinstance(j, ProviderError)]
+    more = {
+        "queries": len(queries),
+        "missing": kept.count(None),
+        "errors": list(dict.fromkeys(failures))[:20],
+        "calls": asdict(counts),
+        "health": asdict(measure_health(rows, settings.scale)),
+    }
+    return write(workspace, "context_scores", configuration.name, source, pa.table(columns), more)

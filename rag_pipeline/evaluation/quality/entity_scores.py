@@ -1,0 +1,113 @@
+"""Answers -> precision, recall and F1 of their entities, per query and over all."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import ChatEntities, Configuration
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation.entities import (
+    Counts,
+    Entity,
+    EntityScore,
+    EntitySummary,
+    extract,
+    extract_with_llm,
+    score_entities,
+    summarize_entities,
+)
+from rag_pipeline.evaluation.quality.answers import load_answers
+from rag_pipeline.evaluation.quality.notes import made_from, write
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.workspace import Workspace
+
+
+def update_entity_scores(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
+    """Score the answers of every query that has annotated entities; return the note.
+
+    The metrics of a query are null without annotations, and where its answer or the extraction
+    failed; the latter is counted as `missing`. An answer that says that nothing answers states no
+    entity. `summary` holds micro and macro values and `by_type`.
+    """
+    settings = workspace.config.evaluation.entities
+    source = made_from(workspace, "entity_scores", configuration.name)
+    queries = load_queries(workspace)
+    answers = load_answers(workspace, configuration.name)
+    counts = CallCounts()
+    texts: dict[str, str] = {}
+    for query in queries:
+        answer = answers.get(query.query_id)
+        if query.entities and answer is not None:
+            texts[query.query_id] = answer.text if answer.answered else ""
+    found: list[list[Entity] | ProviderError]
+    if isinstance(settings, ChatEntities):
+        ask = workspace.ask(settings.chat, counts)
+        found = extract_with_llm(list(texts.values()), ask)
+    else:
+        found = [extract(text) for text in texts.values()]
+    extracted = dict(zip(texts, found, strict=True))
+    scores: dict[str, EntityScore] = {}
+    for query in queries:
+        entities = extracted.get(query.query_id)
+        if isinstance(entities, list):
+            scores[query.query_id] = score_entities(
+                texts[query.query_id],
+                entities,
+                query.entities,
+                query.critical_types,
+                settings.similarity,
+            )
+    by_query = [scores.get(q.query_id) for q in queries]
+    totals = [score.total if score else Counts() for score in by_query]
+    table = pa.table(
+        {
+            "query_id": pa.array([q.query_id for q in queries], pa.string()),
+            "EntityPrecision": pa.array([t.precision for t in totals], pa.float64()),
+            "EntityRecall": pa.array([t.recall for t in totals], pa.float64()),
+            "EntityF1": pa.array([t.f1 for t in totals], pa.float64()),
+            "CriticalRecall": pa.array(
+                [score.critical_recall if score else None for score in by_query], pa.float64()
+            ),
+            "facts": pa.array(
+                [
+                    [{"type": k, "fact": f, "found": hit} for k, f, hit in score.facts]
+                    if score
+                    else None
+                    for score in by_query
+                ],
+                _FACTS,
+            ),
+        }
+    )
+    annotated = sum(bool(query.entities) for query in queries)
+    failures = [str(e) for e in extracted.values() if isinstance(e, ProviderError)]
+    more = {
+        "annotated": annotated,
+        "missing": annotated - len(scores),
+        "errors": list(dict.fromkeys(failures))[:20],
+        "calls": asdict(counts),
+        "summary": _plain(summarize_entities(scores.values())),
+    }
+    return write(workspace, "entity_scores", configuration.name, source, table, more)
+
+
+_FACTS = pa.list_(pa.struct([("type", pa.string()), ("fact", pa.string()), ("found", pa.bool_())]))
+
+
+def _plain(summary: EntitySummary) -> dict[str, Any]:
+    return {
+        **asdict(summary),
+        "micro": _values(summary.micro),
+        "by_type": {kind: _values(counts) for kind, counts in summary.by_type.items()},
+    }
+
+
+def _values(counts: Counts) -> dict[str, float | None]:
+    return {
+        **asdict(counts),
+        "precision": counts.precision,
+        "recall": counts.recall,
+        "f1": counts.f1,
+    }

@@ -1,0 +1,28 @@
+"""Score files as the evaluation writes them, with values chosen by hand."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from rag_pipeline.evaluation.runs import QUERIES_FILE
+from rag_pipeline.evaluation.scores import score_file
+from rag_pipeline.workspace import Workspace
+
+
+def write_questions(workspace: Workspace, texts: Mapping[str, str]) -> None:
+    rows = {"query_id": list(texts), "query": list(texts.values()), "record": ["{}"] * len(texts)}
+    workspace.store.write_parquet(QUERIES_FILE, pa.table(rows), {"digest": "d", "problems": []})
+
+
+def write_scores(
+    workspace: Workspace,
+    configuration: str,
+    metrics: Mapping[str, Sequence[float | None]],
+    asset: str = "answer_presence",
+) -> None:
+    """Write values of the queries q0, q1, … by metric."""
+    n = len(next(iter(metrics.values())))
+    columns = {"query_id": pa.array([f"q{i}" for i in range(n)])}
+    columns |= {m: pa.array(values, pa.float64()) for m, values in metrics.items()}
+    file = score_file(asset, configuration)
+    workspace.store.write_parquet(file, pa.table(columns), {"digest": configuration})

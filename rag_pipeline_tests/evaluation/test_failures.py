@@ -1,0 +1,80 @@
+import pyarrow as pa
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.errors import StoreError
+from rag_pipeline.evaluation.failures import diagnose, failures
+from rag_pipeline.evaluation.runs import RUN_SCHEMA, load_queries, run_file, update_queries
+from rag_pipeline_tests.conftest import DOCUMENTS
+from rag_pipeline_tests.evaluation.score_files import write_scores
+
+TEXT = DOCUMENTS["policy/travel.md"]
+
+
+@pytest.fixture
+def evaluated(workspace):
+    """Return a workspace with a run in which q2 answers at 7, q3 and q4 never, q1 at 1."""
+    indexing.update_documents(workspace)
+    assert update_queries(workspace) == []
+    gold = {q.query_id: q.gold_spans[0] for q in load_queries(workspace)}
+    rows = []
+    for query_id, at in (("q1", 1), ("q2", 7), ("q3", None), ("q4", None)):
+        for rank in range(1, 9):
+            start, end, document = rank, rank + 30, "policy/travel.md"
+            if rank == at:
+                span = gold[query_id]
+                start, end, document = span.start, span.end, span.document_id
+            text = DOCUMENTS[document][start:end]
+            row = (query_id, rank, f"{document}#{start}-{end}", document, start, end, 1.0, text)
+            rows.append(dict(zip(RUN_SCHEMA.names, row, strict=True)))
+    table = pa.Table.from_pylist(rows, schema=RUN_SCHEMA)
+    workspace.store.write_parquet(run_file("plain"), table, {"digest": "d"})
+    return workspace
+
+
+def scored(workspace, asset="answer_presence", **metrics):
+    from rag_pipeline.evaluation.scores import score_file
+
+    columns = {"query_id": pa.array(["q1", "q2", "q3", "q4"])}
+    columns |= {m.replace("_at_", "@"): pa.array(v, pa.float64()) for m, v in metrics.items()}
+    workspace.store.write_parquet(score_file(asset, "plain"), pa.table(columns), {"digest": "d"})
+
+
+def test_each_failure_has_its_reason_the_earliest_stage_first(evaluated):
+    scored(evaluated, AnswerPresence_at_5=[1, 0, 0, 0], AP=[1, 0.2, 0, None])
+    found = failures(evaluated, "plain")
+    assert [(d.query.query_id, d.reason, d.rank) for d in found] == [
+        ("q4", "in no chunk", None),
+        ("q3", "not retrieved", None),
+        ("q2", "retrieved below k", 7),
+    ]
+    assert found[2].why == "the first chunk that answers stands at rank 7, after the first 5"
+    assert [p.answers for p in found[2].retrieved] == [False] * 6 + [True, False]
+    assert found[0].gold[0].text == "at most 180 euros a night"
+    assert found[0].retrieved[0].text == TEXT[1:31]
+
+
+def test_an_answer_that_lacks_the_facts_has_not_used_what_was_retrieved(evaluated):
+    scored(evaluated, AnswerPresence_at_5=[1, 1, 1, None], AP=[1, 1, 1, None])
+    assert failures(evaluated, "plain") == []
+    scored(evaluated, "entity_scores", EntityRecall=[0, 1, None, None], CriticalRecall=[None] * 4)
+    (found,) = failures(evaluated, "plain")
+    assert (found.query.query_id, found.reason) == ("q1", "retrieved but not used")
+    scored(evaluated, "entity_scores", EntityRecall=[0, 1, 1, 1], CriticalRecall=[1, 0, 1, 1])
+    (found,) = failures(evaluated, "plain")
+    assert found.query.query_id == "q2", "critical facts count before others"
+
+
+def test_a_document_that_is_gone_leaves_no_gold_text(evaluated, tmp_path):
+    scored(evaluated, AnswerPresence_at_5=[1, 0, 0, 0], AP=[1, 0.2, 0, None])
+    (tmp_path / "documents/policy/travel.md").unlink()
+    indexing.update_documents(evaluated)
+    (found,) = diagnose(evaluated, "plain", ["q4"])
+    assert found.gold[0].text is None
+
+
+def test_before_the_evaluation_there_is_nothing_to_diagnose(workspace):
+    with pytest.raises(StoreError, match="plain has not been evaluated at k = 5; run: rag run"):
+        failures(workspace, "plain")
+    write_scores(workspace, "plain", {"AnswerPresence@5": [1.0]})
+    assert failures(workspace, "plain") == []

@@ -1,0 +1,94 @@
+import pytest
+
+from rag_pipeline.config import HealthLimits
+from rag_pipeline.evaluation.health import Health, checked, find_alerts, measure_health
+
+
+def row(relevance, precision=1.0, penalty=0.0, usage=1.0, missing=0.0, relevant=3.0):
+    return {
+        "ContextRelevance": relevance,
+        "ContextPrecision": precision,
+        "RankingPenalty": penalty,
+        "UsageRate": usage,
+        "MissingItems": missing,
+        "RelevantCount": relevant,
+    }
+
+
+NOTHING = dict.fromkeys(row(0.0))
+
+
+def test_the_five_figures_by_hand():
+    rows = [
+        row(0.8, precision=1.0, penalty=0.05, usage=0.5, missing=0, relevant=3),
+        row(0.4, precision=0.5, penalty=0.0, usage=0.25, missing=2, relevant=1),
+        row(0.0, precision=0.0, penalty=0.0, usage=0.0, missing=1, relevant=0),
+        row(0.6, precision=0.1, penalty=0.3, usage=0.25, missing=0, relevant=6),
+        NOTHING,
+    ]
+    health = measure_health(rows)
+    assert (health.queries, health.missing) == (4, 1)
+    assert health.average_relevance == pytest.approx(1.8 / 4)
+    assert health.usage_rate == pytest.approx(0.25)
+    assert health.missing_rate == 2 / 4
+    # the third has nothing relevant to rank; the fourth is not below 0
+    assert health.ranking_efficiency == pytest.approx((0.95 + 0.5 + 0.0) / 3)
+    assert health.optimal_rate == 1 / 4
+
+
+def test_relevance_is_brought_back_from_its_scale():
+    assert measure_health([row(8.0), row(6.0)], scale=10.0).average_relevance == 0.7
+
+
+def test_nothing_judged_is_null_and_alarms_nobody():
+    health = measure_health([NOTHING])
+    assert health == Health(0, 1, None, None, None, None, None)
+    alerts = find_alerts(health, HealthLimits(), 0.9)
+    assert alerts and all(alert.passed for alert in alerts)
+    assert all("no query was judged" in alert.description for alert in alerts)
+
+
+def alerts_of(health, limits=None, released=None):
+    return {a.name: a for a in find_alerts(health, limits or HealthLimits(), released)}
+
+
+def test_each_limit_alerts_beyond_it_and_not_at_it():
+    at = alerts_of(Health(9, 0, 0.6, 0.4, 0.3, 0.5, 0.5))
+    assert all(alert.passed for alert in at.values())
+    beyond = alerts_of(Health(9, 0, 0.59, 0.39, 0.31, 0.5, 0.5))
+    failed = {name: alert.severity for name, alert in beyond.items() if not alert.passed}
+    assert failed == {
+        "context_relevance": "error",
+        "context_usage": "warning",
+        "missing_context": "error",
+    }
+    assert beyond["context_relevance"].description == (
+        "context relevance 0.59, limit at least 0.6; try another retriever, reranker or "
+        "chunking, or fewer contexts"
+    )
+
+
+def test_limits_are_settings_and_null_is_none():
+    limits = HealthLimits(relevance=0.2, usage=None, missing=None, ranking=0.9, drop=None)
+    alerts = alerts_of(Health(9, 0, 0.3, 0.0, 1.0, 0.8, 0.0), limits)
+    assert {name: alert.passed for name, alert in alerts.items()} == {
+        "context_relevance": True,
+        "ranking_efficiency": False,
+    }
+    assert set(checked(limits)) == set(alerts)
+    assert set(checked(HealthLimits())) == {
+        "context_relevance",
+        "context_usage",
+        "missing_context",
+        "no_drop_against_release",
+    }
+
+
+def test_a_drop_against_the_release_is_an_alert():
+    health = Health(9, 0, 0.7, 1.0, 0.0, 1.0, 1.0)
+    assert alerts_of(health, released=None)["no_drop_against_release"].passed
+    assert alerts_of(health, released=0.74)["no_drop_against_release"].passed
+    drop = alerts_of(health, released=0.8)["no_drop_against_release"]
+    assert not drop.passed
+    assert drop.value == pytest.approx(0.1)
+    assert "0.70, 0.80 in the release" in drop.description

@@ -1,0 +1,108 @@
+import pytest
+
+from rag_pipeline.evaluation import Agreement, Evaluator, agreement
+from rag_pipeline_tests.openai_server import Fault, serving
+
+DOCS = [
+    {"document": "The capital of France is Paris.", "rank": 1},
+    {"document": "Bananas are rich in potassium."},
+    {"document": "Paris {query} became the capital of France in 987."},
+]
+QUERY = "What is the capital of France?"
+
+
+def judge(body):
+    passage = body["messages"][0]["content"].split("Retrieved passage:")[1]
+    return "Yes." if "capital" in passage else "NO"
+
+
+def test_labels_and_metrics_of_a_ranking():
+    with serving(judge) as server:
+        evaluator = Evaluator(api_key="k", base_url=server.url, model="judge")
+        labels = evaluator.get_relevance_labels(DOCS, QUERY)
+        assert labels == dict(zip((d["document"] for d in DOCS), (1, 0, 1), strict=True))
+        assert evaluator.relevance_dict == labels
+        assert evaluator.relevance_labels == [1, 0, 1]
+        metrics = evaluator.compute_metrics(ks=[1, 2, 3, 5])
+    assert metrics == {
+        "@1": {"Accuracy": 1.0, "Number of Relevant Docs": 1, "Answer Presence": 1},
+        "@2": {"Accuracy": 0.5, "Number of Relevant Docs": 1, "Answer Presence": 1},
+        "@3": {"Accuracy": 2 / 3, "Number of Relevant Docs": 2, "Answer Presence": 1},
+        "@5": {"Accuracy": 0.4, "Number of Relevant Docs": 2, "Answer Presence": 1},
+    }
+    assert {r["temperature"] for r in server.requests} == {0}
+    assert {r["model"] for r in server.requests} == {"judge"}
+    assert any("Paris {query} became" in prompt for prompt in server.prompts)
+
+
+def test_only_the_first_top_k_are_judged_and_each_text_once():
+    with serving(judge) as server:
+        evaluator = Evaluator("k", server.url)
+        evaluator.get_relevance_labels([DOCS[1], DOCS[1], DOCS[0]], QUERY, top_k=2)
+    assert evaluator.relevance_labels == [0, 0]
+    assert len(server.requests) == 1
+
+
+def test_metrics_before_labels_are_an_error():
+    with pytest.raises(ValueError, match="call get_relevance_labels before"):
+        Evaluator("k", "http://127.0.0.1:9").compute_metrics()
+
+
+def test_what_is_wrong_with_the_arguments_is_named():
+    evaluator = Evaluator("k", "http://127.0.0.1:9")
+    with pytest.raises(ValueError, match=r"docs\[1\]: no text under `document`"):
+        evaluator.get_relevance_labels([DOCS[0], {"text": "x"}], QUERY)
+    with pytest.raises(ValueError, match=r"no place \{query\}"):
+        Evaluator("k", "http://127.0.0.1:9", prompt_template="Is this an answer? {passage}")
+    assert evaluator.get_relevance_labels([], QUERY) == {}
+    with pytest.raises(ValueError, match="0 is below 1"):
+        evaluator.compute_metrics(ks=[0])
+
+
+def test_a_judgement_that_fails_is_missing_and_never_no():
+    def broken(body):
+        text = body["messages"][0]["content"]
+        if "Bananas" in text:
+            return "I would rather not say."
+        return Fault(400) if "987" in text else "YES"
+
+    with serving(broken) as server:
+        evaluator = Evaluator("k", server.url)
+        assert list(evaluator.get_relevance_labels(DOCS, QUERY).values()) == [1, None, None]
+    metrics = evaluator.compute_metrics(ks=[1, 2])
+    assert metrics["@1"]["Answer Presence"] == 1
+    assert metrics["@2"]["Answer Presence"] is None
+    assert len(evaluator.errors) == 2
+
+
+def test_a_template_of_ones_own(capsys):
+    with serving(lambda body: "YES") as server:
+        evaluator = Evaluator("k", server.url, prompt_template="{doc_text} answers {query}?")
+        evaluator.get_relevance_labels(DOCS[:1], QUERY)
+        evaluator.compute_metrics(ks=[1], show=True)
+    assert list(server.prompts) == [f"{DOCS[0]['document']} answers {QUERY}?"]
+    assert "@1" in capsys.readouterr().out
+
+
+# --- agreement with gold ---
+
+
+def test_kappa_by_hand():
+    # Cohen's example: 20 + 15 of 50 agree, so 0.7; by chance 0.6 x 0.5 + 0.4 x 0.5 = 0.5
+    found = Agreement(both_yes=20, only_judge=10, only_gold=5, both_no=15)
+    assert found.n == 50
+    assert found.kappa == pytest.approx((0.7 - 0.5) / (1 - 0.5))
+    assert Agreement(5, 0, 0, 5).kappa == 1.0
+    assert Agreement(0, 5, 5, 0).kappa == -1.0
+    assert Agreement(25, 25, 25, 25).kappa == 0.0
+
+
+def test_kappa_is_null_where_chance_agrees_fully_or_nothing_was_judged():
+    assert Agreement(7, 0, 0, 0).kappa is None
+    assert Agreement(0, 0, 0, 0).kappa is None
+
+
+def test_only_what_both_judged_is_compared():
+    gold = [True, True, False, False, None, True]
+    judge = [True, False, True, False, True, None]
+    assert agreement(gold, judge) == Agreement(1, 1, 1, 1)

@@ -1,0 +1,241 @@
+"""The judgements of a built corpus, with a chat model that fails on some of them."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.context_quality.llm import judgement_schema
+from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
+from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.planning import Step, is_incomplete, plan_step, steps
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import attributes, write_corpus
+from rag_pipeline_tests.openai_server import Fault, OpenAIServer, serving
+
+RULE = {
+    "name": "one",
+    "chunking": "recursive_150",
+    "contextualizer": "none",
+    "embedding": "minilm",
+    "retriever": "dense",
+}
+LLM = {
+    "relevance": {"judge": "llm", "chat": "judge", "passages": 3},
+    "answers": {"method": "llm", "chat": "judge", "contexts": 3},
+    "entities": {"extractor": "llm", "chat": "judge"},
+    "context": {"judge": "llm", "chat": "judge", "contexts": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus that is indexed, searched and evaluated without any chat model."""
+    folder = tmp_path_factory.mktemp("built")
+    file = write_corpus(folder, configurations=[RULE])
+    queries = folder / "queries.jsonl"
+    lines = [json.loads(line) for line in queries.read_text().splitlines()]
+    lines[0]["entities"] = {"TIME": [["five years"]]}
+    lines[1]["entities"] = {"LOCATION": [["Switzerland"]]}
+    lines[3]["entities"] = {"MONEY": [["EUR 180"]]}
+    queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    list(run(load_config(file)))
+    return folder
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    shutil.copytree(built, tmp_path / "corpus")
+    return tmp_path / "corpus"
+
+
+@contextmanager
+def judged_by(
+    folder: Path, answer: Any, **evaluation: Any
+) -> Iterator[tuple[Workspace, OpenAIServer]]:
+    """Let a chat model judge the built corpus."""
+    with serving(answer) as server:
+        chat = {
+            "provider": "openai",
+            "model": "judge",
+            "base_url": server.url,
+            "patience_seconds": 0.2,
+            "max_concurrency": 1,
+        }
+        content = attributes(configurations=[RULE], chats={"judge": chat}, evaluation=evaluation)
+        file = folder / "tiny.yaml"
+        file.write_text(yaml.safe_dump({"type": "rag_pipeline.RagPipeline", "attributes": content}))
+        yield Workspace(load_config(file)), server
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    return str(body["messages"][1 if body["messages"][0]["role"] == "system" else 0]["content"])
+
+
+# --- without a chat model ---
+
+
+def test_everything_is_made_offline_and_shown_in_the_leaderboard(built: Path) -> None:
+    workspace = Workspace(load_config(built / "tiny.yaml"))
+    scores = read_scores(workspace, "one")
+    assert scores["EntityF1"]["q3"] is None, "not annotated"
+    assert scores["EntityRecall"]["q1"] == 1.0
+    assert all(value is not None for value in scores["ContextRelevance"].values())
+    answers = quality.load_answers(workspace, "one")
+    text = (built / "documents/nda/acme.txt").read_text()
+    (first, *_) = answers["q1"].citations
+    assert text[first.start : first.end] == first.text
+    row = json.loads((built / "store/tiny/evaluation/leaderboard.json").read_text())
+    metrics = row["configurations"][0]["metrics"]
+    assert (metrics["EntityF1"]["n"], metrics["EntityF1"]["missing"]) == (3, 1)
+    assert metrics["ContextRelevance"]["n"] == 4
+    for asset in ("answers", "entity_scores", "context_scores"):
+        assert quality.is_current(workspace, asset, "one")
+
+
+def test_a_changed_setting_makes_stale_only_what_follows_from_it(folder: Path) -> None:
+    def stale(**evaluation: Any) -> set[str]:
+        content = attributes(configurations=[RULE], evaluation=evaluation)
+        file = folder / "tiny.yaml"
+        file.write_text(yaml.safe_dump({"type": "rag_pipeline.RagPipeline", "attributes": content}))
+        workspace = Workspace(load_config(file))
+        return {s.asset for s in steps(workspace.config) if plan_step(workspace, s).must_run}
+
+    assert stale() == set()
+    assert stale(entities={"extractor": "rules", "similarity": 95}) == {"entity_scores"}
+    assert stale(context={"judge": "rules", "low": 0.2}) == {"context_scores"}
+    assert stale(health={"relevance": 0.1}) == {"context_scores"}
+    assert stale(answers={"method": "extractive", "sentences": 1}) == {"answers"}
+
+
+# --- with one ---
+
+
+def test_labels_of_a_judge_replace_gold_and_are_held_against_it(folder: Path) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        passage = prompt_of(body).split("Retrieved passage:")[1]
+        return "YES" if "five (5) years" in passage or "180 euros" in passage else "No."
+
+    with judged_by(folder, answer, relevance=LLM["relevance"]) as (workspace, server):
+        configuration = workspace.config.configuration("one")
+        note = quality.update_labels(workspace, configuration)
+        assert (note["judged"], note["missing"], len(server.requests)) == (12, 0, 12)
+        labels = quality.load_labels(workspace, "one")
+        summaries = runs.update_scores(workspace, configuration, labels)
+        assert quality.is_current(workspace, "relevance_labels", "one")
+        assert plan_step(workspace, Step("relevance_labels", "one")).must_run is False
+        quality.update_labels(workspace, configuration)
+        assert len(server.requests) == 12, "nothing is asked twice"
+    found = note["agreement"]
+    assert found["n"] == 12
+    # gold says yes of the passages with the four answers; the judge knows only two of these
+    assert found["both_yes"] + found["only_gold"] >= 3
+    assert 0 < found["kappa"] < 1
+    presence = summaries["AnswerPresence@3"]
+    assert (presence.mean, presence.n) == (sum(any(v) for v in labels.values()) / 4, 4)
+    assert summaries["AnswerPresence@5"].n == 0, "only three passages were judged"
+    assert summaries["R@3"].n == 0
+    assert summaries["SpanRecall@3"].n == 4, "characters are still measured by gold"
+
+
+def test_a_failing_judge_leaves_items_missing_and_is_asked_for_those_alone(folder: Path) -> None:
+    broken = True
+
+    def answer(body: dict[str, Any]) -> str | Fault:
+        if broken and "hotel" in prompt_of(body).casefold():
+            return Fault(400)
+        if broken and "doctor's note is needed" in prompt_of(body).split("passage:")[1]:
+            return "Perhaps."
+        return "YES"
+
+    with judged_by(folder, answer, relevance=LLM["relevance"]) as (workspace, server):
+        ran = [str(result.step) for result in run(workspace.config) if result.ran]
+        assert ran[:3] == ["relevance_labels one", "answer_presence one", "leaderboard"]
+        file = quality.quality_file("relevance_labels", "one")
+        first = workspace.store.read_note(file)
+        assert first["missing"] > 0
+        assert first["judged"] + first["missing"] == 12
+        labels = quality.load_labels(workspace, "one")
+        failed = sum(None in of_query for of_query in labels.values())
+        board = json.loads((folder / "store/tiny/evaluation/leaderboard.json").read_text())
+        presence = board["configurations"][0]["metrics"]["AnswerPresence@3"]
+        assert (presence["mean"], presence["n"], presence["missing"]) == (1.0, 4 - failed, failed)
+        step = Step("relevance_labels", "one")
+        assert plan_step(workspace, step).must_run and is_incomplete(workspace, step)
+
+        broken = False
+        asked = len(server.requests)
+        again = [str(result.step) for result in run(workspace.config) if result.ran]
+        assert again[:3] == ran[:3], "what follows is measured again"
+        assert len(server.requests) - asked == first["missing"]
+        second = workspace.store.read_note(file)
+        assert (second["judged"], second["missing"]) == (12, 0)
+        assert not any(result.ran for result in run(workspace.config))
+
+
+def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
+    broken = True
+
+    def answer(body: dict[str, Any]) -> str | Fault:
+        prompt = prompt_of(body)
+        schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
+        if schema is None:
+            if broken and "Dune Sand" in prompt.split("Question:")[1]:
+                return Fault(400)
+            return "It lasts for five (5) years [1]. See also [9]."
+        if schema == ENTITIES_SCHEMA:
+            kinds: dict[str, list[str]] = {kind: [] for kind in schema["required"]}
+            return json.dumps({**kinds, "TIME": ["five (5) years", "made up"]})
+        assert schema == judgement_schema(3)
+        if broken and "doctor" in prompt.split("Answer:")[0]:
+            return "not even JSON"
+        part = {"level": "high", "used": True, "reason": "r"}
+        names = [f"context_{n}" for n in (3, 2, 1)]
+        low = {**part, "level": "low", "used": False}
+        return json.dumps({"missing": ["x"], **dict.fromkeys(names, low), "context_1": part})
+
+    wanted = {name: LLM[name] for name in ("answers", "entities", "context")}
+    with judged_by(folder, answer, **wanted) as (workspace, server):
+        configuration = workspace.config.configuration("one")
+
+        def update() -> list[dict[str, Any]]:
+            return [
+                quality.update_answers(workspace, configuration),
+                quality.update_entity_scores(workspace, configuration),
+                quality.update_context_scores(workspace, configuration),
+            ]
+
+        notes = update()
+        assert [note["missing"] for note in notes] == [1, 1, 2]
+        assert notes[0]["flagged"] == 3
+        assert all(note["errors"] for note in (notes[0], notes[2]))
+        given = quality.load_answers(workspace, "one")
+        assert given["q2"] is None
+        assert any("[9] is cited" in problem for problem in given["q1"].problems)
+        scores = read_scores(workspace, "one")
+        assert scores["EntityF1"] == {"q1": 1.0, "q2": None, "q3": None, "q4": 0.0}
+        # (1 + 0.3 + 0.3) / 3 - 0.15 for the missing item
+        relevance = pytest.approx(1.6 / 3 - 0.15)
+        assert scores["ContextRelevance"] == {
+            "q1": relevance,
+            "q2": None,
+            "q3": None,
+            "q4": relevance,
+        }
+        assert notes[2]["health"]["queries"] == 2
+        assert notes[2]["health"]["average_relevance"] == relevance
+
+        broken = False
+        asked = len(server.requests)
+        assert [note["missing"] for note in update()] == [0, 0, 0]
+        # one answer, no new text to extract from, and the contexts of two queries
+        assert len(server.requests) - asked == 1 + 0 + 2
+        assert all(quality.is_current(workspace, a, "one") for a in ("answers", "entity_scores"))
