@@ -1,6 +1,7 @@
 """One corpus as a Python object: search its release, read its leaderboard, roll back."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -9,14 +10,30 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from rag_pipeline import release as manifests
-from rag_pipeline.config import CorpusConfig, Embedding, Reranker, Retriever, load_config
-from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.embedding import request
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import (
+    ChatModel,
+    ContextAwareRetriever,
+    CorpusConfig,
+    Embedding,
+    NoReranker,
+    PassageReranker,
+    Reranker,
+    Retriever,
+    load_config,
+)
+from rag_pipeline.context_aware import Boost, Staged, remembering, retrieve_in_stages
+from rag_pipeline.costs import attributed, charging
+from rag_pipeline.datamodels import Document, ScoredChunk
+from rag_pipeline.embedding import Embedded, embed_queries
 from rag_pipeline.errors import InputError
-from rag_pipeline.evaluation.runs import load_leaderboard, open_index
+from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.runs import open_index
+from rag_pipeline.indexing import read_documents
 from rag_pipeline.providers import Embedder, open_embedder
 from rag_pipeline.release import Release
-from rag_pipeline.retrieval import EncodedQuestion, Index, read_question, retrieve
+from rag_pipeline.retrieval import Index
+from rag_pipeline.two_stage_retrieval import rerank_passages, retrieve_all
 from rag_pipeline.workspace import Workspace
 
 _RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
@@ -25,12 +42,20 @@ _EMBEDDING: TypeAdapter[Embedding] = TypeAdapter(Embedding)
 
 
 @dataclass(frozen=True, slots=True)
-class _Served:
+class Served:
+    """A release that is open for searching, with all that a search needs."""
+
     release: Release
     index: Index
     embedder: Embedder
     retriever: Retriever
     reranker: Reranker
+    chat: ChatModel | None
+    cache: CallCache
+
+    def embed(self, queries: Sequence[str]) -> Embedded:
+        """Embed queries; nothing of them is kept but what was paid for."""
+        return embed_queries(queries, self.embedder, self.cache)
 
 
 class Corpus:
@@ -44,7 +69,7 @@ class Corpus:
         self.config = config
         self.workspace = Workspace(config)
         self._lock = Lock()
-        self._served: _Served | None = None
+        self._served: Served | None = None
 
     @classmethod
     def load(cls, file: str | Path) -> "Corpus":
@@ -64,17 +89,74 @@ class Corpus:
         release and InputError for an empty query or a filter that can't be read. A release made
         meanwhile is picked up by the next search.
         """
-        if not query.strip():
-            raise InputError("the query is empty")
-        if k < 1:
-            raise InputError(f"k is {k}; it must be at least 1")
+        _check(query, k)
         served = self._open()
-        question = read_question(served.index, query, served.retriever)
-        made = request([question.ask], served.embedder, "query")
-        encoded = EncodedQuestion(made.vectors[0], made.tokens[0])
         wanted: dict[str, Any] = {"top_k": max(k, served.retriever.top_k), "top_n": k}
         settings = served.retriever.model_copy(update=wanted)
-        return retrieve(served.index, question, encoded, settings, served.reranker, where)
+        score = self.workspace.score(served.reranker, served.chat)
+        with charging(self.workspace.ledger), attributed("search"):
+            found = retrieve_all(
+                served.index, [query], settings, served.reranker, served.embed, score, where
+            )
+            return next(found).chunks
+
+    def search_in_stages(
+        self,
+        query: str,
+        k: int = 5,
+        where: str | None = None,
+        boost: Boost | None = None,
+        boosted_files: int = 3,
+        variants: int = 1,
+        rerank: bool = True,
+    ) -> Staged:
+        """Return the k best chunks of the release and the documents discovered on the way.
+
+        The release's retriever makes the first pass; up to `variants` boosted queries (of `boost`,
+        or by local expansion) search each of the first `boosted_files` documents once more. Raises
+        what `search` raises.
+        """
+        _check(query, k)
+        served = self._open()
+        over = served.retriever
+        settings = ContextAwareRetriever(
+            method="context_aware",
+            over=over.over if isinstance(over, ContextAwareRetriever) else over,
+            top_k=k,
+            boosted_files=boosted_files,
+            variants=variants,
+        )
+        reranker = served.reranker if rerank else NoReranker(method="none")
+        embed = remembering(served.embed)
+        with charging(self.workspace.ledger), attributed("search"):
+            if not isinstance(reranker, PassageReranker):
+                return retrieve_in_stages(
+                    served.index, query, settings, reranker, embed, where, boost
+                )
+            deep = settings.model_copy(update={"top_k": max(k, reranker.candidates)})
+            none = NoReranker(method="none")
+            found = retrieve_in_stages(served.index, query, deep, none, embed, where, boost)
+            score = self.workspace.score(reranker, served.chat)
+            assert score is not None
+            ((chunks, _),) = rerank_passages([(query, found.chunks)], reranker, score)
+            return replace(found, chunks=chunks[:k])
+
+    def document_ids(self) -> list[str]:
+        """Return the release's documents, sorted."""
+        pinned = self.release().pinned
+        return sorted(self.workspace.documents().state(pinned.documents_version))
+
+    def document(self, document_id: str) -> Document:
+        """Return a document of the release as it was indexed.
+
+        Raises InputError for a document that the release does not have.
+        """
+        pinned = self.release().pinned
+        found = read_documents(self.workspace, [document_id], pinned.documents_version)
+        document = next(iter(found), None)
+        if document is None:
+            raise InputError(f"{self.name}: no document {document_id!r}")
+        return document
 
     def release(self) -> Release:
         """Return the manifest that is served."""
@@ -88,19 +170,41 @@ class Corpus:
         """Serve an earlier release again, the one before the current by default."""
         return manifests.roll_back(self.workspace, release_id)
 
-    def leaderboard(self) -> dict[str, Any]:
-        """Return every evaluated configuration with its metrics, best first."""
-        return load_leaderboard(self.workspace)
+    def leaderboard(self, metric: str | None = None) -> dict[str, Any]:
+        """Return every evaluated configuration with its metrics, best first.
 
-    def _open(self) -> _Served:
+        Rows are compared with the baseline and with what is served now, in the metrics that
+        tables show and in `metric`.
+        """
+        board = load_leaderboard(self.workspace)
+        also = [metric] if metric else []
+        return with_verdicts(self.workspace, board, manifests.released(self.workspace), also)
+
+    def _open(self) -> Served:
         release = manifests.current(self.workspace)
         with self._lock:
             if self._served is None or self._served.release.release_id != release.release_id:
-                self._served = _Served(
-                    release,
-                    open_index(self.workspace, release.pinned),
-                    open_embedder(_EMBEDDING.validate_python(release.settings["embedding"])),
-                    _RETRIEVER.validate_python(release.settings["retriever"]),
-                    _RERANKER.validate_python(release.settings["reranker"]),
-                )
+                index = open_index(self.workspace, release.pinned)
+                self._served = self._searched_with(release, index)
             return self._served
+
+    def _searched_with(self, release: Release, index: Index) -> Served:
+        """Return an index with the models and settings of a release."""
+        chat = release.settings.get("reranker_chat")
+        embedding = _EMBEDDING.validate_python(release.settings["embedding"])
+        return Served(
+            release,
+            index,
+            open_embedder(self.config.located(embedding)),
+            _RETRIEVER.validate_python(release.settings["retriever"]),
+            _RERANKER.validate_python(release.settings["reranker"]),
+            ChatModel.model_validate(chat) if chat else None,
+            self.workspace.cache,
+        )
+
+
+def _check(query: str, k: int) -> None:
+    if not query.strip():
+        raise InputError("the query is empty")
+    if k < 1:
+        raise InputError(f"k is {k}; it must be at least 1")

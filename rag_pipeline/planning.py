@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from rag_pipeline import release
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import StoreError
-from rag_pipeline.evaluation import runs
+from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.leaderboard import leaderboard_is_current
+from rag_pipeline.evaluation.scores import SCORE_ASSETS
 from rag_pipeline.indexing import (
     SHARDED_ASSETS,
     count_calls,
@@ -16,6 +18,9 @@ from rag_pipeline.indexing import (
     plan_lexical,
 )
 from rag_pipeline.workspace import Workspace
+
+ANSWER_ASSETS = ("answers", "entity_scores", "context_scores")
+"""What is made of a run together: each reads little, and a step of its own costs more than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +65,27 @@ def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
         *(Step("lexical_index", key) for key in lexical),
         *(Step("vector_index", key) for key in vectors),
         *(Step("retrieval_run", c.name) for c in chosen),
+        *(Step("relevance_labels", c.name) for c in chosen if judges_relevance(config)),
         *(Step("answer_presence", c.name) for c in chosen),
+        *(Step(asset, c.name) for asset in ANSWER_ASSETS for c in chosen),
         Step("leaderboard"),
         Step("release"),
     ]
+
+
+def judges_relevance(config: CorpusConfig) -> bool:
+    """Return whether a chat model labels passages, rather than gold spans."""
+    return config.evaluation.relevance.judge == "llm"
+
+
+def is_incomplete(workspace: Workspace, step: Step) -> bool:
+    """Return whether all that a step lacks is judgements that failed.
+
+    What follows can go on without them; another run asks for them again.
+    """
+    return step.asset in quality.QUALITY_ASSETS and quality.is_incomplete(
+        workspace, step.asset, step.partition or ""
+    )
 
 
 def upstream(config: CorpusConfig, step: Step) -> list[Step]:
@@ -88,10 +110,18 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
                 *(lexical if config.engine(configuration) else []),
                 Step("queries"),
             ]
-        case "answer_presence":
+        case "relevance_labels" | "answers":
             return [Step("retrieval_run", key)]
+        case "answer_presence":
+            labels = [Step("relevance_labels", key)] if judges_relevance(config) else []
+            return [Step("retrieval_run", key), *labels]
+        case "entity_scores":
+            return [Step("answers", key)]
+        case "context_scores":
+            return [Step("retrieval_run", key), Step("answers", key)]
         case "leaderboard":
-            return [Step("answer_presence", name) for name in config.all_configurations]
+            names = config.all_configurations
+            return [Step(asset, name) for asset in SCORE_ASSETS for name in names]
         case "release":
             return [Step("leaderboard")]
     raise ValueError(f"no asset {step.asset!r}")
@@ -136,8 +166,10 @@ def _is_current(workspace: Workspace, step: Step) -> bool:
             return runs.run_is_current(workspace, workspace.config.configuration(key))
         case "answer_presence":
             return runs.scores_are_current(workspace, workspace.config.configuration(key))
+        case "relevance_labels" | "answers" | "entity_scores" | "context_scores":
+            return quality.is_current(workspace, step.asset, key)
         case "leaderboard":
-            return runs.leaderboard_is_current(workspace)
+            return leaderboard_is_current(workspace)
         case "release":
             try:
                 return release.is_current(workspace)

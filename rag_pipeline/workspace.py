@@ -1,10 +1,23 @@
 """One corpus's handles: its settings, tables, call cache and models, opened on first use."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from functools import cached_property
 
+from rag_pipeline.batches import BatchNotes
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.config import CorpusConfig, SemanticChunking, keeps_tokens
+from rag_pipeline.chat import Prompt, Reply, ask
+from rag_pipeline.config import (
+    ChatModel,
+    CorpusConfig,
+    LLMReranker,
+    PassageReranker,
+    Reranker,
+    SemanticChunking,
+    keeps_tokens,
+)
+from rag_pipeline.costs import Ledger, Totals, attributed, charging, load_prices
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
     CONTEXTUALIZED_CHUNKS_SCHEMA,
@@ -13,8 +26,11 @@ from rag_pipeline.datamodels import (
     vector_schema,
 )
 from rag_pipeline.embedding import Embedded, embed, embed_tokens
-from rag_pipeline.providers import Embedder, InputType, Vectors, open_embedder
-from rag_pipeline.store import Store, Table, state_digest
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.providers import Embedder, InputType, Vectors, open_embedder, open_scorer
+from rag_pipeline.reranking import Asked, Relevance, score_by_chat, score_passages
+from rag_pipeline.sharing import Exchange
+from rag_pipeline.store import SHARED_CALLS, Store, Table, state_digest
 
 
 class Workspace:
@@ -26,12 +42,44 @@ class Workspace:
     @cached_property
     def store(self) -> Store:
         """Return the corpus's store."""
-        return Store(self.config.store_url, self.config.corpus)
+        keep_versions = timedelta(hours=self.config.retention.version_hours)
+        return Store(self.config.store_url, self.config.corpus, keep_versions)
 
     @cached_property
     def cache(self) -> CallCache:
         """Return the call cache."""
-        return CallCache(self.store.calls_path)
+        path = self.store.calls_path
+        cache = CallCache(path)
+        if not self.store.is_local:
+            shared = Store(self.config.store_url, SHARED_CALLS)
+            cache.exchange = exchange = Exchange(shared, path.parent)
+            notes = BatchNotes(path.with_name("batches.sqlite"), exchange)
+            exchange.shelves = (cache, self.ledger, notes)
+        return cache
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Return the ledger of what the corpus's calls cost."""
+        config = self.config
+        prices = load_prices(config.prices_path)
+        path = self.store.calls_path.with_name("costs.sqlite")
+        shares = not self.store.is_local
+        return Ledger(path, config.corpus, prices, config.budget_usd, shares)
+
+    @contextmanager
+    def charging(self, asset: str, partition: str = "") -> Iterator[Totals]:
+        """Charge the calls inside the block to an asset's partition; yield what they cost.
+
+        Takes what other machines have learned before, and gives them what was learned after.
+        """
+        configurations = self.config.configurations_of(asset, partition)
+        self.cache.refresh()
+        try:
+            with charging(self.ledger), attributed(asset, partition, configurations) as totals:
+                yield totals
+        finally:
+            if self.cache.exchange is not None:
+                self.cache.exchange.push_if_possible()
 
     # --- tables ---
 
@@ -70,21 +118,65 @@ class Workspace:
 
     def embedder(self, embedding: str) -> Embedder:
         """Return the model of an embedding variant."""
-        return open_embedder(self.config.embeddings[embedding])
+        return open_embedder(self.config.located(self.config.embeddings[embedding]))
 
     def embed(
         self,
         embedding: str,
         counts: CallCounts | None = None,
         input_type: InputType = "document",
-    ) -> Callable[[Sequence[str]], Embedded]:
-        """Return a function from texts to vectors that goes through the call cache."""
+    ) -> Callable[..., Embedded]:
+        """Return a function from texts, and the document of each, to vectors, through the cache."""
         embedder = self.embedder(embedding)
-        return lambda texts: embed_tokens(texts, embedder, self.cache, input_type, counts)
+
+        def charged(texts: Sequence[str], documents: Sequence[str] | None = None) -> Embedded:
+            with charging(self.ledger):
+                return embed_tokens(texts, embedder, self.cache, input_type, counts, documents)
+
+        return charged
 
     def sentence_embed(
         self, settings: SemanticChunking, counts: CallCounts | None = None
     ) -> Callable[[Sequence[str]], Vectors]:
         """Return the function that a semantic chunking compares sentences with."""
-        embedder = open_embedder(self.config.sentence_embedding(settings))
-        return lambda texts: embed(texts, embedder, self.cache, "document", counts)
+        embedder = open_embedder(self.config.located(self.config.sentence_embedding(settings)))
+
+        def charged(texts: Sequence[str]) -> Vectors:
+            with charging(self.ledger):
+                return embed(texts, embedder, self.cache, "document", counts)
+
+        return charged
+
+    def score(
+        self, settings: Reranker, chat: ChatModel | None, counts: CallCounts | None = None
+    ) -> Callable[[Sequence[Asked]], list[Relevance]] | None:
+        """Return a function from queries with passages to their scores, through the call cache.
+
+        None for rerankers that read no passages. `chat` is the model of one that asks one.
+        """
+        if not isinstance(settings, PassageReranker):
+            return None
+
+        def charged(asked: Sequence[Asked]) -> list[Relevance]:
+            with charging(self.ledger):
+                if isinstance(settings, LLMReranker):
+                    assert chat is not None
+                    return score_by_chat(
+                        asked, settings, lambda prompts: ask(prompts, chat, self.cache, counts)
+                    )
+                scorer = open_scorer(self.config.located(settings))
+                return score_passages(asked, scorer, self.cache, counts)
+
+        return charged
+
+    def ask(
+        self, chat: str, counts: CallCounts | None = None
+    ) -> Callable[[Sequence[Prompt]], list[Reply | ProviderError]]:
+        """Return a function from prompts to the replies of a chat model of the corpus file."""
+        settings = self.config.chat(chat)
+
+        def charged(prompts: Sequence[Prompt]) -> list[Reply | ProviderError]:
+            with charging(self.ledger):
+                return ask(prompts, settings, self.cache, counts)
+
+        return charged

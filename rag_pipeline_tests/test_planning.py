@@ -17,6 +17,12 @@ def test_the_steps_follow_the_flow_and_share_partitions(config):
         "retrieval_run plain",
         "answer_presence default",
         "answer_presence plain",
+        "answers default",
+        "answers plain",
+        "entity_scores default",
+        "entity_scores plain",
+        "context_scores default",
+        "context_scores plain",
         "leaderboard",
         "release",
     ]

@@ -103,6 +103,10 @@ def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, corpu
     assert corpus.release().release_id in table.open().tags.list()
     assert table.version > pinned.vector_version
     assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
+    assert corpus.release().release_id in corpus.workspace.documents().open().tags.list()
+    assert corpus.document("policy/travel.md").text == DOCUMENTS["policy/travel.md"]
+    with pytest.raises(InputError, match="no document"):
+        corpus.document("policy/none.md")
 
 
 @pytest.mark.parametrize(

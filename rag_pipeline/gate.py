@@ -1,0 +1,135 @@
+"""The release gate: may a candidate replace what is served, judged by paired comparison?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.evaluation.comparison import Reference, compare, pairs
+from rag_pipeline.evaluation.runs import QUERIES_FILE
+from rag_pipeline.evaluation.scores import Scores, check_metric_names, columns_of, read_scores
+from rag_pipeline.evaluation.significance import Comparison
+from rag_pipeline.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class GateMetric:
+    """One metric of the gate: both means and their comparison, over the common queries."""
+
+    candidate: float | None
+    released: float | None
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a candidate may be released, and why (not).
+
+    `against` says what it was compared with, None where nothing is released; `queries` counts the
+    candidate's queries, `common` those that both were asked.
+    """
+
+    candidate: str
+    allowed: bool
+    reasons: tuple[str, ...]
+    against: str | None = None
+    queries: int = 0
+    common: int = 0
+    metrics: Mapping[str, GateMetric] | None = None
+
+
+def decide(workspace: Workspace, candidate: str, released: Reference | None) -> Decision:
+    """Refuse a candidate that is significantly worse than what is released in a gate metric.
+
+    The gate metrics are one family (Holm). A metric that is not measured can't be held against a
+    candidate, but is named. Raises ConfigError for a metric that nothing measures.
+    """
+    own = read_scores(workspace, candidate)
+    check_metric_names(workspace.config, own)
+    if released is None:
+        return Decision(candidate, True, ("nothing is released yet",))
+    wanted = workspace.config.gate.metrics
+    against = f"{released.label} ({released.configuration})"
+    if not wanted:
+        reason = f"gate.metrics is empty: not compared with {against}"
+        return Decision(candidate, True, (reason,), against)
+    compared = compare(own, released.scores, wanted)
+    ids = _query_ids(own)
+    metrics = {m: _gate_metric(own, released.scores, m, c) for m, c in compared.items()}
+    reasons = [_reason(name, metric) for name, metric in metrics.items()]
+    worse = [c.verdict == "worse" for c in compared.values()]
+    common = len(ids.keys() & _query_ids(released.scores).keys())
+    if not common:
+        reasons = [f"no query of today was asked of {against}: nothing to compare"]
+    return Decision(candidate, not any(worse), tuple(reasons), against, len(ids), common, metrics)
+
+
+def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> None:
+    """Keep a release's scores with the questions they are of, for later candidates."""
+    scores = read_scores(workspace, configuration)
+    texts = _question_texts(workspace)
+    ids = [query_id for query_id in _query_ids(scores) if query_id in texts]
+    columns = {
+        "query_id": pa.array(ids, pa.string()),
+        "query": pa.array([texts[query_id] for query_id in ids], pa.string()),
+    }
+    for metric, values in scores.items():
+        columns[metric] = pa.array([values.get(query_id) for query_id in ids], pa.float64())
+    note = {"configuration": configuration}
+    workspace.store.write_parquet(kept_file(release_id), pa.table(columns), note)
+
+
+def kept_scores(workspace: Workspace, release_id: str) -> Scores:
+    """Return a release's scores on the questions that are asked today in the same words."""
+    table = workspace.store.read_parquet(kept_file(release_id))
+    if table is None:
+        return {}
+    texts = _question_texts(workspace)
+    asked = zip(
+        table.column("query_id").to_pylist(), table.column("query").to_pylist(), strict=True
+    )
+    same = [texts.get(query_id) == text for query_id, text in asked]
+    return columns_of(table.filter(pa.array(same, pa.bool_())))
+
+
+def forget_scores(workspace: Workspace, release_id: str) -> None:
+    """Delete the scores that were kept with a release."""
+    workspace.store.remove_file(kept_file(release_id))
+
+
+def kept_file(release_id: str) -> str:
+    """Return where the scores kept with a release stand."""
+    return f"released_scores/{release_id}.parquet"
+
+
+def _question_texts(workspace: Workspace) -> dict[str, str]:
+    rows = workspace.store.read_parquet(QUERIES_FILE)
+    if rows is None:
+        return {}
+    columns: list[list[Any]] = [rows.column(c).to_pylist() for c in ("query_id", "query")]
+    return dict(zip(*columns, strict=True))
+
+
+def _query_ids(scores: Scores) -> dict[str, None]:
+    """Return the ids of all queries, in their order."""
+    return dict.fromkeys(query_id for values in scores.values() for query_id in values)
+
+
+def _gate_metric(own: Scores, released: Scores, metric: str, compared: Comparison) -> GateMetric:
+    complete = [(a, b) for a, b in pairs(own, released, metric) if a is not None and b is not None]
+    if not complete:
+        return GateMetric(None, None, compared)
+    mine, theirs = (sum(side) / len(complete) for side in zip(*complete, strict=True))
+    return GateMetric(mine, theirs, compared)
+
+
+def _reason(name: str, metric: GateMetric) -> str:
+    found = metric.comparison
+    if metric.candidate is None or metric.released is None:
+        return f"{name}: not measured on both, so not judged"
+    p = "–" if found.p_holm is None else f"{found.p_holm:.3f}"
+    change = f"{metric.released:.4f} -> {metric.candidate:.4f}"
+    interval = "" if found.low is None else f" [{found.low:+.4f}, {found.high:+.4f}]"
+    verdict = {"better": "better", "worse": "WORSE"}.get(found.verdict, "not significantly worse")
+    return f"{name}: {verdict}, {change}{interval}, p {p}, n {found.n}"

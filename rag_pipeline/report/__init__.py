@@ -1,0 +1,84 @@
+"""An evaluation as one self-contained HTML page: no script, no network, light and dark."""
+
+import re
+from collections import Counter
+
+from markupsafe import Markup, escape
+
+from rag_pipeline.evaluation.axes import CUTOFFS
+from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.report.charts import (
+    DARK_PALETTE,
+    PALETTE,
+    STYLE,
+    interval_strip,
+    standalone,
+)
+from rag_pipeline.report.content import Content, K, collect, summary_of
+from rag_pipeline.report.figures import (
+    by_kind,
+    measured,
+    presence_figures,
+    price_figures,
+    quality_lines,
+    stage_figure,
+)
+
+__all__ = ["REPORT_FILE", "Content", "collect", "images", "render"]
+
+REPORT_FILE = "evaluation/report.html"
+_OTHERS = ("AnswerPresence@1", "AnswerPresence@10", "AnswerPresence@20", "nDCG@10", "EntityF1")
+_MOST_SLICES = 15
+_MOST_FAILURES = 50
+_CUT = 600
+
+
+def render(content: Content) -> str:
+    """Return the report as an HTML page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("rag_pipeline", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    row_of = {row["name"]: row for row in content.rows}
+    return environment.get_template("template.html.j2").render(
+        content=content,
+        metric=content.metric,
+        best=summary_of(content.rows[0], content.metric) if content.rows else None,
+        released=content.released,
+        others=[m for m in _OTHERS if m != content.metric and measured(content, m)],
+        curves=presence_figures(content),
+        stages=[{"effect": e, "figure": stage_figure(e)} for e in content.effects],
+        quality=quality_lines(content, row_of),
+        prices=price_figures(content),
+        slices=by_kind(content.slices) if measured(content, content.metric) else {},
+        reasons=Counter(d.reason for d in content.failures),
+        k=K,
+        cutoffs=CUTOFFS,
+        most_slices=_MOST_SLICES,
+        most_failures=_MOST_FAILURES,
+        short=lambda m: m.replace("AnswerPresence", "AP"),
+        strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
+        cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",
+        broken=_breakable,
+        palette=Markup(PALETTE),
+        dark_palette=Markup(DARK_PALETTE),
+        chart_style=Markup(STYLE),
+    )
+
+
+def images(content: Content) -> dict[str, str]:
+    """Return the report's charts as SVG files, by title."""
+    figures = [*presence_figures(content), *map(stage_figure, content.effects)]
+    charts = {figure.title: figure.svg for figure in figures}
+    charts |= {figure.title: figure.svg for figure in price_figures(content) if figure.points}
+    return {title: standalone(svg) for title, svg in charts.items()}
+
+
+def _breakable(name: str) -> Markup:
+    """Return a name that may be broken after its dots and slashes, and nowhere else at first."""
+    text = str(escape(name))
+    return Markup(re.sub(r"(?<=[./_])(?=[^.&])", "<wbr>", text))

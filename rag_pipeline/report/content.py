@@ -1,0 +1,136 @@
+"""What is known of a corpus's evaluation -> everything that the report shows, as plain values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rag_pipeline import release
+from rag_pipeline.config import Configuration
+from rag_pipeline.errors import NotReleasedError, StoreError
+from rag_pipeline.evaluation.axes import CUTOFFS, AxisEffect, axis_effects
+from rag_pipeline.evaluation.comparison import evaluated_scores
+from rag_pipeline.evaluation.failures import Diagnosis, failures
+from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.evaluation.scores import Scores, score_file
+from rag_pipeline.evaluation.slices import Slice, slices
+from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.workspace import Workspace
+
+UNMEASURED = Summary(None, 0, 0, None, None)
+K = 5
+"""The cutoff at which queries are said to fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """How well the answers' facts of one type are told; `n` counts the facts that are expected."""
+
+    kind: str
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The five figures of context health over `queries`; None where one is not defined."""
+
+    queries: int
+    missing: int
+    figures: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What the report shows. `focus` is the configuration that is served, else the best one."""
+
+    corpus: str
+    metric: str
+    queries: int
+    left_out: int
+    rows: Sequence[Mapping[str, Any]]
+    baseline: str | None
+    released: str | None
+    serving: str | None
+    focus: str | None
+    gate: Mapping[str, Any]
+    scores: Mapping[str, Scores]
+    effects: Sequence[AxisEffect]
+    slices: Sequence[Slice]
+    failures: Sequence[Diagnosis]
+    entities: Sequence[EntityType]
+    health: Health | None
+
+
+def collect(workspace: Workspace) -> Content:
+    """Read everything that was evaluated; raise StoreError before the first evaluation."""
+    config = workspace.config
+    try:
+        served = release.current(workspace)
+    except NotReleasedError:
+        served = None
+    reference = release.released(workspace)
+    board = with_verdicts(workspace, load_leaderboard(workspace), reference)
+    rows = board["configurations"]
+    names = [row["name"] for row in rows]
+    scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}
+    focus = served.configuration if served and served.configuration in names else None
+    focus = focus or next(iter(names), None)
+    queries = load_queries(workspace)
+    known: list[Configuration] = [config.configuration(name) for name in scores]
+    compared = board["compared_with"]
+    baseline = compared["baseline"]["name"] if compared["baseline"] else None
+    try:
+        failing = failures(workspace, focus, K) if focus else []
+    except StoreError:
+        failing = []
+    return Content(
+        corpus=config.corpus,
+        metric=config.serve_metric,
+        queries=len(queries),
+        left_out=board["queries_left_out"],
+        rows=rows,
+        baseline=baseline if baseline in names else None,
+        released=reference.configuration if reference else None,
+        serving=f"{served.release_id} ({served.configuration})" if served else None,
+        focus=focus,
+        gate=served.gate if served else {},
+        scores=scores,
+        effects=axis_effects(known, scores, config.configuration(config.baseline_name), K),
+        slices=slices(queries, scores[focus].get(config.serve_metric, {})) if focus else [],
+        failures=failing,
+        entities=_entities(workspace, focus),
+        health=_health(workspace, focus),
+    )
+
+
+def _entities(workspace: Workspace, configuration: str | None) -> list[EntityType]:
+    note = workspace.store.read_note(score_file("entity_scores", configuration or ""))
+    by_type = note.get("summary", {}).get("by_type", {})
+    return [
+        EntityType(kind, found["precision"], found["recall"], found["f1"], found["facts"])
+        for kind, found in by_type.items()
+        if found["facts"]
+    ]
+
+
+def _health(workspace: Workspace, configuration: str | None) -> Health | None:
+    note = workspace.store.read_note(score_file("context_scores", configuration or ""))
+    found = dict(note.get("health", {}))
+    if not found.get("queries"):
+        return None
+    queries, missing = found.pop("queries"), found.pop("missing")
+    return Health(queries, missing, {name.replace("_", " "): v for name, v in found.items()})
+
+
+def summary_of(row: Mapping[str, Any], metric: str) -> Summary:
+    """Return a leaderboard row's summary of a metric."""
+    found = row["metrics"].get(metric)
+    return Summary(**found) if found else UNMEASURED
+
+
+def presence_curve(row: Mapping[str, Any]) -> dict[int, Summary]:
+    """Return a row's Answer Presence at every cutoff."""
+    return {k: summary_of(row, f"AnswerPresence@{k}") for k in CUTOFFS}

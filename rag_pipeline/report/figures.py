@@ -1,0 +1,142 @@
+"""What the report shows -> its figures and their numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from rag_pipeline.costs import Totals
+from rag_pipeline.evaluation.axes import AxisEffect
+from rag_pipeline.evaluation.scores import LATER_METRICS
+from rag_pipeline.evaluation.slices import Slice
+from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.report.charts import Point, line_chart, scatter
+from rag_pipeline.report.content import Content, K, presence_curve, summary_of
+
+_K_LABEL = "first k chunks (not to scale beyond 10)"
+_MOST_CURVES = 5
+_COUNTS = frozenset({"MissingItems", "RelevantCount"})
+"""Metrics that are no shares of something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart with what stands above it, and its numbers for the table below it."""
+
+    title: str
+    note: str
+    svg: Markup
+    series: Mapping[str, Mapping[int, Summary]]
+
+
+@dataclass(frozen=True, slots=True)
+class PriceFigure:
+    """A scatter of quality against what it takes; without points, `note` says why."""
+
+    title: str
+    note: str
+    unit: str
+    svg: Markup
+    points: Sequence[Point]
+
+
+def measured(content: Content, metric: str) -> bool:
+    """Return whether any configuration has a value of the metric."""
+    return any(summary_of(row, metric).n for row in content.rows)
+
+
+def presence_figures(content: Content) -> list[Figure]:
+    """Return the curves of what is served, the baseline and the best ones."""
+    names = [row["name"] for row in content.rows]
+    chosen = [n for n in (content.focus, content.baseline) if n is not None]
+    chosen = list(dict.fromkeys([*chosen, *names]))[:_MOST_CURVES]
+    curves = {r["name"]: presence_curve(r) for r in content.rows}
+    shown = {name: curves[name] for name in chosen if curves[name][K].n}
+    if not shown:
+        return []
+    counts = sorted({curve[K].n for curve in shown.values()})
+    more = f" {len(shown)} of {len(names)} configurations." if len(shown) < len(names) else ""
+    title = "Answer Presence@k"
+    note = f"In percent, 95 % bands, {_n(counts)}.{more}"
+    return [Figure(title, note, line_chart(title, shown, _K_LABEL), shown)]
+
+
+def stage_figure(effect: AxisEffect) -> Figure:
+    """Return the curves of one stage's variants."""
+    counts = sorted({curve[K].n for curve in effect.curves.values()})
+    title = f"Answer Presence@k by {effect.stage}"
+    plural = "" if effect.matched == 1 else "s"
+    note = (
+        f"In percent, 95 % bands, {_n(counts)}; each curve is the mean of {effect.matched} matched "
+        f"configuration{plural}."
+    )
+    return Figure(
+        title,
+        note,
+        line_chart(title, effect.curves, _K_LABEL),
+        effect.curves,
+    )
+
+
+def _n(counts: Sequence[int]) -> str:
+    low, high = counts[0], counts[-1]
+    return f"n = {low} queries" if low == high else f"n = {low} to {high} queries"
+
+
+def quality_lines(content: Content, rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the metrics of answers and contexts of `focus` and the baseline, where measured."""
+    if content.focus is None:
+        return []
+    found = []
+    for metric in LATER_METRICS:
+        own = summary_of(rows[content.focus], metric)
+        if own.n:
+            base = summary_of(rows.get(content.baseline or content.focus, {"metrics": {}}), metric)
+            share = metric not in _COUNTS and (own.high or own.mean or 0.0) <= 1
+            found.append({"metric": metric, "own": own, "baseline": base, "share": share})
+    return found
+
+
+def price_figures(content: Content) -> list[PriceFigure]:
+    """Return quality against latency and against money."""
+    latencies = {row["name"]: row.get("latency_ms") for row in content.rows}
+    costs = {row["name"]: _dollars(row) for row in content.rows}
+    return [
+        _price(content, "Latency", latencies, "median milliseconds a query", "milliseconds"),
+        _price(content, "Cost", costs, "US dollars spent on calls so far", "US dollars"),
+    ]
+
+
+def _dollars(row: Mapping[str, Any]) -> float | None:
+    """Return what a configuration's calls cost; None where a price is not known."""
+    costs = Totals(**row.get("costs", {}))
+    return costs.usd if costs.is_known else None
+
+
+def _price(
+    content: Content, title: str, prices: Mapping[str, float | None], what: str, unit: str
+) -> PriceFigure:
+    title = f"{title} against quality"
+    points = [
+        Point(row["name"], str(rank), price, summary_of(row, content.metric))
+        for rank, row in enumerate(content.rows, 1)
+        if (price := prices[row["name"]]) is not None and summary_of(row, content.metric).n
+    ]
+    if not points:
+        return PriceFigure(title, "Not measured.", unit, Markup(""), [])
+    if not any(point.x for point in points):
+        return PriceFigure(title, f"{what[0].upper()}{what[1:]}: none.", unit, Markup(""), [])
+    counts = sorted({point.y.n for point in points})
+    note = (
+        f"{content.metric} in percent against {what}; {_n(counts)}, {len(points)} configurations."
+    )
+    return PriceFigure(title, note, unit, scatter(title, points, unit), points)
+
+
+def by_kind(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
+    """Return the slices by their kind, in their order."""
+    found: dict[str, list[Slice]] = {}
+    for member in slices:
+        found.setdefault(member.kind, []).append(member)
+    return found

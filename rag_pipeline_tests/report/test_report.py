@@ -1,0 +1,158 @@
+"""The report of a corpus with hostile documents, read as text and rendered in a real browser."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.scores import score_file
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.report import REPORT_FILE, collect, images, render
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import write_corpus, write_documents
+
+HOSTILE = "</blockquote></details><script>window.attacked = 1</script><img src=x onerror=attack()>"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """Return a corpus that has been run, with one query that nothing answers."""
+    folder = tmp_path_factory.mktemp("report")
+    rule = {"chunking": "recursive_150", "contextualizer": "*", "embedding": "minilm"}
+    file = write_corpus(folder, configurations=[{**rule, "retriever": "dense"}])
+    write_documents(
+        folder / "documents", {"attack.txt": f"Fees. {HOSTILE} " + "Fees are due. " * 9}
+    )
+    query = {
+        "query_id": "<b>q5</b>",
+        "query": f"How expensive may a hotel be? {HOSTILE}",
+        "gold_spans": [{"document_id": "nda/cedar.txt", "quote": "laws of Switzerland"}],
+        "tags": ["<i>tag</i>"],
+    }
+    with (folder / "queries.jsonl").open("a") as out:
+        out.write(json.dumps(query) + "\n")
+    list(run(load_config(file)))
+    return Workspace(load_config(file))
+
+
+@pytest.fixture(scope="module")
+def page(workspace):
+    return render(collect(workspace))
+
+
+def test_the_run_writes_the_report_into_the_store(workspace):
+    written = workspace.store.read_bytes(REPORT_FILE).decode()
+    assert written.startswith("<!doctype html>")
+    assert "nothing yet" in written, "it is written before the first release"
+
+
+def test_the_page_needs_nothing_else(page):
+    assert not re.search(r"<(script|link|iframe|img)\b", page)
+    assert not re.search(r"""(src|href)=["']?(https?:|//)""", page)
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+def test_foreign_text_stays_text(page):
+    assert "window.attacked" in page, "it is shown"
+    assert "<img" not in page
+    assert "<b>q5" not in page
+    assert "<i>tag" not in page
+
+
+def test_context_health_is_that_of_the_answers(page):
+    assert re.search(r"in percent, n = 5 queries, 0 missing\..*?average relevance", page, re.S)
+
+
+def test_what_was_not_evaluated_is_said(workspace, monkeypatch):
+    read = workspace.store.read_note
+    monkeypatch.setattr(
+        workspace.store, "read_note", lambda path: {} if "context_scores" in path else read(path)
+    )
+    page = render(collect(workspace))
+    assert re.search(r"Entity F1 per type</h3>\s*<p>Not evaluated\.</p>", page)
+    assert re.search(r"Context health</h3>\s*<p>Not evaluated\.</p>", page)
+
+
+def test_what_answers_and_contexts_are_worth_is_shown_with_its_n(workspace, monkeypatch):
+    """The notes are those that entity_scores and context_scores write."""
+    content = collect(workspace)
+    counts = {"extracted": 4, "right": 3, "found": 2, "precision": 0.75, "recall": 0.4, "f1": 0.52}
+    by_type = {"TIME": {**counts, "facts": 5}, "MONEY": {**counts, "facts": 0, "recall": None}}
+    figures = {"queries": 4, "missing": 1, "average_relevance": 0.625, "usage_rate": None}
+    notes = {
+        score_file("entity_scores", content.focus): {"summary": {"by_type": by_type}},
+        score_file("context_scores", content.focus): {"health": figures},
+    }
+    read = workspace.store.read_note
+    monkeypatch.setattr(workspace.store, "read_note", lambda path: notes.get(path) or read(path))
+    page = render(collect(workspace))
+    cells = [re.findall(r"<t[hd][^>]*>([^<]*)", row) for row in re.findall(r"<tr>.*?</tr>", page)]
+    assert ["TIME", "75.0", "40.0", "52.0", "", "5"] in cells
+    assert "MONEY" not in page, "no fact of that type is expected"
+    assert "n = 4 queries, 1 missing" in page
+    assert ["average relevance", "62.5", ""] in cells
+    assert ["usage rate", "–", ""] in cells
+
+
+def test_every_chart_says_its_n(page):
+    figures = re.findall(r"<figure>.*?</figure>", page, re.S)
+    drawn = [figure for figure in figures if "<svg" in figure]
+    assert len(drawn) == 3, "curves, contextualizer, latency"
+    for figure in drawn:
+        assert "n = 5 queries" in figure
+        assert "<title" in figure
+        assert "<table" in figure, "the numbers, for who can't see the chart"
+
+
+def test_the_images_are_files_of_their_own(workspace):
+    from xml.etree import ElementTree
+
+    found = images(collect(workspace))
+    assert {"Answer Presence@k", "Answer Presence@k by contextualizer"} <= set(found)
+    for svg in found.values():
+        assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine; on Debian: apt-get install chromium"
+)
+def test_it_can_be_read_on_a_screen_and_a_phone_by_day_and_night(page, tmp_path):
+    from playwright.sync_api import sync_playwright
+
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    said: list[str] = []
+    papers = set()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        for width in (1280, 390):
+            for scheme in ("light", "dark"):
+                tab = browser.new_page(
+                    viewport={"width": width, "height": 900}, color_scheme=scheme
+                )
+                tab.on("console", lambda message: said.append(message.text))
+                tab.on("pageerror", lambda error: said.append(str(error)))
+                tab.on("request", lambda r: said.append(r.url) if "file:" not in r.url else None)
+                tab.goto(file.as_uri())
+                tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+                tab.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
+                wide = tab.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, f"{wide} pixels at {width}, {scheme}"
+                assert tab.evaluate("window.attacked") is None
+                rows = tab.locator("table.leaderboard tbody tr").all_inner_texts()
+                assert len(rows) == 2
+                assert all(re.search(r"\b5\b", row) for row in rows), "n is there on a phone, too"
+                papers.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+                sizes = tab.evaluate(
+                    "[...document.querySelectorAll('figure svg')].map(s => s.clientWidth)"
+                )
+                assert min(sizes) >= 280
+                tab.close()
+        browser.close()
+    assert said == []
+    assert papers == {"rgb(255, 255, 255)", "rgb(18, 22, 28)"}
