@@ -8,24 +8,30 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline import indexing, release
+from rag_pipeline import indexing, release, report, retention
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.costs import Totals
 from rag_pipeline.errors import (
+    CallsStoppedError,
     MissingExtraError,
     NotReleasedError,
     ProviderError,
     RagPipelineError,
     StoreError,
+    TextTooLongError,
 )
-from rag_pipeline.evaluation import runs
+from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.indexing import Report
 from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.orchestration.metadata import (
     LEADERBOARD_METRICS,
+    cost_metadata,
     examples,
     first_rows,
-    leaderboard_row,
+    images,
+    leaderboard_rows,
     preview,
     report_metadata,
     rounded,
@@ -39,6 +45,8 @@ from rag_pipeline.orchestration.partitions import (
     partitions_of,
     upstream_assets,
 )
+from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
+from rag_pipeline.planning import ANSWER_ASSETS, judges_relevance
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -55,8 +63,16 @@ DESCRIPTIONS = {
     "vector_index": "Contextualized chunks with a unit vector each, in LanceDB. A partition is a "
     "`chunking.contextualizer.embedding`.",
     "retrieval_run": "The ranked chunks of every query. A partition is a configuration.",
-    "answer_presence": "Answer Presence@k and ranking metrics per query, judged by gold spans. A "
+    "relevance_labels": "A chat model's YES or NO for each query's first passages, and how far it "
+    "agrees with gold. A partition is a configuration.",
+    "answer_presence": "Answer Presence@k and ranking metrics per query, judged by gold spans or "
+    "relevance labels. A partition is a configuration.",
+    "answers": "An answer to every query from the first chunks of its run, with citations. A "
     "partition is a configuration.",
+    "entity_scores": "Precision, recall and F1 of the facts in the answers, per query. A "
+    "partition is a configuration.",
+    "context_scores": "How relevant, used, complete and well ranked the contexts of each query "
+    "are. A partition is a configuration.",
     "leaderboard": "Every configuration with its metrics, best first.",
     "release": "The manifest that pins the configuration and the exact builds that are served.",
 }
@@ -68,7 +84,11 @@ KINDS = {
     "lexical_index": {"bm25"},
     "vector_index": {"lancedb"},
     "retrieval_run": {"parquet"},
+    "relevance_labels": {"parquet"},
     "answer_presence": {"parquet"},
+    "answers": {"parquet"},
+    "entity_scores": {"parquet"},
+    "context_scores": {"parquet"},
     "leaderboard": {"json"},
     "release": {"json"},
 }
@@ -77,13 +97,14 @@ KINDS = {
 def build_assets(
     config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
 ) -> list[dg.AssetsDefinition]:
-    """Return all assets of a corpus, left to right."""
+    """Return the assets of a corpus, left to right, without the answers and their scores."""
     workspace = Workspace(config)
     plain: dict[str, Callable[[Workspace, str], dg.MaterializeResult[Any]]] = {
         "documents": _documents,
         "queries": _queries,
         "lexical_index": _lexical_index,
         "retrieval_run": _retrieval_run,
+        "relevance_labels": _relevance_labels,
         "answer_presence": _answer_presence,
         "leaderboard": _leaderboard,
         "release": _release,
@@ -93,10 +114,12 @@ def build_assets(
         if name in plain
         else _sharded_asset(workspace, name, retries)
         for name in asset_names(config)
+        if name not in ANSWER_ASSETS
     ]
 
 
-def _shared(config: CorpusConfig, name: str) -> dict[str, Any]:
+def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
+    """Return what every asset says of itself, as arguments of Dagster's definitions."""
     return {
         "key": asset_key(config, name),
         "group_name": group_name(config),
@@ -126,14 +149,15 @@ def _plain_asset(
     ]
 
     def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
-        with clear_failures():
-            return materialize(
-                workspace, context.partition_key if context.has_partition_key else ""
-            )
+        partition = context.partition_key if context.has_partition_key else ""
+        with clear_failures(), workspace.charging(name, partition) as costs:
+            result = materialize(workspace, partition)
+        metadata = {**(result.metadata or {}), **cost_metadata(costs)}
+        return result._replace(metadata=metadata)
 
-    built: dg.AssetsDefinition = dg.asset(**_shared(config, name), deps=deps, retry_policy=retries)(
-        asset
-    )
+    built: dg.AssetsDefinition = dg.asset(
+        **shared_settings(config, name), deps=deps, retry_policy=retries
+    )(asset)
     return built
 
 
@@ -147,7 +171,7 @@ def _sharded_asset(
     @dg.op(
         name=identifier(config, f"{name}_plan"),
         ins={"upstream": dg.In(dg.Nothing)},
-        out=dg.DynamicOut(list),
+        out=dg.DynamicOut(list, io_manager_key=step_values_key(config)),
         retry_policy=retries,
         description="List the stale documents and group them into shards.",
     )
@@ -163,13 +187,17 @@ def _sharded_asset(
 
     @dg.op(
         name=identifier(config, f"{name}_shard"),
+        out=dg.Out(dict, io_manager_key=step_values_key(config)),
         retry_policy=retries,
         description="Build one shard and commit its rows.",
     )
     def shard(context: dg.OpExecutionContext, document_ids: list) -> dict:  # type: ignore[type-arg]
         with clear_failures():
             stage = indexing.open_stage(workspace, name, context.partition_key)
-            return asdict(indexing.build_shard(stage, document_ids))
+            with workspace.charging(name, context.partition_key) as costs:
+                report = indexing.build_shard(stage, document_ids)
+            report.costs = costs
+            return asdict(report)
 
     @dg.op(
         name=identifier(config, f"{name}_finish"),
@@ -184,16 +212,20 @@ def _sharded_asset(
             state = indexing.finish(stage, orphaned, bool(reports))
             total = Report(dropped=len(orphaned))
             for report in reports:
-                total.add(Report(**{**report, "calls": CallCounts(**report["calls"])}))
+                calls, costs = CallCounts(**report["calls"]), Totals(**report["costs"])
+                total.add(Report(**{**report, "calls": calls, "costs": costs}))
             metadata = {
                 "dagster/row_count": sum(s.rows for s in state.values()),
                 "documents_in_table": len(state),
                 **report_metadata(total),
                 "shards": len(reports),
                 "fingerprint": stage.fingerprint,
+                **cost_metadata(total.costs),
                 **examples("quarantined", [f"{d}: {r}" for d, r in total.quarantined.items()]),
+                **examples("failed", [f"{d}: {r}" for d, r in total.failed.items()]),
                 **rows("preview", preview(stage.table.open())),
             }
+        clear_step_values(workspace, context.run)
         version = dg.DataVersion(state_digest(state))
         with unstable():
             return dg.Output(None, metadata=metadata, data_version=version)
@@ -208,7 +240,7 @@ def _sharded_asset(
             partition_mapping=mapping_between(config, before, name),
         )
     }
-    return dg.graph_asset(**_shared(config, name), ins=ins)(graph)
+    return dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
 
 
 # --- what each plain asset does ---
@@ -251,6 +283,7 @@ def _lexical_index(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     metadata = {
         "dagster/row_count": workspace.contextualized_chunks(key).count(),
         **report_metadata(report),
+        **_sweep(workspace),
         "engines": ", ".join(engines),
         **examples("paths", paths),
     }
@@ -264,14 +297,34 @@ def _retrieval_run(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
         "queries": note["queries"],
         "calls_made": note["calls"]["made"],
         "calls_saved": note["calls"]["saved"],
+        "not_reranked": len(note["not_reranked"]),
+        **examples("reranker_failures", note["not_reranked"]),
         "seconds": round(note["seconds"], 3),
         "searched": dg.MetadataValue.json(note["pinned"]),
     }
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(note["digest"]))
 
 
+def _relevance_labels(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
+    note = quality.update_labels(workspace, workspace.config.configuration(key))
+    agreed = note["agreement"]
+    table = [
+        {"gold": "YES", "judge YES": agreed["both_yes"], "judge NO": agreed["only_gold"]},
+        {"gold": "NO", "judge YES": agreed["only_judge"], "judge NO": agreed["both_no"]},
+    ]
+    metadata: dict[str, Any] = {
+        "judged": note["judged"],
+        "missing": note["missing"],
+        **({} if agreed["kappa"] is None else {"kappa": round(agreed["kappa"], 4)}),
+        **(rows("agreement_with_gold", table) if agreed["n"] else {}),
+        **examples("errors", note["errors"]),
+    }
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(note["digest"]))
+
+
 def _answer_presence(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
-    summaries = runs.update_scores(workspace, workspace.config.configuration(key))
+    labels = quality.load_labels(workspace, key) if judges_relevance(workspace.config) else None
+    summaries = runs.update_scores(workspace, workspace.config.configuration(key), labels)
     headline = {name: summaries[name].mean for name in LEADERBOARD_METRICS if name in summaries}
     metadata: dict[str, Any] = {
         **{name: round(mean, 4) for name, mean in headline.items() if mean is not None},
@@ -282,28 +335,49 @@ def _answer_presence(workspace: Workspace, key: str) -> dg.MaterializeResult[Any
 
 
 def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
-    board = runs.update_leaderboard(workspace)
-    first = board["sorted_by"]
+    board = update_leaderboard(workspace, release.released(workspace))
+    content = report.collect(workspace)
+    workspace.store.write_bytes(report.REPORT_FILE, report.render(content).encode())
     metadata: dict[str, Any] = {
-        **rows("leaderboard", (leaderboard_row(row, first) for row in board["configurations"])),
+        **rows("leaderboard", leaderboard_rows(board)),
         "configurations": len(board["configurations"]),
-        "sorted_by": first,
+        "sorted_by": board["sorted_by"],
         "queries_left_out": board["queries_left_out"],
+        "report": workspace.store.address(report.REPORT_FILE),
+        **images(report.images(content)),
     }
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(board["digest"]))
 
 
 def _release(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
+    # Before the gate: a store stays level even where nothing is let through for long.
+    swept = _sweep(workspace)
     served = release.publish(workspace)
     metadata: dict[str, Any] = {
+        **swept,
         "release": served.release_id,
         "configuration": served.configuration,
         "created": served.created,
         "previous": served.previous or "none",
+        **examples("gate", served.gate.get("reasons", ())),
         **examples("reasons", served.reasons),
         "manifest": dg.MetadataValue.json(asdict(served)),
     }
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(served.release_id))
+
+
+def _sweep(workspace: Workspace) -> dict[str, Any]:
+    """Free what has had its time; that it can't be freed is no reason to build or serve nothing."""
+    try:
+        freed = retention.sweep(workspace)
+    except (RagPipelineError, OSError) as error:
+        return {"not_freed": str(error)}
+    if not freed:
+        return {}
+    return {
+        "freed_bytes": sum(thing.bytes for thing in freed),
+        **examples("freed", [f"{thing.what} {thing.name}" for thing in freed]),
+    }
 
 
 @contextmanager
@@ -316,7 +390,9 @@ def clear_failures() -> Iterator[None]:
         yield
     except RagPipelineError as error:
         passing = isinstance(error, StoreError | ProviderError)
-        lasting = isinstance(error, NotReleasedError | MissingExtraError)
+        lasting = isinstance(
+            error, NotReleasedError | MissingExtraError | CallsStoppedError | TextTooLongError
+        )
         retry = passing and not lasting
         raise dg.Failure(description=str(error), allow_retries=retry) from error
 

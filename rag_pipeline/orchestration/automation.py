@@ -13,7 +13,7 @@ from rag_pipeline.orchestration.requests import (
     running_steps,
     survey,
 )
-from rag_pipeline.planning import Step
+from rag_pipeline.planning import ANSWER_ASSETS, Step
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 15
@@ -25,11 +25,16 @@ Jobs = Mapping[str, "dg.UnresolvedAssetJobDefinition"]
 
 
 def build_jobs(config: CorpusConfig) -> dict[str, "dg.UnresolvedAssetJobDefinition"]:
-    """Return one job per asset: partitions of different kinds can't share a run."""
+    """Return one job per asset: partitions of different kinds can't share a run.
+
+    The job of the answers scores them too, as a run of its own would cost more than the scores.
+    """
     return {
         name: dg.define_asset_job(
             job_name(config, name),
-            selection=dg.AssetSelection.assets(asset_key(config, name)),
+            selection=dg.AssetSelection.assets(
+                *(asset_key(config, n) for n in (ANSWER_ASSETS if name == "answers" else [name]))
+            ),
             description=f"Bring {name} of {config.corpus} up to date.",
             tags={"corpus": config.corpus},
         )

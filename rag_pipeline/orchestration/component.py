@@ -7,9 +7,13 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from rag_pipeline.config import CorpusConfig, parse_config
+from rag_pipeline.orchestration.alerts import build_alerts
+from rag_pipeline.orchestration.answers import build_answer_assets
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
+from rag_pipeline.orchestration.step_values import StepValues, step_values_key
+from rag_pipeline.workspace import Workspace
 
 
 class _Attributes(BaseModel):
@@ -47,9 +51,10 @@ def build_definitions(
     """Return everything that Dagster knows of one corpus."""
     jobs = build_jobs(config)
     return dg.Definitions(
-        assets=build_assets(config, retries),
+        assets=[*build_assets(config, retries), build_answer_assets(config, retries)],
         asset_checks=build_checks(config, retries),
         jobs=list(jobs.values()),
         schedules=build_schedules(config, jobs),
-        sensors=build_sensors(config, jobs),
+        sensors=[*build_sensors(config, jobs), *build_alerts(config, jobs)],
+        resources={step_values_key(config): StepValues(Workspace(config))},
     )

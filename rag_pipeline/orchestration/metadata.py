@@ -1,43 +1,62 @@
 """What the Dagster UI shows of a materialization: numbers, tables and previews."""
 
+import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
+from rag_pipeline.costs import Totals
+from rag_pipeline.evaluation.comparison import HEADLINE_METRICS
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import Report
 
 _PREVIEW_ROWS = 5
 _PREVIEW_CHARACTERS = 120
 
-LEADERBOARD_METRICS = (
-    "AnswerPresence@1",
-    "AnswerPresence@5",
-    "AnswerPresence@10",
-    "AnswerPresence@20",
-    "nDCG@10",
-    "RR@10",
-    "R@5",
-    "IoU@5",
-)
+LEADERBOARD_METRICS = HEADLINE_METRICS
 
 
-def leaderboard_row(row: Mapping[str, Any], first: str) -> dict[str, Any]:
-    """Return a configuration's line in the leaderboard table, the metric it is sorted by first."""
+def leaderboard_rows(board: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the leaderboard table, the metric that it is sorted by first, then the verdicts."""
+    configurations, first = board["configurations"], board["sorted_by"]
+    shown = {m for row in configurations for m, found in row["metrics"].items() if found["n"]}
+    others = [m for m in LEADERBOARD_METRICS if m != first and m in shown]
+    kinds = [kind for kind, reference in board["compared_with"].items() if reference]
+    return [_leaderboard_row(row, first, others, kinds) for row in configurations]
+
+
+def _leaderboard_row(
+    row: Mapping[str, Any], first: str, others: Sequence[str], kinds: Sequence[str]
+) -> dict[str, Any]:
     metrics = row["metrics"]
-    others = (name for name in LEADERBOARD_METRICS if name != first)
     best = metrics[first]
     unknown = best["low"] is None
+    costs = Totals(**row.get("costs", {}))
     return {
         "configuration": row["name"],
         first: _round(best["mean"]),
         "95 %": None if unknown else f"{best['low']:.2f}–{best['high']:.2f}",
         "n": best["n"],
         "missing": best["missing"],
-        **{name: _round(metrics[name]["mean"]) for name in others},
+        **{f"vs {kind}": _verdict(row["against"][kind], first) for kind in kinds},
+        **{name: _round(metrics[name]["mean"]) if name in metrics else None for name in others},
         "chunks": row["chunks"],
+        "cost_usd": round(costs.usd, 6) if costs.is_known else None,
+    }
+
+
+def _verdict(against: Mapping[str, Any], metric: str) -> str | None:
+    return against[metric]["verdict"] if metric in against else None
+
+
+def images(charts: Mapping[str, str]) -> dict[str, Any]:
+    """Return SVG files as pictures for the UI, by their titles."""
+    encoded = {t: base64.b64encode(svg.encode()).decode() for t, svg in charts.items()}
+    return {
+        title: dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{code})")
+        for title, code in encoded.items()
     }
 
 
@@ -73,9 +92,29 @@ def report_metadata(report: Report) -> dict[str, Any]:
         "rows_written": report.rows,
         "documents_dropped": report.dropped,
         "documents_quarantined": len(report.quarantined),
+        "documents_failed": len(report.failed),
+        "documents_longer_than_window": report.too_long,
         "calls_made": report.calls.made,
         "calls_saved": report.calls.saved,
         "seconds": round(report.seconds, 3),
+    }
+
+
+def cost_metadata(costs: Totals) -> dict[str, Any]:
+    """Return what a materialization's calls used and cost, {} where no call was charged.
+
+    `cost_usd` is of the calls whose price is known; the others are counted beside it.
+    """
+    if not costs.calls:
+        return {}
+    unpriced = {} if costs.is_known else {"calls_of_unknown_price": costs.unpriced}
+    return {
+        "charged_calls": costs.calls,
+        "input_tokens": costs.input_tokens,
+        "cached_input_tokens": costs.cached_tokens,
+        "output_tokens": costs.output_tokens,
+        "cost_usd": round(costs.usd, 6),
+        **unpriced,
     }
 
 
@@ -104,6 +143,11 @@ def _shortened(text: str) -> str:
 def rounded(summary: Summary) -> dict[str, Any]:
     """Return a summary's fields with four decimals."""
     return {name: _round(value) for name, value in asdict(summary).items()}
+
+
+def rounded_values(values: Mapping[str, float | None]) -> dict[str, Any]:
+    """Return numbers with four decimals, those that are None left out: Dagster charts numbers."""
+    return {name: _round(value) for name, value in values.items() if value is not None}
 
 
 def _round(value: Any) -> Any:

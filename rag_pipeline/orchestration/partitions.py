@@ -11,7 +11,11 @@ PARTITIONED = (
     "lexical_index",
     "vector_index",
     "retrieval_run",
+    "relevance_labels",
     "answer_presence",
+    "answers",
+    "entity_scores",
+    "context_scores",
 )
 
 

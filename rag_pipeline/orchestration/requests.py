@@ -14,12 +14,14 @@ import dagster as dg
 from rag_pipeline import release
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import NotReleasedError, RagPipelineError
-from rag_pipeline.evaluation import runs
+from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.leaderboard import leaderboard_digest
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage
+from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.verdicts import passed
-from rag_pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -75,6 +77,9 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance) -> Survey:
                 found.stuck[step] = str(error)
                 continue
             if _last_inputs(instance, config, step) == inputs:
+                # Items that a judge failed on hold back nothing; the next load asks for them again
+                if is_incomplete(workspace, step):
+                    continue
                 found.stuck[step] = "its last run came to nothing"
             else:
                 found.requests[step] = inputs
@@ -128,15 +133,17 @@ def inputs_of(workspace: Workspace, step: Step) -> tuple[object, ...]:
             pinned = runs.pin(workspace, configuration)
             return (runs.run_digest(workspace, configuration, pinned),)
         case "answer_presence":
-            note = workspace.store.read_note(runs.run_file(key))
-            return (note.get("digest"), runs.SCORES_VERSION)
+            return (runs.scores_digest(workspace, key),)
+        case "relevance_labels" | "answers" | "entity_scores" | "context_scores":
+            return (quality.made_from(workspace, step.asset, key),)
         case "leaderboard":
-            return (runs.leaderboard_digest(workspace),)
+            return (leaderboard_digest(workspace),)
         case "release":
             return (
-                runs.leaderboard_digest(workspace),
+                leaderboard_digest(workspace),
                 config.serve,
                 config.serve_metric,
+                config.gate.metrics,
                 _served(workspace),
             )
     raise ValueError(f"no asset {step.asset!r}")
@@ -145,12 +152,17 @@ def inputs_of(workspace: Workspace, step: Step) -> tuple[object, ...]:
 def listing_digest(config: CorpusConfig) -> str:
     """Hash the names, sizes and times of the files that are documents, and what reads them.
 
-    Opens no file. A folder that can't be read has a digest of its own: the load that follows
-    says what is wrong.
+    Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
+    a digest of its own: the load that follows says what is wrong.
     """
     digest = hashlib.sha256(config.documents.model_dump_json().encode())
     digest.update(config.documents_fingerprint().encode())
-    root, source = config.documents_path, config.documents
+    source = config.documents
+    if source.s3:
+        for listed in list_bucket(source):
+            digest.update(repr(listed).encode())
+        return digest.hexdigest()[:16]
+    root = config.documents_path
     try:
         if root.is_file():
             paths = [root]

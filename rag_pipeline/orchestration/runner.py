@@ -12,7 +12,7 @@ import dagster as dg
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import CheckFailedError, ConfigError, RagPipelineError
+from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagPipelineError
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
@@ -60,9 +60,13 @@ def run(
     """
     workspace = Workspace(config)
     definitions = None
+    made: dict[Step, dict[str, Any]] = {}
     with _instance() as instance:
         for step in steps(config, configuration):
             started = time.perf_counter()
+            if step in made:
+                yield StepResult(step, True, metadata=made[step])
+                continue
             if not plan_step(workspace, step).must_run and passed(workspace, step):
                 saved = _rows(workspace, step) if step.asset == "vector_index" else 0
                 yield StepResult(step, ran=False, calls=CallCounts(saved=saved))
@@ -70,7 +74,8 @@ def run(
             # Whoever waits at the terminal is better served by the reason at once.
             definitions = definitions or build_definitions(config, retries=None)
             with listening(announce(step, _total(workspace, step))):
-                metadata = _materialize(definitions, instance, config, step)
+                made |= _materialize(definitions, instance, config, step)
+            metadata = made.get(step, {})
             calls = CallCounts(metadata.get("calls_made", 0), metadata.get("calls_saved", 0))
             yield StepResult(step, True, time.perf_counter() - started, calls, metadata)
 
@@ -93,7 +98,8 @@ def _instance() -> Iterator[dg.DagsterInstance]:
 
 def _materialize(
     definitions: dg.Definitions, instance: dg.DagsterInstance, config: CorpusConfig, step: Step
-) -> dict[str, Any]:
+) -> dict[Step, dict[str, Any]]:
+    """Run the step's job; return the metadata of it, and of what else the job makes."""
     job = definitions.resolve_job_def(job_name(config, step.asset))
     result = job.execute_in_process(
         instance=instance,
@@ -104,11 +110,12 @@ def _materialize(
     )
     if not result.success:
         raise _failure(step, result)
-    metadata: dict[str, Any] = {}
+    made: dict[Step, dict[str, Any]] = {}
     for event in result.get_asset_materialization_events():
-        for name, value in event.materialization.metadata.items():
-            metadata[name] = value.value
-    return metadata
+        asset = event.materialization.asset_key.path[-1]
+        metadata = {k: v.value for k, v in event.materialization.metadata.items()}
+        made.setdefault(Step(asset, step.partition), {}).update(metadata)
+    return made
 
 
 def _failure(step: Step, result: dg.ExecuteInProcessResult) -> RagPipelineError:
@@ -120,7 +127,12 @@ def _failure(step: Step, result: dg.ExecuteInProcessResult) -> RagPipelineError:
     for event in result.get_step_failure_events():
         data = event.step_failure_data
         if data.user_failure_data is not None and data.user_failure_data.description:
-            return RagPipelineError(f"{step}: {data.user_failure_data.description}")
+            cause = data.error.cause if data.error else None
+            kinds: dict[str, type[RagPipelineError]] = {
+                kind.__name__: kind for kind in (BudgetError, CheckFailedError)
+            }
+            kind = kinds.get((cause.cls_name if cause else None) or "", RagPipelineError)
+            return kind(f"{step}: {data.user_failure_data.description}")
         error = data.error
         if error is not None:
             cause = error.cause or error

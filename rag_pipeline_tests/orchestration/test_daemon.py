@@ -61,7 +61,11 @@ def test_an_edited_document_is_served_with_nobody_doing_anything(tmp_path, run_a
         ("vector_index", "recursive_150.none.minilm"),
         ("retrieval_run", "one"),
         ("answer_presence", "one"),
+        ("answers", "one"),
         ("leaderboard", None),
         ("release", None),
     ]
     assert {run.status for run in runs} == {dg.DagsterRunStatus.SUCCESS}
+    gate = served.release().gate
+    assert gate["allowed"]
+    assert "release-000001" in gate["against"]

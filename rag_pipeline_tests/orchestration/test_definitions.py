@@ -14,7 +14,7 @@ from rag_pipeline_tests.conftest import attributes, write_corpus
 from rag_pipeline_tests.orchestration.conftest import command
 
 ROOT = Path(rag_pipeline.definitions.__file__).parents[1]
-CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500", "sentences_500"]
+CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500", "sentences_600"]
 CONTEXTS = [f"{chunking}.{context}" for chunking in CHUNKINGS for context in ("none", "structural")]
 VECTORS = [f"{context}.minilm" for context in CONTEXTS]
 CONFIGURATIONS = [*(f"{vectors}.hybrid.none" for vectors in VECTORS), "default", "baseline"]
@@ -27,6 +27,9 @@ PARTITIONS = {
     "vector_index": VECTORS,
     "retrieval_run": CONFIGURATIONS,
     "answer_presence": CONFIGURATIONS,
+    "answers": CONFIGURATIONS,
+    "entity_scores": CONFIGURATIONS,
+    "context_scores": CONFIGURATIONS,
     "leaderboard": None,
     "release": None,
 }
@@ -39,7 +42,10 @@ UPSTREAM = {
     "vector_index": {"contextualized_chunks"},
     "retrieval_run": {"lexical_index", "vector_index", "queries"},
     "answer_presence": {"retrieval_run"},
-    "leaderboard": {"answer_presence"},
+    "answers": {"retrieval_run"},
+    "entity_scores": {"answers"},
+    "context_scores": {"retrieval_run", "answers"},
+    "leaderboard": {"answer_presence", "entity_scores", "context_scores"},
     "release": {"leaderboard"},
 }
 CHECKS = {
@@ -50,6 +56,10 @@ CHECKS = {
     ("contextualized_chunks", "contextualized_chunks_is_sound", True),
     ("lexical_index", "lexical_index_is_sound", True),
     ("vector_index", "vector_index_is_sound", True),
+    ("context_scores", "context_relevance", False),
+    ("context_scores", "context_usage", False),
+    ("context_scores", "missing_context", False),
+    ("context_scores", "no_drop_against_release", False),
 }
 
 # Dagster says this of its own code; the project's definitions module silences it for users.
@@ -213,7 +223,7 @@ def test_a_corpus_file_is_a_component(tmp_path, monkeypatch):
             "chunkings.a.method: 'recusive' is not one of: 'fixed', 'recursive', 'markdown'",
         ),
         ({"serve": "worst"}, "serve: 'worst' is not one of: best, default, plain"),
-        ({"queues": "x"}, "queues: unknown setting; allowed here: chunkings, configurations"),
+        ({"queues": "x"}, "queues: unknown setting; allowed here: "),
         ({"documents": {"path": "documents", "max_bytes": -1}}, "documents.max_bytes: -1: "),
         ({"corpus": None}, "corpus: None: "),
     ],

@@ -107,6 +107,7 @@ def four(tmp_path):
         ),
         ("lexical_index", "retrieval_run", {"short.none": {"a"}, "short.structural": {"c"}}),
         ("retrieval_run", "answer_presence", {name: {name} for name in "abcd"}),
+        ("answers", "context_scores", {name: {name} for name in "abcd"}),
     ],
 )
 def test_a_partition_is_mapped_to_those_that_are_made_from_it(four, before, after, expected):
@@ -144,6 +145,7 @@ def test_an_empty_store_is_built_upstream_first(tmp_path, settle):
         ("vector_index", "recursive_150.none.minilm"),
         ("retrieval_run", "one"),
         ("answer_presence", "one"),
+        ("answers", "one"),
         ("leaderboard", None),
         ("release", None),
     ]
@@ -158,15 +160,16 @@ def test_a_changed_threshold_rebuilds_what_follows_from_it(tmp_path, built, sett
         ("vector_index", "semantic.none.minilm"),
         ("retrieval_run", "two"),
         ("answer_presence", "two"),
+        ("answers", "two"),
         ("leaderboard", None),
     ]
     first = settle(built)
-    assert first[:6] == changed and set(first[6:]) <= {("release", None)}
+    assert first[:7] == changed and set(first[7:]) <= {("release", None)}
     # And back again: nothing is left of the first build, so all of it is asked for once more.
     write_file(tmp_path, **settings(threshold=1.0))
-    assert settle(built)[:6] == changed
+    assert settle(built)[:7] == changed
     write_file(tmp_path, **settings(threshold=0.5))
-    assert settle(built)[:6] == changed
+    assert settle(built)[:7] == changed
 
 
 def test_a_new_embedding_is_built_beside_the_others(tmp_path, built, settle):
@@ -175,24 +178,27 @@ def test_a_new_embedding_is_built_beside_the_others(tmp_path, built, settle):
     embeddings = {"minilm": {"provider": "minilm"}, "other": {"provider": "minilm"}}
     write_file(tmp_path, **changes, embeddings=embeddings)
     asked = settle(built)
-    assert asked[:4] == [
+    assert asked[:5] == [
         ("vector_index", "short.none.other"),
         ("retrieval_run", "three"),
         ("answer_presence", "three"),
+        ("answers", "three"),
         ("leaderboard", None),
     ]
-    assert set(asked[4:]) <= {("release", None)}
+    assert set(asked[5:]) <= {("release", None)}
 
 
 def test_a_changed_query_measures_again_and_builds_nothing(tmp_path, built, settle):
     file = tmp_path / "queries.jsonl"
     file.write_text(file.read_text().replace("How expensive may", "How costly can"))
-    assert settle(built)[:6] == [
+    assert settle(built)[:8] == [
         ("queries", None),
         ("retrieval_run", "one"),
         ("retrieval_run", "two"),
         ("answer_presence", "one"),
         ("answer_presence", "two"),
+        ("answers", "one"),
+        ("answers", "two"),
         ("leaderboard", None),
     ]
 
@@ -252,7 +258,7 @@ def test_a_failed_partition_holds_back_itself_alone_until_something_changes(
     _, reason = ask(built, instance)
     assert reason == (
         "nothing to do before something changes; stuck: vector_index semantic.none.minilm, "
-        "retrieval_run two, answer_presence two"
+        "retrieval_run two, answer_presence two, answers two, entity_scores two and 1 more"
     )
 
     monkeypatch.undo()
@@ -262,6 +268,7 @@ def test_a_failed_partition_holds_back_itself_alone_until_something_changes(
         ("vector_index", "semantic.none.minilm"),
         ("retrieval_run", "two"),
         ("answer_presence", "two"),
+        ("answers", "two"),
         ("leaderboard", None),
     ]
 

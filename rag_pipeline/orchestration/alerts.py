@@ -1,0 +1,111 @@
+"""Tells a webhook what went wrong: a run that failed, and what then stands still."""
+
+import hashlib
+import json
+import os
+import urllib.error
+import urllib.request
+
+import dagster as dg
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.orchestration.automation import SENSOR_SECONDS, Jobs
+from rag_pipeline.orchestration.names import identifier
+from rag_pipeline.orchestration.requests import survey
+from rag_pipeline.workspace import Workspace
+
+_SECONDS = 10
+_MOST = 20
+
+
+def build_alerts(config: CorpusConfig, jobs: Jobs) -> list[dg.SensorDefinition]:
+    """Return the sensors that alert, if the corpus file names a webhook; they are on by default."""
+    if config.alerts is None:
+        return []
+    return [_failures(config, config.alerts.webhook_env, jobs), _standstill(config)]
+
+
+def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefinition:
+    @dg.run_failure_sensor(
+        name=identifier(config, "failure_alerts"),
+        monitored_jobs=list(jobs.values()),
+        minimum_interval_seconds=SENSOR_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Post each run that failed, with its reason, to the webhook.",
+    )
+    def failure_alerts(context: dg.RunFailureSensorContext) -> None:
+        run = context.dagster_run
+        partition = run.tags.get("dagster/partition")
+        what = f"{run.job_name} {partition}" if partition else run.job_name
+        reasons = [
+            (data.user_failure_data.description if data.user_failure_data else None)
+            or (data.error.message if data.error else None)
+            for event in context.get_step_failure_events()
+            for data in [event.step_failure_data]
+        ]
+        reason = "; ".join(r.strip() for r in reasons if r) or context.failure_event.message
+        post(variable, config.corpus, f"run {run.run_id} of {what} failed: {reason}")
+
+    sensor: dg.SensorDefinition = failure_alerts
+    return sensor
+
+
+def _standstill(config: CorpusConfig) -> dg.SensorDefinition:
+    workspace = Workspace(config)
+
+    @dg.sensor(
+        name=identifier(config, "standstill_alerts"),
+        minimum_interval_seconds=SENSOR_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Post to the webhook what stands still until somebody changes something (a "
+        "release that its gate refused, a document in quarantine) when that changes.",
+    )
+    def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        found = survey(workspace, context.instance)
+        if found.requests or found.waiting:
+            return dg.SkipReason("work is under way")  # what it comes to is not known yet
+        problems = [f"{step}: {reason}" for step, reason in found.stuck.items()]
+        quarantined = workspace.quarantine("documents").count()
+        if quarantined:
+            problems.append(f"{quarantined} documents in quarantine")
+        digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
+        if digest == (context.cursor or ""):
+            return dg.SkipReason("nothing has changed since the last alert")
+        assert config.alerts is not None
+        post(config.alerts.webhook_env, config.corpus, _listed(problems))
+        context.update_cursor(digest)  # only once it has been told
+        return dg.SkipReason(f"told of {len(problems)} problems")
+
+    return standstill_alerts
+
+
+def _listed(problems: list[str]) -> str:
+    if not problems:
+        return "nothing stands still any more"
+    more = [f"and {len(problems) - _MOST} more"] if len(problems) > _MOST else []
+    return "standing still: " + "; ".join([*problems[:_MOST], *more])
+
+
+def post(variable: str, corpus: str, text: str) -> None:
+    """Post `{"text": …, "corpus": …}` to the address in an environment variable.
+
+    Raises ConfigError naming the variable, never the address, which is a secret as a rule.
+    """
+    address = os.environ.get(variable, "")
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"alerts.webhook_env: {variable} is not set to an http:// or https:// address"
+        )
+    body = json.dumps({"text": f"{corpus}: {text}", "corpus": corpus}).encode()
+    request = urllib.request.Request(
+        address, body, {"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS):
+            return
+    except urllib.error.HTTPError as error:
+        reason = f"answered {error.code}"
+    except OSError as error:
+        reason = f"can't be reached: {getattr(error, 'reason', error)}"
+    raise ConfigError(f"alerts.webhook_env: what {variable} names {reason}")

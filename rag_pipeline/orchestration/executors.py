@@ -1,0 +1,108 @@
+"""Where the steps of a run are executed, chosen by `RAG_EXECUTOR`.
+
+    in_process    all in the run's own process: the fastest on one machine, and the default
+    multiprocess  a process per step, RAG_MAX_CONCURRENT at once
+    celery        Celery workers that wait at RAG_CELERY_BROKER (extra `celery`)
+    k8s           a Kubernetes job per step (extra `k8s`; the instance uses K8sRunLauncher)
+    ecs           an ECS task per step (the instance uses EcsRunLauncher)
+
+Every process of a deployment is given the same variables; the graph is the same everywhere.
+"""
+
+import os
+from typing import Any
+
+import dagster as dg
+
+from rag_pipeline.errors import ConfigError, MissingExtraError
+
+EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
+
+_VISIBILITY_SECONDS = 3600
+_RECONNECTS = 30
+"""How often a lost broker is tried again: with waits of at most 2 s, for about a minute."""
+
+
+def chosen_executor() -> dg.ExecutorDefinition:
+    """Return the executor that the environment names.
+
+    Raises ConfigError for an unknown name or a wrong number, MissingExtraError when the
+    executor's package is not installed.
+    """
+    name = os.environ.get("RAG_EXECUTOR") or "in_process"
+    if name == "in_process":
+        return dg.in_process_executor
+    if name == "multiprocess":
+        return dg.multiprocess_executor.configured(_concurrency())
+    if name == "celery":
+        return _celery_executor()
+    if name == "k8s":
+        return _k8s_executor()
+    if name == "ecs":
+        from dagster_aws.ecs import ecs_executor
+
+        return ecs_executor.configured(_concurrency())
+    raise ConfigError(f"RAG_EXECUTOR: {name!r} is not one of: {', '.join(EXECUTORS)}")
+
+
+def celery_settings() -> dict[str, Any]:
+    """Return what the executor and the workers must agree on, as Celery's own settings.
+
+    A task is acknowledged when it is done: a worker that is killed gives it back, at once when
+    its parent still lives, else after RAG_CELERY_VISIBILITY_SECONDS. That must be longer than any
+    step takes; a step that takes longer is done twice at once, which costs calls but no rows.
+    """
+    broker = os.environ.get("RAG_CELERY_BROKER")
+    if not broker:
+        raise ConfigError(
+            "RAG_CELERY_BROKER is not set; the executor celery needs it, like "
+            "redis://localhost:6379/0"
+        )
+    visibility = _number("RAG_CELERY_VISIBILITY_SECONDS", _VISIBILITY_SECONDS)
+    waits = {"interval_start": 0, "interval_step": 0.2, "interval_max": 2}
+    return {
+        "broker": broker,
+        "backend": os.environ.get("RAG_CELERY_BACKEND") or broker,
+        "config_source": {
+            "task_acks_late": True,
+            "task_reject_on_worker_lost": True,
+            "task_publish_retry_policy": {"max_retries": _RECONNECTS, **waits},
+            "worker_prefetch_multiplier": 1,
+            "broker_connection_retry_on_startup": True,
+            "broker_transport_options": {"visibility_timeout": visibility, **waits},
+            "result_backend_always_retry": True,
+            "result_backend_max_retries": _RECONNECTS,
+            "result_backend_max_sleep_between_retries_ms": 2000,
+            "result_expires": 24 * 3600,
+        },
+    }
+
+
+def _celery_executor() -> dg.ExecutorDefinition:
+    try:
+        from dagster_celery import celery_executor
+    except ImportError:
+        raise MissingExtraError("dagster-celery", "celery") from None
+    configured: dg.ExecutorDefinition = celery_executor.configured(celery_settings())
+    return configured
+
+
+def _k8s_executor() -> dg.ExecutorDefinition:
+    try:
+        from dagster_k8s import k8s_job_executor
+    except ImportError:
+        raise MissingExtraError("dagster-k8s", "k8s") from None
+    configured: dg.ExecutorDefinition = k8s_job_executor.configured(_concurrency())
+    return configured
+
+
+def _concurrency() -> dict[str, Any]:
+    most = _number("RAG_MAX_CONCURRENT", 0)
+    return {"max_concurrent": most} if most else {}
+
+
+def _number(name: str, default: int) -> int:
+    value = os.environ.get(name) or str(default)
+    if not value.isdecimal():
+        raise ConfigError(f"{name}: {value!r} is not a whole number")
+    return int(value)

@@ -1,0 +1,53 @@
+"""What one step of a run hands to another: JSON beside the tables.
+
+Dagster's own way is a pickle on the machine's disk. Steps may run on different machines, and
+nothing that is read from a store is unpickled.
+"""
+
+from typing import Any
+
+import dagster as dg
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import StoreError
+from rag_pipeline.orchestration.names import identifier
+from rag_pipeline.workspace import Workspace
+
+
+def step_values_key(config: CorpusConfig) -> str:
+    """Return the resource key of a corpus's step values."""
+    return identifier(config, "step_values")
+
+
+class StepValues(dg.IOManager):
+    """Keeps lists, numbers and texts under `<store>/<corpus>/steps/<run id>/`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Write one output."""
+        self._workspace.store.write_json(_path(context), obj)
+
+    def load_input(self, context: dg.InputContext) -> Any:
+        """Read the output that an input comes from."""
+        assert context.upstream_output is not None
+        path = _path(context.upstream_output)
+        value = self._workspace.store.read_json(path)
+        if value is None:
+            raise StoreError(
+                f"{self._workspace.store.url}: no {path}: the run that made it has finished and "
+                f"cleared it; launch a new run, which does only what is left"
+            )
+        return value
+
+
+def clear_step_values(workspace: Workspace, run: dg.DagsterRun) -> None:
+    """Delete what the steps of a run, and of the runs that it repeats, handed on."""
+    for run_id in dict.fromkeys((run.run_id, run.parent_run_id, run.root_run_id)):
+        if run_id:
+            workspace.store.remove_folder(f"steps/{run_id}")
+
+
+def _path(context: dg.OutputContext) -> str:
+    return f"steps/{'/'.join(context.get_identifier())}.json"

@@ -1,0 +1,134 @@
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.orchestration.alerts import post
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline_tests.conftest import write_corpus
+
+VARIABLE = "TINY_ALERTS_URL"
+ROOT = Path(__file__).parents[2]
+
+
+class _Webhook(HTTPServer):
+    status = 200
+    received: list[dict[str, Any]]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Webhook
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.received.append(json.loads(body))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Webhook]:
+    with _Webhook(("127.0.0.1", 0), _Handler) as server:
+        server.received = []
+        monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{server.server_port}/secret-path")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def definitions_of(file: Path) -> dg.Definitions:
+    return build_definitions(load_config(file), retries=None)
+
+
+def test_alerts_are_only_there_when_asked_for(tmp_path):
+    names = {s.name for s in definitions_of(write_corpus(tmp_path)).sensors}
+    assert names == {"tiny__changed_documents", "tiny__stale_partitions"}
+    asked = definitions_of(write_corpus(tmp_path, alerts={"webhook_env": VARIABLE}))
+    alerting = [s for s in asked.sensors if s.name.endswith("_alerts")]
+    assert len(alerting) == 2
+    assert {s.default_status for s in alerting} == {dg.DefaultSensorStatus.RUNNING}
+
+
+def test_a_failed_run_is_posted_with_its_reason(tmp_path, instance, webhook):
+    file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE})
+    shutil.rmtree(tmp_path / "documents")
+    definitions = definitions_of(file)
+    job = definitions.resolve_job_def("tiny__update_documents")
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    context = dg.build_run_status_sensor_context(
+        sensor_name="tiny__failure_alerts",
+        dagster_instance=instance,
+        dagster_run=result.dagster_run,
+        dagster_event=result.get_run_failure_event(),
+    ).for_run_failure()
+    definitions.resolve_sensor_def("tiny__failure_alerts")(context)
+    (told,) = webhook.received
+    assert told["corpus"] == "tiny"
+    assert told["text"].startswith(f"tiny: run {result.run_id} of tiny__update_documents failed: ")
+    assert "failed: documents.path: no such file or folder: " in told["text"]
+
+
+def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook, run_all):
+    one = {"chunking": "markdown", "embedding": "minilm", "retriever": "dense"}
+    file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE}, configurations=[one])
+    (tmp_path / "documents" / "broken.pdf").write_bytes(b"%PDF-1.4 torn")
+    run_all(file)
+
+    def tick(cursor: str | None) -> str | None:
+        definitions = definitions_of(file)
+        repository = definitions.get_repository_def()
+        sensor = repository.get_sensor_def("tiny__standstill_alerts")
+        context = dg.build_sensor_context(
+            instance=instance, repository_def=repository, cursor=cursor
+        )
+        sensor.evaluate_tick(context)
+        return context.cursor
+
+    cursor = tick(None)
+    assert [m["text"] for m in webhook.received] == [
+        "tiny: standing still: 1 documents in quarantine"
+    ]
+    assert tick(cursor) == cursor
+    assert len(webhook.received) == 1
+    (tmp_path / "documents" / "broken.pdf").unlink()
+    run_all(file)
+    tick(cursor)
+    assert webhook.received[-1]["text"] == "tiny: nothing stands still any more"
+
+
+def test_a_webhook_that_refuses_is_named_by_its_variable_alone(webhook, monkeypatch):
+    webhook.status = 403
+    with pytest.raises(ConfigError, match=f"{VARIABLE} names answered 403") as error:
+        post(VARIABLE, "tiny", "text")
+    assert "secret-path" not in str(error.value)
+    monkeypatch.setenv(VARIABLE, "http://127.0.0.1:1/secret-path")
+    with pytest.raises(ConfigError, match="can't be reached") as error:
+        post(VARIABLE, "tiny", "text")
+    assert "secret-path" not in str(error.value)
+    monkeypatch.delenv(VARIABLE)
+    with pytest.raises(ConfigError, match=f"{VARIABLE} is not set to an http"):
+        post(VARIABLE, "tiny", "text")
+
+
+def test_the_shipped_instance_file_says_what_dagster_understands(tmp_path):
+    shutil.copy(ROOT / "dagster.yaml", tmp_path)
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        queue = instance.get_concurrency_config()
+        assert queue.run_queue_config.max_concurrent_runs == 2
+        assert queue.pool_config.default_pool_limit == 4
+        assert instance.run_monitoring_enabled
+        assert instance.run_monitoring_settings["free_slots_after_run_end_seconds"] == 300
+        assert instance.run_retries_max_retries == 1

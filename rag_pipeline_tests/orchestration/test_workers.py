@@ -1,0 +1,232 @@
+"""Shards on Celery workers with real Redis and Postgres, of which one is killed on the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.config import load_config
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import write_corpus, write_documents
+from rag_pipeline_tests.servers import Server, postgres, redis
+from rag_pipeline_tests.test_interruption import many_documents
+
+KEY = "recursive_150.none.minilm"
+SHARDS = 12
+BOUND = 280
+
+HOME = """
+telemetry: {enabled: false}
+nux: {enabled: false}
+run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
+storage: {postgres: {postgres_url: {env: DAGSTER_POSTGRES_URL}}}
+"""
+# Two documents a shard; every batch that is sent to the model is logged with the process.
+DEFINITIONS = """
+import hashlib, os
+import dagster as dg
+from rag_pipeline.config import load_config
+from rag_pipeline.indexing import stages
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.executors import chosen_executor
+from rag_pipeline.providers import minilm
+
+stages.MAX_SHARD_DOCUMENTS = 2
+minilm.TOKENS_PER_BATCH = 512
+embed = minilm.MiniLM.embed
+
+def logged(self, texts, input_type="document"):
+    with open(%r, "a") as log:
+        hashes = (hashlib.sha256(t.encode()).hexdigest() for t in texts)
+        log.write(f"{os.getpid()} " + " ".join(hashes) + "\\n")
+    return embed(self, texts, input_type)
+
+minilm.MiniLM.embed = logged
+defs = dg.Definitions.merge(
+    build_definitions(load_config(%r)), dg.Definitions(executor=chosen_executor())
+)
+"""
+
+
+@dataclass
+class Cluster:
+    """A corpus whose chunks are there and whose vectors are not, and what is to build them."""
+
+    folder: Path
+    corpus: Path
+    environment: dict[str, str]
+    broker: Server
+    database: Server
+    workers: list["subprocess.Popen[bytes]"]
+
+    @property
+    def calls(self) -> list[list[str]]:
+        """Return a list per batch that was sent to the model: process id, hashes of the texts."""
+        log = self.folder / "calls.log"
+        return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        """Launch the run."""
+        definitions = self.folder / "tiny_definitions.py"
+        arguments = ["asset", "materialize", "--select", "tiny/vector_index", "--partition", KEY]
+        return self.launch("dagster", *arguments, "-f", str(definitions))
+
+    def launch(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [str(Path(sys.executable).parent / name), *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait_for(self, found: Callable[[], object]) -> None:
+        end = time.monotonic() + BOUND
+        while not found():
+            if time.monotonic() > end:
+                pytest.fail(f"not within {BOUND} s:\n{(self.folder / 'log').read_text()[-6000:]}")
+            time.sleep(0.1)
+
+    def ends(self, run: "subprocess.Popen[bytes]") -> int:
+        self.wait_for(lambda: run.poll() is not None)
+        return int(run.returncode)
+
+    def rows(self) -> list[str]:
+        table = Workspace(load_config(self.corpus)).vector_index(KEY).open()
+        return sorted(repr(sorted(row.items())) for row in table.to_arrow().to_pylist())
+
+    def told(self) -> str:
+        return (self.folder / "log").read_text()[-6000:]
+
+
+@contextmanager
+def cluster(folder: Path, visibility: int) -> Iterator[Cluster]:
+    """Start Redis, Postgres and two workers; stop them by their ids."""
+    pytest.importorskip("dagster_celery")
+    corpus = write_corpus(folder, queries=None)
+    for old in (folder / "documents").rglob("*.*"):
+        old.unlink()
+    write_documents(folder / "documents", many_documents(2 * SHARDS, "build 1"))
+    workspace = Workspace(load_config(corpus))
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "recursive_150")
+    indexing.update(workspace, "contextualized_chunks", "recursive_150.none")
+    home = folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text(HOME)
+    (folder / "tiny_definitions.py").write_text(
+        DEFINITIONS % (str(folder / "calls.log"), str(corpus))
+    )
+    with ExitStack() as stack:
+        broker = stack.enter_context(redis(folder / "redis"))
+        database = stack.enter_context(postgres(folder / "postgres"))
+        environment = {
+            **os.environ,
+            "DAGSTER_HOME": str(home),
+            "DAGSTER_POSTGRES_URL": f"postgresql+psycopg2://dagster@127.0.0.1:{database.port}/postgres",
+            "PYTHONWARNINGS": "ignore",
+            "RAG_EXECUTOR": "celery",
+            "RAG_CELERY_BROKER": f"redis://127.0.0.1:{broker.port}/0",
+            "RAG_CELERY_VISIBILITY_SECONDS": str(visibility),
+        }
+        made = Cluster(folder, corpus, environment, broker, database, [])
+        for name in ("one", "two"):
+            app = ("-A", "rag_pipeline.orchestration.celery_app", "worker", "-Q", "dagster")
+            options = ("-c", "1", "-n", f"{name}@localhost", "--loglevel", "warning")
+            worker = made.launch("celery", *app, *options)
+            made.workers.append(worker)
+            stack.callback(end_group, worker)
+        yield made
+
+
+def end_group(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def expected(made: Cluster) -> tuple[list[str], set[str]]:
+    """Build the same vectors in this process, into a table of their own; return rows and texts."""
+    import hashlib
+
+    from rag_pipeline.vector_index import indexed_text
+
+    folder = made.folder / "alone"
+    corpus = write_corpus(folder, queries=None)
+    for old in (folder / "documents").rglob("*.*"):
+        old.unlink()
+    write_documents(folder / "documents", many_documents(2 * SHARDS, "build 1"))
+    workspace = Workspace(load_config(corpus))
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "recursive_150")
+    indexing.update(workspace, "contextualized_chunks", "recursive_150.none")
+    indexing.update(workspace, "vector_index", KEY)
+    rows = workspace.vector_index(KEY).open().to_arrow().to_pylist()
+    texts = {
+        hashlib.sha256(indexed_text(r["context"], r["text"]).encode()).hexdigest() for r in rows
+    }
+    return sorted(repr(sorted(row.items())) for row in rows), texts
+
+
+def check(made: Cluster, killed: int) -> None:
+    """Hold the rows and the calls against those of one undisturbed process."""
+    rows, texts = expected(made)
+    assert made.rows() == rows
+    sent = [text for _, *batch in made.calls for text in batch]
+    largest = max(len(batch) - 1 for batch in made.calls)
+    assert set(sent) == texts
+    assert len(sent) - len(texts) <= killed * largest, "more again than was in flight"
+    assert len({pid for pid, *_ in made.calls}) >= 2, "both workers took part"
+    steps = made.folder / "store" / "tiny" / "steps"
+    assert not steps.exists() or not list(steps.iterdir()), "what steps hand on is cleared"
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(BOUND + 60)
+def test_a_worker_process_killed_on_the_way_costs_one_batch_at_most(tmp_path):
+    with cluster(tmp_path, visibility=3600) as made:
+        run = made.start()
+        made.wait_for(lambda: len(made.calls) > 3 or run.poll() is not None)
+        os.kill(int(made.calls[-1][0]), signal.SIGKILL)
+        assert made.ends(run) == 0, made.told()
+        check(made, killed=1)
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(2 * BOUND + 60)
+def test_a_whole_worker_killed_is_replaced_by_the_other(tmp_path):
+    with cluster(tmp_path, visibility=30) as made:
+        run = made.start()
+        made.wait_for(lambda: len(made.calls) > 3 or run.poll() is not None)
+        caller = os.getpgid(int(made.calls[-1][0]))  # a worker leads its group
+        end_group(next(worker for worker in made.workers if worker.pid == caller))
+        assert made.ends(run) == 0, made.told()
+        check(made, killed=1)
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(3 * BOUND + 60)
+@pytest.mark.parametrize("which", ["broker", "database"])
+def test_a_server_restarted_during_a_run_stops_nothing_for_good(tmp_path, which):
+    with cluster(tmp_path, visibility=30) as made:
+        run = made.start()
+        made.wait_for(lambda: len(made.calls) > 3 or run.poll() is not None)
+        server: Server = getattr(made, which)
+        server.stop()
+        time.sleep(2)
+        server.start()
+        code = made.ends(run)
+        sys.stdout.write(f"the run that saw the {which} restart ended with {code}\n")
+        if code != 0:  # a new run does what is left
+            assert made.ends(made.start()) == 0, made.told()
+        check(made, killed=2)
