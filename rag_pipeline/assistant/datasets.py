@@ -1,0 +1,106 @@
+"""What an assistant searches: released corpora, or any other source with the same few verbs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rag_pipeline.context_aware import Discovered
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.datamodels import Document, ScoredChunk
+from rag_pipeline.errors import InputError
+from rag_pipeline.store import quoted
+
+Boost = Callable[[str, Sequence[str]], Sequence[str]]
+"""From a document's id and its best chunks' texts to boosted queries for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One search of a dataset; `document_id` restricts it to one document."""
+
+    query: str
+    k: int
+    document_id: str | None = None
+    boosted_files: int = 0
+    variants: int = 0
+    rerank: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a dataset found: chunks and documents, best first, and the boosted queries used."""
+
+    chunks: Sequence[ScoredChunk]
+    documents: Sequence[Discovered]
+    boosted: Mapping[str, Sequence[str]]
+
+
+class Dataset(Protocol):
+    """A set of documents that can be searched."""
+
+    name: str
+
+    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+        """Return ranked chunks and documents."""
+
+    def document(self, document_id: str) -> Document:
+        """Return a whole document; raise InputError where there is none of this name."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a client may know: name, description, release, document and chunk counts."""
+
+
+class ReleasedDataset:
+    """The release of a corpus; a newer release is picked up by the next search."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.name = corpus.name
+
+    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+        """Search the release in stages."""
+        where = None
+        if wanted.document_id is not None:
+            where = f"document_id = {quoted(self.document(wanted.document_id).document_id)}"
+        staged = self.corpus.search_in_stages(
+            wanted.query,
+            wanted.k,
+            where,
+            boost,
+            wanted.boosted_files,
+            wanted.variants,
+            wanted.rerank,
+        )
+        return Found(staged.chunks, staged.documents, staged.boosted)
+
+    def document(self, document_id: str) -> Document:
+        """Return a document of the release as it was indexed."""
+        return self.corpus.document(document_id)
+
+    def document_ids(self) -> list[str]:
+        """Return the release's documents, sorted."""
+        return self.corpus.document_ids()
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, description, release, and how much it holds."""
+        release = self.corpus.release()
+        return {
+            "name": self.name,
+            "description": self.corpus.config.description,
+            "release": release.release_id,
+            "released": release.created,
+            "configuration": release.configuration,
+            "chunks": release.pinned.rows,
+        }
+
+
+def choose(datasets: Mapping[str, Dataset], names: Sequence[str] | None) -> list[Dataset]:
+    """Return the named datasets, all of them if none is named; raise InputError for others."""
+    if not names:
+        if not datasets:
+            raise InputError("name the dataset to search")
+        return list(datasets.values())
+    for name in names:
+        if name not in datasets:
+            raise InputError(f"no dataset {name[:80]!r}; there are: {', '.join(datasets)}")
+    return [datasets[name] for name in dict.fromkeys(names)]

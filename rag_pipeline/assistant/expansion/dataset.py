@@ -1,0 +1,289 @@
+"""Kept documents -> a dataset that is searched as the release is, and that can grow."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from rag_pipeline.assistant.datasets import Boost, Found, Search
+from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
+from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, open_source
+from rag_pipeline.chunking import chunk
+from rag_pipeline.config import (
+    Chunking,
+    Contextualizer,
+    CorpusConfig,
+    Embedding,
+    Expansion,
+    ExtractiveAnswers,
+    GivenChunking,
+    RecursiveChunking,
+    Reranker,
+    Retriever,
+)
+from rag_pipeline.config.corpus import ConfigurationRule
+from rag_pipeline.corpus import Corpus, Served
+from rag_pipeline.costs import attributed, charging
+from rag_pipeline.datamodels import Document, ScoredChunk
+from rag_pipeline.errors import InputError, StoreError
+from rag_pipeline.evaluation.runs import Pinned, open_index
+from rag_pipeline.generation import SentenceEmbed, extract_answers
+from rag_pipeline.indexing import read_documents, update, update_lexical
+from rag_pipeline.release import Release
+from rag_pipeline.retrieval import Index
+from rag_pipeline.store import State, Store, quoted, state_digest
+from rag_pipeline.workspace import Workspace
+
+_CHUNKING: TypeAdapter[Chunking] = TypeAdapter(Chunking)
+_CONTEXTUALIZER: TypeAdapter[Contextualizer] = TypeAdapter(Contextualizer)
+_EMBEDDING: TypeAdapter[Embedding] = TypeAdapter(Embedding)
+_RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
+_RERANKER: TypeAdapter[Reranker] = TypeAdapter(Reranker)
+
+_NAME = "released"
+"""Of every variant here: there is one configuration, whatever the release calls its own."""
+_CONTEXT_KEY = f"{_NAME}.{_NAME}"
+_VECTOR_KEY = f"{_CONTEXT_KEY}.{_NAME}"
+_CANDIDATES = 3
+"""So many times as many documents are looked at as may be kept."""
+_PASSAGES_READ = 50
+_LEAST_CONFIDENCE = 0.3
+"""A document whose best sentence is less to the point answers nothing, and is not kept."""
+_HOUR = 3_600.0
+_LOCKS = 16
+
+
+class ExpandedDataset:
+    """What was found outside for one corpus; safe to share between threads.
+
+    It is chunked, contextualized, embedded and searched with the released configuration's
+    settings, and brought up to date when it is searched.
+    """
+
+    def __init__(
+        self,
+        released: Corpus,
+        settings: Expansion,
+        clock: Callable[[], float] = time.time,
+        source: OutsideSource | None = None,
+    ) -> None:
+        self.name = released.name
+        self.settings = settings
+        self.source = source or open_source(released.config, settings)
+        self.documents = ExpandedDocuments(released.config, settings, clock)
+        self._released = released
+        self._indexed = _IndexedExpansion(released, self.documents)
+        # Two who ask the same at once look for it once.
+        self._looking = [threading.Lock() for _ in range(_LOCKS)]
+
+    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+        """Search what is kept; its chunks carry their origin as `metadata["expanded"]`."""
+        where = None
+        if wanted.document_id is not None:
+            where = f"document_id = {quoted(wanted.document_id)}"
+        with _clear_errors(self._indexed.workspace):
+            kept = {k.document_id: k for k in self._prune()}
+            if not kept:
+                return Found([], [], {})
+            staged = self._indexed.search_in_stages(
+                *(wanted.query, wanted.k, where, boost),
+                *(wanted.boosted_files, wanted.variants, wanted.rerank),
+            )
+        chunks = [
+            replace(c, metadata={**c.metadata, "expanded": kept[c.document_id].origin})
+            for c in staged.chunks
+            if c.document_id in kept
+        ]
+        documents = [d for d in staged.documents if d.document_id in kept]
+        return Found(chunks, documents, staged.boosted)
+
+    def document(self, document_id: str) -> Document:
+        """Return a kept document; raise InputError where there is none of this id."""
+        if is_expanded(document_id):
+            live = {k.document_id for k in self.documents.live()}
+            if document_id in live:
+                for document in read_documents(self._indexed.workspace, [document_id]):
+                    return document
+        raise InputError(f"{self.name}: no expanded document {document_id[:200]!r}")
+
+    def is_empty(self) -> bool:
+        """Tell whether there is nothing to search."""
+        with _clear_errors(self._indexed.workspace):
+            return not self.documents.live()
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, source and how much is kept."""
+        kept = self.documents.live()
+        return {"name": self.name, "source": self.source.kind, "documents": len(kept)}
+
+    def look_outside(self, query: str, embed: SentenceEmbed) -> list[Kept]:
+        """Look for what answers a question, and keep what does; return what is new.
+
+        A question that something is kept for is not looked for again before that expires; who
+        asks what another is looking for gets what that one finds. Raises ProviderError,
+        ConfigError or StoreError where the source or the store fails.
+        """
+        lock = self._looking[hash(query) % _LOCKS]
+        waits = not lock.acquire(blocking=False)
+        if waits:
+            lock.acquire()
+        try:
+            with _clear_errors(self._indexed.workspace):
+                return self._look(query, embed, waits)
+        finally:
+            lock.release()
+
+    def _look(self, query: str, embed: SentenceEmbed, waited: bool) -> list[Kept]:
+        before = {k.document_id: k for k in self._prune()}
+        known = [k for k in before.values() if k.query == query]
+        if known:
+            return known if waited else []
+        own = self._own_documents()
+        indexed = {one.content_hash for one in own.values()}
+        most = self.settings.documents_per_query
+        with charging(self._released.workspace.ledger), attributed("expansion"):
+            found = self.source.find(query, _CANDIDATES * most, indexed)
+        best = to_the_point(query, found, embed)[:most]
+        kept = self.documents.keep(best, query, self.source.kind, own.keys())
+        return [k for k in kept if k.document_id not in before]
+
+    def _prune(self) -> list[Kept]:
+        self.documents.prune(self._own_documents())
+        return self.documents.live()
+
+    def _own_documents(self) -> State:
+        version = self._released.release().pinned.documents_version
+        return self._released.workspace.documents().state(version)
+
+
+def to_the_point(query: str, found: Sequence[Outside], embed: SentenceEmbed) -> list[Outside]:
+    """Return the documents that hold an answer, by their best sentence's confidence, best first.
+
+    See `extract_answers` for the measure.
+    """
+    asked = [(query, _passages(number, one)) for number, one in enumerate(found)]
+    settings = ExtractiveAnswers(contexts=_PASSAGES_READ, sentences=1, confidence=_LEAST_CONFIDENCE)
+    answers = extract_answers(asked, settings, embed) if asked else []
+    good = [(a.confidence or 0.0, one) for a, one in zip(answers, found, strict=True) if a.answered]
+    return [one for _, one in sorted(good, key=lambda pair: -pair[0])]
+
+
+def _passages(number: int, found: Outside) -> list[ScoredChunk]:
+    """Return a document in at most so many passages as are read."""
+    size = max(500, 2 * len(found.text) // _PASSAGES_READ)
+    settings = RecursiveChunking(method="recursive", max_characters=size)
+    document = Document(str(number), found.content_hash, found.text)
+    return [
+        ScoredChunk(c.chunk_id, c.document_id, c.start, c.end, c.text, 0.0)
+        for c in chunk(document, settings)
+    ]
+
+
+class _ExpansionWorkspace(Workspace):
+    """A corpus's workspace over another store."""
+
+    def __init__(self, config: CorpusConfig, store: Store) -> None:
+        super().__init__(config)
+        self.store = store
+
+
+class _IndexedExpansion(Corpus):
+    """The kept documents under the release's configuration, indexed when they are searched."""
+
+    def __init__(self, released: Corpus, documents: ExpandedDocuments) -> None:
+        super().__init__(released.config)
+        self.workspace = _ExpansionWorkspace(released.config, documents.store)
+        self._released = released
+        self._documents = documents
+        self._made_from: tuple[str, str] | None = None
+
+    def _open(self) -> Served:
+        release = self._released.release()
+        with self._lock:
+            made_from = (release.release_id, state_digest(self._documents.state()))
+            if self._served is None or made_from != self._made_from:
+                workspace = _ExpansionWorkspace(
+                    released_config(self.config, release), self._documents.store
+                )
+                with attributed("expansion"):
+                    index = _bring_up_to_date(workspace)
+                self._served = self._searched_with(release, index)
+                self._made_from = made_from
+            return self._served
+
+
+def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
+    """Return the corpus's settings with what the release pins as the only configuration.
+
+    A `given` chunking has no spans for documents from outside: these are cut recursively.
+    """
+    pinned = release.settings
+    chunking: Chunking = _CHUNKING.validate_python(pinned["chunking"])
+    if isinstance(chunking, GivenChunking):
+        chunking = RecursiveChunking(method="recursive")
+    contextualizer: Contextualizer = _CONTEXTUALIZER.validate_python(pinned["contextualizer"])
+    embedding: Embedding = _EMBEDDING.validate_python(pinned["embedding"])
+    retriever: Retriever = _RETRIEVER.validate_python(pinned["retriever"])
+    reranker: Reranker = _RERANKER.validate_python(pinned["reranker"])
+    rule = ConfigurationRule(
+        name=_NAME,
+        chunking=_NAME,
+        contextualizer=_NAME,
+        embedding=_NAME,
+        retriever=_NAME,
+        reranker=_NAME,
+    )
+    changes: dict[str, object] = {
+        "chunkings": {_NAME: chunking},
+        "contextualizers": {_NAME: contextualizer},
+        # A semantic chunking may name another embedding to compare sentences with.
+        "embeddings": {**config.embeddings, _NAME: embedding},
+        "retrievers": {_NAME: retriever},
+        "rerankers": {_NAME: reranker},
+        "configurations": (rule,),
+    }
+    return config.model_copy(update=changes)
+
+
+def _bring_up_to_date(workspace: Workspace) -> Index:
+    """Index the documents that are new, forget the indexes of those that went, open the rest."""
+    engine = workspace.config.engine(workspace.config.configuration(_NAME))
+    for asset, partition in (
+        ("chunks", _NAME),
+        ("contextualized_chunks", _CONTEXT_KEY),
+        ("vector_index", _VECTOR_KEY),
+    ):
+        update(workspace, asset, partition)
+    update_lexical(workspace, _CONTEXT_KEY)
+    path = engine and workspace.lexical_path(_CONTEXT_KEY, engine)
+    vectors = workspace.vector_index(_VECTOR_KEY)
+    index = open_index(workspace, Pinned(vectors.name, vectors.version, path, vectors.count()))
+    _drop_superseded(workspace.store, path)
+    return index
+
+
+def _drop_superseded(store: Store, path: str | None) -> None:
+    """Remove lexical indexes that nobody can be about to open any more."""
+    folder = f"lexical/{_CONTEXT_KEY}"
+    for name in store.list(folder):
+        other = f"{folder}/{name}"
+        if other != path and store.modified(other) < time.time() - _HOUR:
+            store.remove_folder(other)
+
+
+@contextmanager
+def _clear_errors(workspace: Workspace) -> Iterator[None]:
+    """Turn what a store that another process clears meanwhile makes LanceDB raise into one error.
+
+    Answers go on without what was found outside.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        place = workspace.store.address("")
+        reason = " ".join(str(error).split())[:200]
+        raise StoreError(f"{place}: cannot use what was found outside: {reason}") from error

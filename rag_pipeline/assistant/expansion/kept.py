@@ -1,0 +1,213 @@
+"""What was found outside, kept as documents with source, place, time and query.
+
+    <store>/<corpus>/expansion/   tables and indexes like the corpus's own, and never among them
+
+A re-index of the corpus leaves them, and they leave with their folder.
+"""
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+from rag_pipeline.assistant.expansion.sources import Outside
+from rag_pipeline.config import CorpusConfig, Expansion
+from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document
+from rag_pipeline.errors import InputError, StoreError
+from rag_pipeline.indexing import document_rows
+from rag_pipeline.store import State, Store, Table
+
+PREFIX = "expanded/"
+"""Of the ids of all that is kept; a corpus's own document of such a name is not touched by it."""
+FOLDER = "expansion"
+_DAY = 86_400.0
+_SLUG_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A document from outside; `time` is when it was found (ISO 8601, UTC)."""
+
+    document_id: str
+    content_hash: str
+    title: str
+    characters: int
+    source: str
+    place: str
+    time: str
+    query: str
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """Return what an answer says of where it comes from."""
+        return {"source": self.source, "place": self.place, "time": self.time, "query": self.query}
+
+    def as_record(self) -> dict[str, Any]:
+        """Return all fields as plain values."""
+        return asdict(self)
+
+
+def is_expanded(document_id: str) -> bool:
+    """Tell whether an id is one that kept documents have."""
+    return document_id.startswith(PREFIX)
+
+
+def expanded_id(found: Outside) -> str:
+    """Return `expanded/<hash>-<slug>`: the hash is of place and content, the slug of the place."""
+    digest = hashlib.sha256(f"{found.place}\0{found.content_hash}".encode()).hexdigest()
+    slug = re.sub(r"[^a-z0-9]+", "-", found.place.lower().split("://")[-1]).strip("-")
+    return f"{PREFIX}{digest[:16]}-{slug[:_SLUG_CHARACTERS].strip('-') or 'document'}"
+
+
+class ExpandedDocuments:
+    """One corpus's kept documents; safe to share between threads, and with other processes.
+
+    Without settings, as where expansion was switched off, nothing is kept and nothing expires.
+    `clock` tells the time in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        config: CorpusConfig,
+        settings: Expansion | None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._clock = clock
+        self._lock = Lock()
+
+    @cached_property
+    def store(self) -> Store:
+        """Return the store of the kept documents and their indexes."""
+        keep_versions = timedelta(hours=self._config.retention.version_hours)
+        return Store(self._config.store_url, f"{self._config.corpus}/{FOLDER}", keep_versions)
+
+    @property
+    def table(self) -> Table:
+        """Return the table of the kept documents."""
+        return self.store.table("documents", DOCUMENTS_SCHEMA)
+
+    def live(self) -> list[Kept]:
+        """Return what is kept and not past its time, newest first."""
+        if self._settings is None:
+            return self._all()
+        first = self._clock() - self._settings.days_to_live * _DAY
+        return [kept for kept in self._all() if _seconds(kept.time) > first]
+
+    def expired(self) -> list[Kept]:
+        """Return what is past its time and still stored."""
+        live = {kept.document_id for kept in self.live()}
+        return [kept for kept in self._all() if kept.document_id not in live]
+
+    def keep(
+        self, found: Sequence[Outside], query: str, source: str, taken: Collection[str] = ()
+    ) -> list[Kept]:
+        """Store documents; beyond `max_documents` the oldest go. Return what is kept of them.
+
+        One that is kept already stays as it is. A document whose id is `taken` by the corpus
+        itself is left out.
+        """
+        settings = self._settings
+        assert settings is not None
+        moment = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="seconds")
+        with self._lock:
+            known = {kept.document_id: kept for kept in self._all()}
+            kept: list[Kept] = []
+            new: list[Document] = []
+            for one in found[: settings.documents_per_query]:
+                name = expanded_id(one)
+                if name in taken or name in {k.document_id for k in kept}:
+                    continue
+                if name in known:
+                    kept.append(known[name])
+                    continue
+                text = one.text[: settings.max_characters]
+                metadata = {k: v for k, v in one.metadata.items() if k != "expanded"}
+                new.append(
+                    Document(name, one.content_hash, text, one.title, one.media_type, metadata)
+                )
+                kept.append(
+                    Kept(
+                        *(name, one.content_hash, one.title, len(text)),
+                        *(source, one.place, moment, query),
+                    )
+                )
+            if new:
+                self._write(new, {k.document_id: json.dumps(k.origin) for k in kept})
+            # Others may have written meanwhile: what is too many is read off the table itself.
+            ordered = self._all()
+            excess = [k.document_id for k in ordered[settings.max_documents :]]
+            self.drop(excess)
+        return [k for k in kept if k.document_id not in excess]
+
+    def _write(self, documents: Sequence[Document], origins: dict[str, str]) -> None:
+        table = self.table
+        table.ensure()
+        rows = document_rows(documents, self._config.documents_fingerprint(), origins)
+        table.replace([d.document_id for d in documents], [rows])
+        table.compact()
+
+    def remove(self, document_id: str) -> Kept:
+        """Forget one document; raise InputError where there is none of this id."""
+        for kept in self._all():
+            if kept.document_id == document_id:
+                self.drop([document_id])
+                return kept
+        raise InputError(
+            f"{self._config.corpus}: no expanded document {document_id[:200]!r}; "
+            f"`rag expansion list` shows them"
+        )
+
+    def clear(self) -> int:
+        """Forget everything, with all indexes made of it; return how many documents there were."""
+        count = len(self._all())
+        Store(self._config.store_url, self._config.corpus).remove_folder(FOLDER)
+        return count
+
+    def prune(self, state: State | None = None) -> list[Kept]:
+        """Drop what is past its time, and what the corpus (in this state) has itself by now."""
+        own = set(state or ())
+        hashes = {one.content_hash for one in (state or {}).values()}
+        gone = self.expired()
+        gone += [k for k in self.live() if k.document_id in own or k.content_hash in hashes]
+        self.drop([k.document_id for k in gone])
+        return gone
+
+    def drop(self, document_ids: Sequence[str]) -> None:
+        """Delete documents, those that are there, with what was made of them."""
+        for name in self.store.tables() if document_ids else ():
+            table = self.store.table(name, None)
+            with suppress(StoreError):
+                table.drop(document_ids)
+
+    def drop_versions(self, dry_run: bool = False) -> int:
+        """Drop superseded versions of the tables past their time; return the bytes freed."""
+        tables = [self.store.table(name, None) for name in self.store.tables()]
+        return sum(table.drop_versions(dry_run) for table in tables)
+
+    def state(self) -> State:
+        """Return what the documents table holds."""
+        return self.table.state()
+
+    def _all(self) -> list[Kept]:
+        if "documents" not in self.store.tables():  # and make no folder by looking
+            return []
+        columns = ["document_id", "content_hash", "title", "characters", "origin"]
+        made = [
+            Kept(**{k: v for k, v in row.items() if k != "origin"}, **json.loads(row["origin"]))
+            for batch in self.table.read(columns)
+            for row in batch.to_pylist()
+        ]
+        return sorted(made, key=lambda k: (-_seconds(k.time), k.document_id))
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

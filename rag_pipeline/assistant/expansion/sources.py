@@ -1,0 +1,295 @@
+"""A question -> documents from outside the corpus: a folder, a SearXNG server, a web search.
+
+Whatever comes in is data: it is decoded, stripped of markup and cut, never followed or run. No
+page that a search names is fetched, so a result can't make this machine call an address; what is
+kept of it is the text that the search itself returned.
+"""
+
+import hashlib
+import json
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from rag_pipeline.chunking import chunk
+from rag_pipeline.config import (
+    CorpusConfig,
+    DocumentsSource,
+    Expansion,
+    FolderSource,
+    Lexical,
+    RecursiveChunking,
+    SearxngSource,
+)
+from rag_pipeline.datamodels import MetadataValue
+from rag_pipeline.errors import ConfigError, DocumentError, ProviderError
+from rag_pipeline.lexical_index import LexicalIndex, build_lexical_index, open_lexical_index
+from rag_pipeline.loading import Source, scan
+from rag_pipeline.loading.parsers import parse
+from rag_pipeline.loading.text import one_line, require_text, storable
+
+_MOST_FILE_BYTES = 10_000_000
+_MOST_REPLY_BYTES = 2_000_000
+_RANKED_PASSAGES = 50
+_TITLE_CHARACTERS = 200
+_TAG = re.compile(r"<[a-zA-Z/!][^>]{0,500}>")
+_PASSAGES = RecursiveChunking(method="recursive", max_characters=1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A document from outside; `place` is its path or address, `content_hash` of its bytes."""
+
+    place: str
+    title: str
+    text: str
+    content_hash: str
+    media_type: str = "text/plain"
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+
+
+class OutsideSource(Protocol):
+    """Where to look; `kind` is what answers call it."""
+
+    kind: str
+
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+        """Return at most k documents, best first, but none whose content hash is `indexed`.
+
+        Raises ProviderError or ConfigError naming what can't be reached and why.
+        """
+
+
+def open_source(config: CorpusConfig, expansion: Expansion) -> OutsideSource:
+    """Return the source that a corpus file names; nothing is opened yet."""
+    look_in = expansion.look_in
+    if isinstance(look_in, FolderSource):
+        return Folder(config.path(look_in.path), expansion.max_characters)
+    if isinstance(look_in, SearxngSource):
+        return Searxng(look_in, expansion.max_characters)
+    return WebSearch(config, look_in.chat, expansion.max_characters)
+
+
+# --- a folder ---
+
+
+class Folder:
+    """Documents that are not indexed yet, ranked by their best passage's BM25 score.
+
+    Files are hashed at every question, and read again when one has changed.
+    """
+
+    kind = "folder"
+
+    def __init__(self, path: Path, max_characters: int) -> None:
+        self._path = path
+        self._max_characters = max_characters
+        self._lock = threading.Lock()
+        self._listed: list[tuple[str, str]] = []
+        self._index: LexicalIndex | None = None
+
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+        """Return the documents of the best passages that share a term with the query."""
+        settings = DocumentsSource(path=str(self._path), max_bytes=_MOST_FILE_BYTES)
+        try:
+            found = [s for s in scan(settings, self._path) if isinstance(s, Source)]
+        except ConfigError as error:
+            reason = str(error).removeprefix("documents.path: ")
+            raise ConfigError(f"assistant.expansion.look_in.path: {reason}") from None
+        sources = {s.document_id: s for s in found if s.content_hash not in indexed}
+        with self._lock:
+            index = self._ranked(sources)
+        ranked: dict[str, None] = {}
+        for chunk_id, _ in index.search(query, _RANKED_PASSAGES * k):
+            ranked.setdefault(chunk_id.rpartition("#")[0])
+        made: list[Outside] = []
+        for document_id in ranked:
+            with suppress(DocumentError):  # it changed or went meanwhile
+                made.append(self._load(sources[document_id]))
+            if len(made) == k:
+                break
+        return made
+
+    def _load(self, source: Source) -> Outside:
+        document = source.load()
+        return Outside(
+            document.document_id,
+            document.title,
+            cut(document.text, self._max_characters),
+            document.content_hash,
+            document.media_type,
+            document.metadata,
+        )
+
+    def _ranked(self, sources: Mapping[str, Source]) -> LexicalIndex:
+        """Return the index of the folder as it is; of documents that can't be read, nothing."""
+        listed = [(s.document_id, s.content_hash) for s in sources.values()]
+        if self._index is None or listed != self._listed:
+            # What is searched is mapped into memory, and outlives the folder's name.
+            with tempfile.TemporaryDirectory(prefix="rag-outside-") as name:
+                folder = Path(name) / "index"
+                build_lexical_index("bm25s", self._passages(sources), Lexical(), folder)
+                self._index = open_lexical_index(folder)
+            self._listed = listed
+        return self._index
+
+    def _passages(self, sources: Mapping[str, Source]) -> Iterator[pa.RecordBatch]:
+        for source in sources.values():
+            try:
+                document = source.load()
+            except DocumentError:
+                continue
+            text = cut(document.text, self._max_characters)
+            passages = chunk(replace(document, text=text), _PASSAGES)
+            if passages:
+                yield pa.record_batch(
+                    {
+                        "chunk_id": [c.chunk_id for c in passages],
+                        "document_id": [c.document_id for c in passages],
+                        "start": [c.start for c in passages],
+                        "text": [c.text for c in passages],
+                        "title": [document.title] * len(passages),
+                        "context": [document.title] * len(passages),
+                    }
+                )
+
+
+# --- SearXNG ---
+
+
+class Searxng:
+    """Titles and snippets of a SearXNG server's results; their pages are not fetched.
+
+    The JSON form must be switched on: https://docs.searxng.org/dev/search_api
+    """
+
+    kind = "searxng"
+
+    def __init__(self, settings: SearxngSource, max_characters: int) -> None:
+        self._settings = settings
+        self._max_characters = max_characters
+
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+        """Return the first results in the server's order."""
+        made: list[Outside] = []
+        for result in self._results(query)[: self._settings.results]:
+            if not isinstance(result, dict):
+                continue
+            url, title, text = (result.get(name) for name in ("url", "title", "content"))
+            found = page(url, title, text, self._max_characters)
+            if found is not None and found.content_hash not in indexed:
+                made.append(found)
+        return made[:k]
+
+    def _results(self, query: str) -> list[Any]:
+        import httpx
+
+        settings = self._settings
+        address = settings.base_url.rstrip("/") + "/search"
+        parameters = {"q": query, "format": "json"}
+        end = time.monotonic() + settings.timeout_seconds
+        try:
+            # A redirect is an error: it could lead to where the operator's address does not.
+            with httpx.stream(
+                "GET", address, params=parameters, timeout=settings.timeout_seconds
+            ) as reply:
+                if reply.status_code == 403:
+                    raise ProviderError(
+                        f"{address}: 403; does its settings.yml have `json` under search.formats?"
+                    )
+                if reply.status_code != 200:
+                    raise ProviderError(f"{address}: answered {reply.status_code}")
+                body = bytearray()
+                for part in reply.iter_bytes():
+                    body += part
+                    if time.monotonic() > end:  # httpx times each read, not the whole
+                        raise ProviderError(
+                            f"{address}: no whole reply within {settings.timeout_seconds:g} s"
+                        )
+                    if len(body) > _MOST_REPLY_BYTES:
+                        raise ProviderError(
+                            f"{address}: the reply is longer than {_MOST_REPLY_BYTES:,} bytes"
+                        )
+            results = json.loads(bytes(body))["results"]
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            reason = str(error) or type(error).__name__
+            raise ProviderError(f"{address}: cannot be reached: {reason}") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ProviderError(f"{address}: the reply is not SearXNG's JSON") from None
+        if not isinstance(results, list):
+            raise ProviderError(f"{address}: the reply is not SearXNG's JSON")
+        return results
+
+
+# --- OpenAI's web search tool ---
+
+
+class WebSearch:
+    """What a model of `chats` says about the pages that it found and cites."""
+
+    kind = "openai_web_search"
+
+    def __init__(self, config: CorpusConfig, chat: str, max_characters: int) -> None:
+        self._config = config
+        self._chat = chat
+        self._max_characters = max_characters
+
+    def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
+        """Return the first cited pages."""
+        from rag_pipeline.providers.openai_web_search import search_web
+
+        found = search_web(query, self._config.chat(self._chat))
+        pages = (page(p.url, p.title, p.text, self._max_characters) for p in found)
+        return [p for p in pages if p is not None and p.content_hash not in indexed][:k]
+
+
+# --- what pages and files have in common ---
+
+
+def page(url: Any, title: Any, text: Any, max_characters: int) -> Outside | None:
+    """Return a search result as a document; None without an http address or text.
+
+    Markup is taken out by the loader's own parser, scripts with their content.
+    """
+    if not (isinstance(url, str) and isinstance(text, str)) or not is_web_address(url):
+        return None
+    text = text[: 4 * max_characters]  # markup is counted too
+    try:
+        if _TAG.search(text):
+            text = parse(url, text.encode("utf-8", "replace"), ".html", _MOST_REPLY_BYTES).text
+        text = require_text(url, cut(str(storable(text)), max_characters))
+        heading = str(storable(title)) if isinstance(title, str) else ""
+        if _TAG.search(heading):
+            heading = parse(url, heading.encode("utf-8", "replace"), ".html", 10_000).text
+    except DocumentError:
+        return None
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Outside(url, one_line(heading)[:_TITLE_CHARACTERS] or url, text, digest)
+
+
+def is_web_address(url: str) -> bool:
+    """Tell whether a text is a printable http or https address."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    plain = url.isprintable() and len(url) <= 2_000 and " " not in url
+    return plain and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def cut(text: str, characters: int) -> str:
+    """Return the text's first characters, without a word that the cut would tear."""
+    if len(text) <= characters:
+        return text
+    head = text[:characters]
+    place = max(head.rfind(" "), head.rfind("\n"))
+    return head[:place] if place > characters // 2 else head

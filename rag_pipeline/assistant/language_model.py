@@ -1,0 +1,240 @@
+"""The assistant's stages by a chat model: typed questions to it, checked answers from it."""
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rag_pipeline.assistant.answering import Formed
+from rag_pipeline.assistant.intent import KINDS, Intent
+from rag_pipeline.assistant.model import Reflection
+from rag_pipeline.assistant.prompts import adopted
+from rag_pipeline.assistant.written import (
+    cited_answer,
+    clause_answer,
+    comparison_answer,
+    listing_answer,
+)
+from rag_pipeline.chat import Prompt, Reply, ask
+from rag_pipeline.config import ChatModel
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.costs import attributed, charging, estimate_tokens
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
+from rag_pipeline.generation import Ask
+
+if TYPE_CHECKING:
+    from rag_pipeline.assistant.signatures import Prompts
+
+_MOST_QUERIES = 5
+_LONGEST_QUERY = 300
+_MOST_ENTITIES = 20
+_MARGIN = 1.25
+"""A prompt may have that many times the tokens that it is estimated to have."""
+_MARKUP = re.compile(r"<(?=\s*/?\s*passage)|\[\[(?=\s*##)", re.IGNORECASE)
+_VERDICTS = ("grounded", "complete", "consistent", "specific")
+
+
+class LanguageModel:
+    """The stages of an assistant by a chat model; safe to share between threads.
+
+    `ask` sends prompts, `settings` are the model's, `prompts` what each stage is asked with. Every
+    method raises ProviderError where the reply is none of its signature.
+    """
+
+    def __init__(self, ask: Ask, settings: ChatModel, prompts: "Prompts | None" = None) -> None:
+        require_dspy()
+        from rag_pipeline.assistant.engine import open_lm
+        from rag_pipeline.assistant.signatures import Prompts
+
+        self.prompts = prompts or Prompts()
+        self._settings = settings
+        self._lm = open_lm(ask, settings.model)
+
+    @property
+    def name(self) -> str:
+        """Return the model's name at its provider."""
+        return self._settings.model
+
+    def with_prompts(self, prompts: "Prompts") -> "LanguageModel":
+        """Return the same model asked with other prompts."""
+        other = object.__new__(LanguageModel)
+        other.prompts, other._settings, other._lm = prompts, self._settings, self._lm
+        return other
+
+    def rewrite(self, query: str) -> str:
+        """Return the query in clearer words; raise ProviderError for none or a whole text."""
+        rewritten = " ".join(self._predict("rewriting", question=query).rewritten.split())
+        if not rewritten or len(rewritten) > 2 * len(query) + _LONGEST_QUERY:
+            raise ProviderError(f"rewriting: {rewritten[:80]!r} is not one question")
+        return rewritten
+
+    def detect(self, query: str) -> Intent:
+        """Return the query's intent; entities that are not in the query are left out."""
+        made = self._predict("intent", question=query)
+        if made.kind not in KINDS:
+            raise ProviderError(f"intent: {made.kind!r} is not one of: {', '.join(KINDS)}")
+        known = [e.strip() for e in made.entities if e.strip().lower() in query.lower()]
+        entities = tuple(dict.fromkeys(e for e in known if e))[:_MOST_ENTITIES]
+        return Intent(made.kind, made.domain.strip()[:60] or "general", entities)
+
+    def keywords(
+        self, query: str, document_id: str, texts: Sequence[str], instructions: str
+    ) -> list[str]:
+        """Return up to 5 boosted queries for one document; raise ProviderError where none came."""
+        made = self._predict(
+            "keywords",
+            question=query,
+            guidance=instructions,
+            document=document_id,
+            passages="\n\n".join(f"<passage>\n{_inert(text)}\n</passage>" for text in texts),
+        )
+        queries = [" ".join(q.split())[:_LONGEST_QUERY] for q in made.queries]
+        queries = list(dict.fromkeys(q for q in queries if re.search(r"\w", q)))
+        if not queries:
+            raise ProviderError("keywords: none were given")
+        return queries[:_MOST_QUERIES]
+
+    def answer(
+        self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
+    ) -> Formed:
+        """Return an answer in the form that the intent asks for, from the chunks that fit.
+
+        What it cites and quotes is checked against the chunks; what is wrong is in `problems`.
+        """
+        name = {
+            "clause_lookup": "clause",
+            "comparison": "comparison",
+            "comprehensive": "listing",
+        }.get(intent.kind, "answer")
+        asked = {"question": query, "guidance": instructions}
+        shown = self._fitting(name, chunks, **asked)
+        made = self._predict(name, **asked, passages=numbered(shown))
+        if name == "clause":
+            quotes = [(quote.passage, quote.text) for quote in made.quotes]
+            return clause_answer(made.answer, quotes, shown)
+        if name == "comparison":
+            return comparison_answer([(row.document, row.says) for row in made.rows], shown)
+        if name == "listing":
+            return listing_answer(made.entries, shown)
+        return cited_answer(made.answer, shown)
+
+    def reflect(
+        self,
+        query: str,
+        intent: Intent,
+        formed: Formed,
+        chunks: Sequence[ScoredChunk],
+        instructions: str,
+    ) -> Reflection:
+        """Review an answer; where a verdict is against it, write it again with the advice.
+
+        The new answer is taken only if it answers and has no more problems than the old.
+        """
+        asked = {
+            "question": query,
+            "answer": formed.answer.text,
+            "problems": "\n".join(formed.answer.problems),
+        }
+        shown = self._fitting("review", chunks, **asked)
+        review = self._predict("review", **asked, passages=numbered(shown))
+        verdicts = {name: bool(getattr(review, name)) for name in _VERDICTS}
+        if all(verdicts.values()):
+            return Reflection(verdicts)
+        wanting = ", ".join(name for name, good in verdicts.items() if not good)
+        guidance = (
+            f"{instructions}\n\nAn earlier answer was not {wanting}. Advice: {review.advice}\n"
+            f"The earlier answer:\n{formed.answer.text}"
+        ).strip()
+        better = self.answer(query, intent, chunks, guidance)
+        kept = better.answer.answered and better.answer.text != formed.answer.text
+        if kept and len(better.answer.problems) <= len(formed.answer.problems):
+            return Reflection(verdicts, better)
+        return Reflection(verdicts)
+
+    def _predict(self, name: str, **inputs: str) -> Any:
+        """Ask one of the prompts; raise ProviderError where the reply is not of its signature."""
+        import dspy
+        from dspy.utils.exceptions import DSPyError
+
+        predictor = getattr(self.prompts, name)
+        try:
+            with (
+                attributed(f"assistant.{name}"),
+                dspy.context(lm=self._lm, adapter=dspy.JSONAdapter(), disable_history=True),
+            ):
+                return predictor(**inputs)
+        except DSPyError as error:
+            cause: BaseException | None = error
+            while cause is not None:
+                if isinstance(cause, RagPipelineError):
+                    raise cause from None
+                cause = cause.__cause__
+            said = " ".join(str(error).split())[:200]
+            raise ProviderError(f"{self._settings.model}: {name}: {said}") from None
+
+    def _fitting(
+        self, name: str, chunks: Sequence[ScoredChunk], **inputs: str
+    ) -> Sequence[ScoredChunk]:
+        """Return the first chunks that fit into the model's context window, at least one."""
+        import dspy
+
+        predictor = getattr(self.prompts, name)
+        messages = dspy.JSONAdapter().format(
+            predictor.signature, predictor.demos, {**inputs, "passages": ""}
+        )
+        used = sum(estimate_tokens(message["content"]) for message in messages)
+        room = (self._settings.context_window - self._settings.max_output_tokens) / _MARGIN - used
+        count = 0
+        while count < len(chunks) and estimate_tokens(numbered(chunks[: count + 1])) <= room:
+            count += 1
+        return chunks[: max(count, 1)]
+
+
+def open_language_model(corpus: Corpus) -> LanguageModel | None:
+    """Return the model that a corpus's assistant is set to, with its adopted prompts, or None.
+
+    Raises MissingExtraError where dspy is not installed.
+    """
+    chat = corpus.config.assistant.chat
+    if chat is None:
+        return None
+    require_dspy()
+    from rag_pipeline.assistant.signatures import Prompts, fingerprint
+
+    # Whoever asks is waiting: the provider's batches take up to a day.
+    settings = corpus.config.chat(chat).model_copy(update={"batch": False})
+    workspace = corpus.workspace
+
+    def ask_now(asked: Sequence[Prompt]) -> list[Reply | ProviderError]:
+        with charging(workspace.ledger):
+            return ask(asked, settings, workspace.cache)
+
+    version = adopted(workspace.store, fingerprint(), settings.model)
+    prompts = None
+    if version is not None:
+        prompts = Prompts.of_record({k: p.model_dump() for k, p in version.prompts.items()})
+    return LanguageModel(ask_now, settings, prompts)
+
+
+def require_dspy() -> None:
+    """Raise MissingExtraError where dspy is not installed."""
+    if importlib.util.find_spec("dspy") is None:
+        raise MissingExtraError("dspy", "dspy")
+
+
+def numbered(chunks: Sequence[ScoredChunk]) -> str:
+    """Return chunks as passages numbered from 1, each with its document's name, in delimiters.
+
+    What looks like a delimiter inside of a passage is made harmless: a document must not be able
+    to end its passage and go on as somebody else.
+    """
+    return "\n\n".join(
+        f'<passage number="{number}" document="{_inert(chunk.document_id)}">\n'
+        f"{_inert(chunk.text)}\n</passage>"
+        for number, chunk in enumerate(chunks, 1)
+    )
+
+
+def _inert(text: str) -> str:
+    return _MARKUP.sub(lambda found: "‹" if found[0] == "<" else "[ [", text)

@@ -1,0 +1,203 @@
+"""A corpus's queries -> prompts with examples that make its assistant score higher."""
+
+import contextlib
+import io
+import math
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import dspy
+
+from rag_pipeline.assistant import prompts as stored
+from rag_pipeline.assistant.datasets import ReleasedDataset
+from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
+from rag_pipeline.assistant.pipeline import Assistant, Assisted
+from rag_pipeline.assistant.signatures import Prompts, fingerprint
+from rag_pipeline.config import ChatEntities
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.datamodels import Query
+from rag_pipeline.errors import ConfigError, InputError
+from rag_pipeline.evaluation import relevance_labels
+from rag_pipeline.evaluation.answer_presence import answer_presence
+from rag_pipeline.evaluation.entities import extract, extract_with_llm, score_entities
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.generation import SentenceEmbed
+
+Measure = Callable[[Query, Assisted], float | None]
+"""From a query and its answer to a score of 0..1; None where it could not be judged."""
+Progress = Callable[[str], None]
+"""Called with what begins."""
+
+_FEWEST_QUERIES = 6
+_MOST_EXAMPLES = 4
+_GOOD_ENOUGH = 0.5
+"""An answer that scores less is no example."""
+_K = 5
+
+
+def optimize_prompts(
+    corpus: Corpus,
+    embed: SentenceEmbed,
+    metric: str = "EntityF1",
+    trials: int = 3,
+    seed: int = 0,
+    progress: Progress = lambda what: None,
+) -> stored.PromptVersion:
+    """Compile the assistant's prompts against a metric, store the result, and return it.
+
+    The queries that the metric can judge are shuffled by `seed` and split in three. Each trial
+    takes up to 4 examples per signature from answers to the first third that score at least 0.5
+    (DSPy's BootstrapFewShot; Khattab et al., DSPy, ICLR 2024); the second third chooses among the
+    trials; the last compares the chosen prompts with those in use, which stay if they are better.
+    Raises ConfigError without a model and InputError without enough queries.
+    """
+    model, measure = _model(corpus), measure_of(corpus, metric)
+    if trials < 1:
+        raise InputError(f"trials is {trials}; it must be at least 1")
+    queries = [q for q in load_queries(corpus.workspace) if _can_judge(metric, q)]
+    if len(queries) < _FEWEST_QUERIES:
+        wanted = "entities" if metric == "EntityF1" else "gold_spans"
+        raise InputError(
+            f"{corpus.config.where}: {len(queries)} queries have {wanted}, which {metric} is "
+            f"measured by; at least {_FEWEST_QUERIES} are needed (after `rag run` has read them)"
+        )
+    first, second, last = split(queries, seed)
+    datasets = {corpus.name: ReleasedDataset(corpus)}
+
+    def answer(prompts: Prompts, query: str) -> Assisted:
+        with_prompts = model.with_prompts(prompts)
+        return Assistant(datasets, corpus.config.assistant, embed, with_prompts).ask(query)
+
+    def score(prompts: Prompts, on: Sequence[Query]) -> float | None:
+        return _mean([measure(query, answer(prompts, query.query)) for query in on])
+
+    candidates = []
+    for trial in range(trials):
+        progress(f"trial {trial + 1} of {trials}")
+        candidate = _bootstrap(answer, measure, first, random.Random(f"{seed}.{trial}"))
+        value = score(candidate, second)
+        candidates.append((-1.0 if value is None else value, -trial, candidate))
+    *_, best = max(candidates, key=lambda made: made[:2])
+    progress("validation")
+    before, after = score(model.prompts, last), score(best, last)
+    record = best.as_record()
+    changed = any(prompt["examples"] for prompt in record.values())
+    return stored.save(
+        corpus.workspace.store,
+        stored.PromptVersion(
+            number=0,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            fingerprint=fingerprint(),
+            model=model.name,
+            metric=metric,
+            seed=seed,
+            trials=trials,
+            bootstrapped=len(first),
+            selected=len(second),
+            validated=len(last),
+            score_before=before,
+            score_after=after,
+            adopted=changed and before is not None and after is not None and after >= before,
+            prompts={name: stored.StoredPrompt(**prompt) for name, prompt in record.items()},
+        ),
+    )
+
+
+def measure_of(corpus: Corpus, metric: str) -> Measure:
+    """Return the function of a metric: EntityF1 of the answer, or AnswerPresence@5 of its passages.
+
+    Raises InputError for another name.
+    """
+    if metric == "AnswerPresence":
+        return lambda query, made: answer_presence(
+            relevance_labels([p.chunk for p in made.passages], query.gold_spans), _K
+        )
+    if metric != "EntityF1":
+        known = ", ".join(get_args(stored.Metric))
+        raise InputError(f"metric {metric!r} is not one of: {known}")
+    settings = corpus.config.evaluation.entities
+
+    def entity_f1(query: Query, made: Assisted) -> float | None:
+        text = made.text if made.answered else ""
+        if isinstance(settings, ChatEntities):
+            (found,) = extract_with_llm([text], corpus.workspace.ask(settings.chat))
+        else:
+            found = extract(text)
+        if not isinstance(found, list):
+            return None
+        scores = score_entities(
+            text, found, query.entities, query.critical_types, settings.similarity
+        )
+        return scores.total.f1
+
+    return entity_f1
+
+
+def split(queries: Sequence[Query], seed: int) -> tuple[list[Query], list[Query], list[Query]]:
+    """Return three parts of the queries, of sizes that differ by one at most."""
+    shuffled = sorted(queries, key=lambda query: query.query_id)
+    random.Random(seed).shuffle(shuffled)
+    return shuffled[::3], shuffled[1::3], shuffled[2::3]
+
+
+class _Program(dspy.Module):
+    """What DSPy compiles: the prompts, and how a query is answered with them."""
+
+    def __init__(self, answer: Callable[[Prompts, str], Assisted]) -> None:
+        super().__init__()
+        self.prompts = Prompts()
+        self.answer = answer
+
+    def forward(self, query: str) -> Any:
+        return dspy.Prediction(made=self.answer(self.prompts, query))
+
+
+def _bootstrap(
+    answer: Callable[[Prompts, str], Assisted],
+    measure: Measure,
+    queries: Sequence[Query],
+    rng: random.Random,
+) -> Prompts:
+    """Return prompts with examples from those queries whose answers are good enough."""
+    by_id = {query.query_id: query for query in queries}
+    examples = [
+        dspy.Example(query_id=query.query_id, query=query.query).with_inputs("query")
+        for query in rng.sample(queries, len(queries))
+    ]
+
+    def good_enough(example: Any, prediction: Any, trace: Any) -> bool:
+        value = measure(by_id[example.query_id], prediction.made)
+        return value is not None and value >= _GOOD_ENOUGH
+
+    optimizer = dspy.BootstrapFewShot(
+        metric=good_enough,
+        max_bootstrapped_demos=rng.randint(1, _MOST_EXAMPLES),
+        max_labeled_demos=0,
+        max_errors=1,  # a model's failures are met by rules, so what still fails must be told
+    )
+    printed = io.StringIO()  # it draws a progress bar of its own
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        compiled = optimizer.compile(_Program(answer), trainset=examples)
+    prompts: Prompts = compiled.prompts
+    return prompts
+
+
+def _model(corpus: Corpus) -> LanguageModel:
+    model = open_language_model(corpus)
+    if model is None:
+        raise ConfigError(
+            f"{corpus.config.where}: assistant.chat: None: prompts are optimized for a model; "
+            f"name one of `chats`"
+        )
+    return model
+
+
+def _can_judge(metric: str, query: Query) -> bool:
+    return bool(query.entities if metric == "EntityF1" else query.gold_spans)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,90 @@
+"""Optimized prompts, each a JSON file with its scores in the store: `assistant/prompts/<n>.json`.
+
+Their examples hold text of documents and queries, and stay until the file is deleted.
+"""
+
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rag_pipeline.errors import StoreError
+from rag_pipeline.store import Store
+
+FOLDER = "assistant/prompts"
+Metric = Literal["EntityF1", "AnswerPresence"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StoredPrompt(_Record):
+    """What one signature is sent with."""
+
+    instructions: str
+    examples: list[dict[str, Any]]
+
+
+class PromptVersion(_Record):
+    """One result of an optimization.
+
+    Scores are means over the `validated` queries that no example was made of or chosen by;
+    `score_before` is that of the prompts which were in use. `fingerprint` is of the signatures
+    that the prompts were made for.
+    """
+
+    number: int
+    created: str
+    fingerprint: str
+    model: str
+    metric: Metric
+    seed: int
+    trials: int
+    bootstrapped: int
+    selected: int
+    validated: int
+    score_before: float | None
+    score_after: float | None
+    adopted: bool
+    prompts: dict[str, StoredPrompt]
+
+
+def history(store: Store) -> list[PromptVersion]:
+    """Return all versions, newest first; raise StoreError naming a file that is not one."""
+    names = [name for name in store.list(FOLDER) if re.fullmatch(r"\d+\.json", name)]
+    return [_read(store, f"{FOLDER}/{name}") for name in sorted(names, key=_number, reverse=True)]
+
+
+def adopted(store: Store, fingerprint: str, model: str) -> PromptVersion | None:
+    """Return the newest adopted version for these signatures and this model, if there is one."""
+    for version in history(store):
+        if version.adopted and (version.fingerprint, version.model) == (fingerprint, model):
+            return version
+    return None
+
+
+def save(store: Store, version: PromptVersion) -> PromptVersion:
+    """Store a version under the next free number and return it with that."""
+    number = max((_number(name) for name in store.list(FOLDER) if _number(name)), default=0)
+    while True:
+        number += 1
+        numbered = version.model_copy(update={"number": number})
+        if store.write_json_if(f"{FOLDER}/{number}.json", numbered.model_dump(), None):
+            return numbered
+
+
+def _number(name: str) -> int:
+    found = re.fullmatch(r"(\d+)\.json", name)
+    return int(found[1]) if found else 0
+
+
+def _read(store: Store, path: str) -> PromptVersion:
+    try:
+        return PromptVersion.model_validate(store.read_json(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise StoreError(
+            f"{store.address(path)}: {place}: {first['msg']}; delete the file"
+        ) from None

@@ -1,0 +1,47 @@
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline_tests.conftest import write_corpus
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory):
+    """Return a corpus of four documents with a release that no test changes."""
+    corpus = Corpus.load(write_corpus(tmp_path_factory.mktemp("released")))
+    list(run(corpus.config))
+    return corpus
+
+
+@pytest.fixture
+def assistant(released):
+    return open_assistant([released])
+
+
+@pytest.fixture
+def talking(released, tmp_path):
+    """Return a function that makes an assistant over the release with a model at an address."""
+
+    def made(url, chat=None, **settings):
+        changes = {
+            "chats": {
+                "local": {
+                    "provider": "openai",
+                    "model": "test-model",
+                    "base_url": url,
+                    "patience_seconds": 1,
+                    **(chat or {}),
+                }
+            },
+            "assistant": {"chat": "local", **settings},
+        }
+        config = CorpusConfig.model_validate({**released.config.model_dump(), **changes})
+        config._base = released.config._base
+        corpus = Corpus(config)
+        corpus.workspace.__dict__["cache"] = CallCache(tmp_path / "calls.sqlite")
+        return open_assistant([corpus])
+
+    return made

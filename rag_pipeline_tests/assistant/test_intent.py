@@ -1,0 +1,52 @@
+import pytest
+
+from rag_pipeline.assistant.intent import detect, key_entities
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Does the agreement include a non-compete clause?", "clause_lookup"),
+        ("How long does confidentiality last under the Acme NDA?", "clause_lookup"),
+        ("Compare the notice periods of Acme and Birch.", "comparison"),
+        ("Is the Acme term longer than the Birch term?", "comparison"),
+        ("Which of the two agreements has the longest term?", "comparison"),
+        ("What is the difference between the leave policies?", "comparison"),
+        ("List all definitions.", "comprehensive"),
+        ("Which agreements are governed by the laws of Delaware?", "comprehensive"),
+        ("What does Confidential Information mean?", "definition"),
+        ("Define affiliate.", "definition"),
+        ("Tell me about wind turbines", "general"),
+    ],
+)
+def test_the_words_of_a_question_tell_its_kind(question: str, kind: str) -> None:
+    assert detect(question).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("question", "domain"),
+    [
+        ("Which law governs the agreement after termination?", "legal"),
+        ("How many days of parental leave does an employee get?", "human resources"),
+        ("Which function of the server calls the database API?", "technology"),
+        ("Tell me about dragons", "general"),
+    ],
+)
+def test_the_domain_is_the_one_with_most_words(question: str, domain: str) -> None:
+    assert detect(question).domain == domain
+
+
+def test_entities_are_names_quotes_and_amounts_without_the_question_word() -> None:
+    question = 'What does Acme Rockets Inc. owe Birch for "late delivery" after 30 days at $1,000?'
+    assert key_entities(question) == (
+        "Acme Rockets Inc",
+        "Birch",
+        "late delivery",
+        "30 days",
+        "$1,000",
+    )
+
+
+def test_a_hostile_question_is_read_in_linear_time() -> None:
+    for text in ("A" * 20_000, "A B " * 5_000, "which " * 5_000, '"' * 9_000, "all the " * 5_000):
+        assert detect(text).domain == "general"

@@ -1,0 +1,58 @@
+"""A real model behind the real protocol, far too small to be right: nonsense is survived."""
+
+import pytest
+
+pytest.importorskip("dspy", reason="needs the extra `dspy`")
+
+from rag_pipeline.assistant.intent import KINDS
+from rag_pipeline_tests.conftest import DOCUMENTS
+from rag_pipeline_tests.llama_server import llama_server
+
+CHAT = {
+    "model": "SmolLM2-135M-Instruct",
+    "context_window": 2048,
+    "max_output_tokens": 64,
+    "timeout_seconds": 240,
+    "patience_seconds": 240,
+}
+
+
+def check(made, steps):
+    """Every stage is there, each step was done, and what is not borne out is flagged."""
+    names = [stage.name for stage in made.stages]
+    assert [n for n in names if n != "reflection"] == ["intent", "search", "answer", "citations"]
+    by_rule = {step: why for s in made.stages for step, why in s.detail.get("by_rule", {}).items()}
+    assert set(by_rule) < steps, f"none by the model: {by_rule}"
+    assert all(by_rule.values())
+    assert made.intent.kind in KINDS
+    for source in made.sources:
+        text = DOCUMENTS[source.document_id]
+        assert not source.verified or text[source.start : source.end] == source.text
+
+
+def test_a_question_gets_through(talking):
+    with llama_server(context_tokens=2048) as url:
+        assistant = talking(f"{url}/v1", CHAT, passages=1, boosted_files=0)
+        made = assistant.ask("How long does confidentiality last?", document_id="nda/acme.txt")
+    check(made, {"intent", "answer"})
+
+
+@pytest.mark.bench
+def test_every_stage_gets_through(talking):
+    with llama_server(context_tokens=2048) as url:
+        assistant = talking(
+            f"{url}/v1",
+            CHAT,
+            passages=2,
+            boosted_files=1,
+            rewrite_queries=True,
+            reflections=1,
+        )
+        for question in (
+            "How long does confidentiality last under the Acme NDA?",
+            "Compare how long confidentiality lasts in the agreements.",
+            "List all governing laws.",
+        ):
+            made = assistant.ask(question)
+            steps = {"rewriting", "intent", "answer", "reflection"}
+            check(made, steps | {f"keywords of {d}" for d in DOCUMENTS})

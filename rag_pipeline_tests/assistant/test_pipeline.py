@@ -1,0 +1,139 @@
+from dataclasses import replace
+
+import pytest
+
+from rag_pipeline.assistant import (
+    Assistant,
+    Intent,
+    Reflection,
+    ReleasedDataset,
+    sentence_vectors,
+)
+from rag_pipeline.assistant.answering import Formed
+from rag_pipeline.config import AssistantSettings
+from rag_pipeline.datamodels import Answer, Citation
+from rag_pipeline.errors import InputError
+from rag_pipeline_tests.conftest import DOCUMENTS
+
+
+def test_a_clause_is_quoted_with_a_verified_source(assistant):
+    made = assistant.ask("When is a doctor's note needed?")
+    assert made.answered
+    assert made.intent.kind == "clause_lookup"
+    first = made.sources[0]
+    assert first.document_id == "policy/leave.md"
+    assert "doctor's note is needed from the third day" in first.text
+    assert DOCUMENTS["policy/leave.md"][first.start : first.end] == first.text
+    assert first.verified and not made.problems
+    assert f"“{' '.join(first.text.split())}” [1]" in made.text
+    assert [s.name for s in made.stages] == ["intent", "search", "answer", "citations"]
+
+
+def test_a_comparison_has_a_row_a_document_each_from_its_own_text(assistant):
+    made = assistant.ask("Compare how long confidentiality lasts in the agreements.")
+    assert made.intent.kind == "comparison"
+    rows = {row.document_id: row for row in made.table}
+    assert "five (5) years" in rows["nda/acme.txt"].text
+    assert "two (2) years" in rows["nda/cedar.txt"].text
+    of_number = {s.number: s.document_id for s in made.sources}
+    assert all(of_number[row.number] == row.document_id for row in made.table if row.number)
+    assert made.text.startswith("| document | what it says |")
+
+
+def test_a_listing_is_not_reranked_and_reads_more_passages(assistant):
+    made = assistant.ask("List all governing laws.")
+    search = next(s for s in made.stages if s.name == "search")
+    assert made.intent.kind == "comprehensive"
+    assert search.detail["reranked"] is False
+    assert {"nda/acme.txt", "nda/cedar.txt"} <= {s.document_id for s in made.sources}
+    assert all(line.startswith("- “") for line in made.text.splitlines())
+
+
+def test_nothing_is_made_up_and_neutral_queries_are_tried_before_giving_up(assistant):
+    made = assistant.ask("xylophone zeppelin quartz")
+    assert not made.answered
+    assert made.sources == ()
+    answer = next(s for s in made.stages if s.name == "answer")
+    assert answer.detail["neutral_queries"] == ["definitions", "glossary"]
+
+
+def test_one_document_can_be_asked_alone(assistant):
+    made = assistant.ask("How long does confidentiality last?", document_id="nda/cedar.txt")
+    assert {p.chunk.document_id for p in made.passages} == {"nda/cedar.txt"}
+    assert "two (2) years" in made.text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"query": "  "},
+        {"query": "x" * 4001},
+        {"query": "how?", "datasets": ["other"]},
+        {"query": "how?", "document_id": "../../etc/passwd"},
+        {"query": "how?", "document_id": "nda/none' OR '1'='1"},
+    ],
+)
+def test_what_is_not_there_is_refused(assistant, arguments):
+    with pytest.raises(InputError):
+        assistant.ask(**arguments)
+
+
+def test_documents_are_discovered(assistant):
+    found = assistant.discover("parental leave", top_k=2)
+    assert found[0].document_id == "policy/leave.md"
+    assert len(found) == 2
+
+
+def test_datasets_are_searched_together(released):
+    class Renamed(ReleasedDataset):
+        def __init__(self, corpus, name):
+            super().__init__(corpus)
+            self.name = name
+
+    datasets = {name: Renamed(released, name) for name in ("one", "two")}
+    both = Assistant(datasets, AssistantSettings(), sentence_vectors)
+    passages = both.search("hotel price", k=4)
+    assert [p.dataset for p in passages[:2]] == ["one", "two"]
+    assert {p.dataset for p in both.search("hotel price", ["two"])} == {"two"}
+
+
+class _Careless:
+    """A model that cites badly: what it says must be flagged, not trusted."""
+
+    def rewrite(self, query):
+        return f"rewritten {query}"
+
+    def detect(self, query):
+        return Intent("general", "legal", ())
+
+    def keywords(self, query, document_id, texts, instructions):
+        return [f"{query} {instructions}"]
+
+    def answer(self, query, intent, chunks, instructions):
+        chunk = chunks[0]
+        good = Citation(1, chunk.chunk_id, chunk.document_id, chunk.start, chunk.end, chunk.text)
+        moved = replace(good, number=2, start=chunk.start + 1)
+        made_up = replace(good, number=3, chunk_id="none#0-9", document_id="none")
+        return Formed(Answer("Said [1] [2] [3].", True, (good, moved, made_up)))
+
+    def reflect(self, query, intent, formed, chunks, instructions):
+        if "better" in formed.answer.text:
+            return Reflection({"grounded": True})
+        return Reflection({"grounded": False}, Formed(replace(formed.answer, text="better")))
+
+
+def test_a_models_citations_are_held_against_the_documents(released):
+    settings = AssistantSettings(chat="any", reflections=3, rewrite_queries=True)
+    assistant = Assistant(
+        {"tiny": ReleasedDataset(released)}, settings, sentence_vectors, _Careless()
+    )
+    made = assistant.ask("hotel price", instructions="night")
+    assert [s.verified for s in made.sources] == [True, False]
+    assert [p.split("]")[0] for p in made.problems] == ["[2", "[3"]
+    assert made.text == "better"
+    stages = [s.name for s in made.stages]
+    assert stages.count("reflection") == 2
+    assert made.stages[0].detail["rewritten"] == "rewritten hotel price"
+    assert made.stages[1].detail["boosted_queries"]["policy/travel.md"] == [
+        "rewritten hotel price night"
+    ]
