@@ -1,0 +1,1 @@
+"""Released corpora inside other frameworks."""

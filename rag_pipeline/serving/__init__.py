@@ -1,0 +1,41 @@
+"""Serve released corpora to people and agents: MCP by stdio or HTTP, and what stands around it."""
+
+from collections.abc import Sequence
+
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.errors import MissingExtraError
+from rag_pipeline.serving.settings import ServerSettings
+
+__all__ = ["ServerSettings", "serve_http", "serve_stdio"]
+
+
+def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
+    """Serve by HTTP until stopped; a line of JSON on standard error tells of each request."""
+    _need_packages()
+    import uvicorn
+
+    from rag_pipeline.assistant import open_assistant
+    from rag_pipeline.serving.app import build_app
+    from rag_pipeline.serving.connections import listening
+    from rag_pipeline.serving.guards import log_to_stderr
+    from rag_pipeline.serving.tracing import trace_to_collector
+
+    log_to_stderr()
+    trace_to_collector()
+    uvicorn.Server(listening(build_app(open_assistant(corpora), settings), settings)).run()
+
+
+def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
+    """Serve one client by standard input and output."""
+    _need_packages()
+    from rag_pipeline.assistant import open_assistant
+    from rag_pipeline.serving.tools import build_mcp
+
+    build_mcp(open_assistant(corpora)).run("stdio", show_banner=False)
+
+
+def _need_packages() -> None:
+    try:
+        import fastmcp  # noqa: F401
+    except ImportError:
+        raise MissingExtraError("fastmcp", "serve") from None

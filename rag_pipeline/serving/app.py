@@ -1,0 +1,114 @@
+"""The HTTP application behind the guards: MCP, the page to ask on with its data, a Dify source."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+
+from rag_pipeline.assistant import Assistant
+from rag_pipeline.errors import InputError, RagPipelineError
+from rag_pipeline.serving.dify import retrieval
+from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline.serving.tools import answer_of, build_mcp, document_of, health_of
+from rag_pipeline.serving.tracing import record_stages
+
+_PAGE = Path(__file__).parent / "page" / "index.html"
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; img-src data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    question: str = Field(max_length=4000)
+    dataset: str = Field(default="", max_length=200)
+    document_name: str = Field(default="", max_length=1000)
+
+
+class _WantedDocument(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    dataset: str = Field(default="", max_length=200)
+    document_name: str = Field(min_length=1, max_length=1000)
+
+
+def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
+    """Return the application that `rag serve` runs."""
+    mcp = build_mcp(own, settings.allowed_hosts).http_app(path="/mcp", stateless_http=True)
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=_PAGE_HEADERS)
+
+    async def health(request: Request) -> Response:
+        made = await asyncio.to_thread(health_of, own)
+        shown = {"status": made.status, "version": made.version}
+        return JSONResponse(shown, 200 if made.status == "ok" else 503)
+
+    async def datasets(request: Request) -> Response:
+        made = await asyncio.to_thread(health_of, own)
+        return JSONResponse({"datasets": made.datasets})
+
+    async def ask(request: Request) -> Response:
+        asked = _Asked.model_validate_json(await request.body())
+        made = await asyncio.to_thread(
+            own.ask,
+            asked.question,
+            [asked.dataset] if asked.dataset else None,
+            asked.document_name or None,
+        )
+        record_stages(made.stages)
+        return JSONResponse(answer_of(made).model_dump(mode="json"))
+
+    async def document(request: Request) -> Response:
+        wanted = _WantedDocument.model_validate_json(await request.body())
+        made = await asyncio.to_thread(
+            document_of, own, wanted.document_name, wanted.dataset, 0, None
+        )
+        return JSONResponse(made.model_dump(mode="json"))
+
+    async def dify(request: Request) -> Response:
+        status, value = await asyncio.to_thread(retrieval, own, await request.body())
+        return JSONResponse(value, status)
+
+    app = Starlette(
+        routes=[
+            Route("/", page),
+            Route("/health", health),
+            Route("/api/datasets", _clear(datasets)),
+            Route("/api/ask", _clear(ask), methods=["POST"]),
+            Route("/api/document", _clear(document), methods=["POST"]),
+            Route("/retrieval", _clear(dify), methods=["POST"]),
+            Mount("/", mcp),
+        ],
+        lifespan=mcp.lifespan,
+    )
+    app.add_middleware(Guards, settings=settings)
+    return app
+
+
+def _clear(handler: Handler) -> Handler:
+    """Answer a mistake with the one line that explains it."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            place = ".".join(str(step) for step in first["loc"])
+            return JSONResponse({"error": f"{place}: {first['msg']}".removeprefix(": ")}, 422)
+        except InputError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except RagPipelineError as error:
+            return JSONResponse({"error": str(error)}, 503)
+
+    return answered

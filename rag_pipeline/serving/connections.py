@@ -1,0 +1,86 @@
+"""How the server listens: uvicorn's settings, and a limit on how slowly a request may arrive."""
+
+import asyncio
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rag_pipeline.serving.settings import ServerSettings
+
+_MOST_HEADER_BYTES = 65_536
+_KEPT_SECONDS = 15
+_CONNECTIONS = 8
+"""So many may be open for each request that may run; each holds a body at most."""
+
+
+def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
+    """Return how an application is served: HTTP/1.1 alone, its headers bounded in size and time."""
+
+    class InTime(_HeadersInTime):
+        header_seconds = settings.body_seconds
+
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        http=InTime,
+        ws="none",
+        limit_concurrency=_CONNECTIONS * settings.max_concurrency,
+        h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+        timeout_keep_alive=_KEPT_SECONDS,
+        timeout_graceful_shutdown=10,
+        log_level="warning",
+        server_header=False,
+    )
+
+
+class _HeadersInTime(H11Protocol):
+    """Closes a connection whose request line and headers take too long to come.
+
+    uvicorn waits for ever for the first request of a connection and for the rest of a begun one;
+    some thousand such connections would take all file descriptors.
+    """
+
+    header_seconds: float
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Let the clock run while a request is awaited, from when the wait began.
+
+        Between two requests it runs from the first byte of the second; uvicorn closes what idles.
+        """
+        waits = self.conn.their_state is h11.IDLE
+        if waits and (self.cycle is None or self.conn.trailing_data[0]):
+            if self._due is None:
+                self._due = self.loop.call_later(self.header_seconds, self._close)
+        else:
+            self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _close(self) -> Any:
+        self._due = None
+        if not self.transport.is_closing():
+            self.transport.close()

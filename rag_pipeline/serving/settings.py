@@ -1,0 +1,64 @@
+"""How a server is set up: where it listens, who may ask, and how much."""
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rag_pipeline.errors import ConfigError
+
+_LEAST_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Limits are per server, `requests_per_minute` per client address.
+
+    `body_seconds` is how long a request's headers, and then its body, may take to arrive.
+    `allowed_hosts` are the backends (`host` or `host:port`) that a request may choose by header.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 9003
+    token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    max_body_bytes: int = 1_000_000
+    timeout_seconds: float = 60.0
+    body_seconds: float = 10.0
+    max_concurrency: int = 64
+    requests_per_minute: int = 6_000
+
+    def __repr__(self) -> str:
+        token = "set" if self.token else "none"
+        return f"ServerSettings(host={self.host!r}, port={self.port}, token={token})"
+
+    @classmethod
+    def from_environment(
+        cls, host: str, port: int, token_env: str, allowed_hosts: Sequence[str] = ()
+    ) -> "ServerSettings":
+        """Return settings with the token of an environment variable.
+
+        Raises ConfigError for an address beyond loopback without a token, or for a short token.
+        """
+        token = os.environ.get(token_env) or None
+        if token is not None and len(token) < _LEAST_TOKEN:
+            raise ConfigError(
+                f"{token_env}: the token has {len(token)} characters; use at least {_LEAST_TOKEN}, "
+                f"such as from: openssl rand -hex 32"
+            )
+        if token is None and not is_loopback(host):
+            raise ConfigError(
+                f"--host {host}: beyond loopback a bearer token is needed; set the environment "
+                f"variable {token_env}, or listen on 127.0.0.1"
+            )
+        return cls(host, port, token, tuple(allowed_hosts))
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

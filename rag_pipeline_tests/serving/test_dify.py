@@ -1,0 +1,80 @@
+import json
+
+import httpx
+import pytest
+
+from rag_pipeline.assistant import Assistant, sentence_vectors
+from rag_pipeline.config import AssistantSettings
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.serving.dify import DifyDataset
+
+
+def ask(url, **changes):
+    body = {
+        "knowledge_id": "tiny",
+        "query": "How expensive may a hotel be?",
+        "retrieval_setting": {"top_k": 2, "score_threshold": 0.5},
+        **changes,
+    }
+    return httpx.post(f"{url}/retrieval", json=body)
+
+
+def test_dify_finds_records_by_the_best_score(serving):
+    reply = ask(serving().url).json()
+    first = reply["records"][0]
+    assert "180 euros" in first["content"]
+    assert first["score"] == 1.0
+    assert first["metadata"]["document_id"] == "policy/travel.md"
+    assert all(r["score"] >= 0.5 for r in reply["records"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code"),
+    [
+        ({"knowledge_id": "other"}, 404, 2001),
+        ({"query": ""}, 400, 1002),
+        ({"retrieval_setting": {"top_k": 0}}, 400, 1002),
+        ({"retrieval_setting": None}, 400, 1002),
+    ],
+)
+def test_dify_is_told_what_is_wrong(serving, changes, status, code):
+    reply = ask(serving().url, **changes)
+    assert (reply.status_code, reply.json()["error_code"]) == (status, code)
+
+
+def dify(records, status=200):
+    """Return a dataset of a Dify that answers so; the requests are kept."""
+    seen = []
+
+    def answer(request):
+        seen.append(request)
+        return httpx.Response(status, json={"query": {}, "records": records})
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    return DifyDataset("d1", "http://dify.test/v1", "secret-key", client), seen
+
+
+def test_a_dify_dataset_is_searched_and_cited():
+    segment = {
+        "id": "s1",
+        "content": "The fee is 40 euros.",
+        "document": {"id": "x", "name": "fees.pdf"},
+    }
+    dataset, seen = dify([{"segment": segment, "score": 0.8}])
+    assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
+    made = assistant.ask("How high is the fee?")
+    assert "40 euros" in made.text
+    assert made.sources[0].document_id == "fees.pdf"
+    assert made.sources[0].verified
+    assert str(seen[0].url) == "http://dify.test/v1/datasets/d1/retrieve"
+    assert seen[0].headers["authorization"] == "Bearer secret-key"
+    assert json.loads(seen[0].content)["query"] == "How high is the fee?"
+
+
+@pytest.mark.parametrize(("records", "status"), [([], 500), ([], 401), ("no", 200), ([1], 200)])
+def test_a_dify_that_fails_is_named_without_its_key(records, status):
+    dataset, _ = dify(records, status)
+    assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
+    with pytest.raises(ProviderError, match="d1: Dify") as error:
+        assistant.ask("How high is the fee?")
+    assert "secret-key" not in str(error.value)

@@ -1,0 +1,99 @@
+import asyncio
+import json
+
+import pytest
+from fastmcp import Client
+from fastmcp.exceptions import ToolError
+
+from rag_pipeline.serving.tools import build_mcp, dataset_names
+from rag_pipeline_tests.conftest import DOCUMENTS
+
+
+def call(target, work):
+    async def talk():
+        async with Client(target) as client:
+            return await work(client)
+
+    return asyncio.run(talk())
+
+
+def test_every_tool_answers_over_http(serving):
+    stages = []
+
+    async def work(client):
+        async def progress(done, total, message):
+            stages.append(message)
+
+        return {
+            "tools": {tool.name for tool in await client.list_tools()},
+            "assistant": await client.call_tool(
+                "assistant", {"query": "How expensive may a hotel be?"}, progress_handler=progress
+            ),
+            "files": await client.call_tool("file_discover", {"query": "parental leave"}),
+            "chunks": await client.call_tool(
+                "search_chunks",
+                {"query": "governing law", "document_name": "nda/cedar.txt", "top_k_return": 1},
+            ),
+            "document": await client.call_tool(
+                "get_document", {"document_name": "policy/leave.md", "start": 10}
+            ),
+            "datasets": await client.call_tool("list_datasets", {}),
+            "health": await client.call_tool("health", {}),
+            "resource": await client.read_resource("document://tiny/nda/acme.txt"),
+            "all": await client.read_resource("datasets://all"),
+        }
+
+    said = call(f"{serving().url}/mcp", work)
+    assert said["tools"] == {
+        "assistant",
+        "file_discover",
+        "search_chunks",
+        "get_document",
+        "list_datasets",
+        "health",
+    }
+    answer = said["assistant"].structured_content
+    assert "180 euros" in answer["answer"]
+    assert answer["sources"][0]["verified"] is True
+    assert stages[:3] == ["intent", "search", "answer"]
+    assert said["files"].structured_content["result"][0]["document_name"] == "policy/leave.md"
+    (chunk,) = said["chunks"].structured_content["result"]
+    assert DOCUMENTS["nda/cedar.txt"][chunk["start"] : chunk["end"]] == chunk["text"]
+    document = said["document"].structured_content
+    assert document["text"] == DOCUMENTS["policy/leave.md"][10:]
+    assert document["next_start"] is None
+    assert said["datasets"].structured_content["result"][0]["name"] == "tiny"
+    assert said["health"].structured_content["status"] == "ok"
+    assert said["resource"][0].text == DOCUMENTS["nda/acme.txt"]
+    assert json.loads(said["all"][0].text)[0]["release"] == "release-000001"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("assistant", {"query": " "}, "the query is empty"),
+        ("assistant", {"query": "x" * 4001}, "4000"),
+        ("search_chunks", {"query": "law", "dataset_info": "other"}, "no dataset 'other'"),
+        ("search_chunks", {"query": "law", "top_k_return": 1000}, "100"),
+        ("get_document", {"document_name": "../../etc/passwd"}, "no document"),
+        ("get_document", {"document_name": "nda/acme.txt", "dataset_info": "[{]"}, "not a list"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_that_says_why(own, tool, arguments, message):
+    with pytest.raises(ToolError, match=message):
+        call(build_mcp(own), lambda client: client.call_tool(tool, arguments))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", None),
+        ("a", ["a"]),
+        ("a, b", ["a", "b"]),
+        ('["a", "b"]', ["a", "b"]),
+        ('[{"id": "a", "source_path": ""}]', ["a"]),
+        ('{"id": "a"}', ["a"]),
+    ],
+)
+def test_datasets_are_named_as_clients_do(text, names):
+    assert dataset_names(text) == names

@@ -1,0 +1,115 @@
+import asyncio
+import json
+import logging
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import httpx
+import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_pipeline.serving.tracing import trace_to_collector
+
+TOKEN = "a-token-of-some-length"
+STAGES = {"assistant.intent", "assistant.search", "assistant.answer", "assistant.citations"}
+
+
+@pytest.fixture
+def spans(monkeypatch):
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", lambda *given, **more: provider.get_tracer("test"))
+    return exporter
+
+
+def test_a_request_and_its_stages_are_spans(serving, spans):
+    server = serving(token=TOKEN)
+    reply = httpx.post(
+        f"{server.url}/api/ask",
+        json={"question": "How expensive may a hotel be?"},
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        timeout=60,
+    )
+    assert reply.status_code == 200
+    made = {span.name: span for span in spans.get_finished_spans()}
+    request = made["POST /api/ask"]
+    assert request.attributes["http.response.status_code"] == 200
+    assert request.attributes["rag.request_id"] == reply.headers["x-request-id"]
+    assert set(made) >= STAGES
+    for name in STAGES:
+        assert made[name].parent.span_id == request.context.span_id
+        assert request.start_time <= made[name].start_time <= made[name].end_time
+        assert made[name].end_time <= request.end_time
+    told = {s["name"]: s["milliseconds"] for s in reply.json()["stages"]}
+    span = made["assistant.search"]
+    assert (span.end_time - span.start_time) / 1e6 == pytest.approx(told["search"], abs=0.01)
+    assert made["assistant.search"].attributes["rag.passages"] > 0
+    everything = " ".join(span.to_json() for span in spans.get_finished_spans())
+    assert "hotel" not in everything
+    assert TOKEN not in everything
+
+
+def test_an_mcp_call_is_traced_with_its_stages(serving, spans):
+    url = f"{serving().url}/mcp"
+
+    async def work():
+        async with Client(StreamableHttpTransport(url)) as client:
+            await client.call_tool("assistant", {"query": "How expensive may a hotel be?"})
+
+    asyncio.run(work())
+    names = Counter(span.name for span in spans.get_finished_spans())
+    assert names["POST /mcp"] > 1
+    assert all(names[stage] == 1 for stage in STAGES)
+
+
+def test_a_refused_request_is_traced_and_logged_without_its_token(serving, spans, caplog):
+    caplog.set_level(logging.INFO, "rag_pipeline.serving")
+    headers = {"Authorization": "Bearer a-wrong-token", "X-LLM-API-KEY": "key-of-a-user"}
+    reply = httpx.get(f"{serving(token=TOKEN).url}/api/datasets", headers=headers)
+    assert reply.status_code == 401
+    (span,) = spans.get_finished_spans()
+    assert span.attributes["http.response.status_code"] == 401
+    (line,) = [json.loads(m) for m in caplog.messages if m.startswith("{")]
+    assert line["request_id"] == reply.json()["request_id"] == span.attributes["rag.request_id"]
+    assert (line["method"], line["path"], line["status"]) == ("GET", "/api/datasets", 401)
+    for secret in (TOKEN, "a-wrong-token", "key-of-a-user"):
+        assert secret not in caplog.text
+        assert secret not in span.to_json()
+
+
+def test_spans_go_to_the_collector_that_is_named(monkeypatch):
+    received = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self):
+            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    Thread(target=collector.serve_forever, daemon=True).start()
+    providers = []
+    monkeypatch.setattr(trace, "set_tracer_provider", providers.append)
+    trace_to_collector()
+    assert providers == []  # nothing is set up where no collector is named
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
+    trace_to_collector()
+    (provider,) = providers
+    with provider.get_tracer("test").start_as_current_span("one"):
+        pass
+    provider.shutdown()
+    collector.shutdown()
+    collector.server_close()
+    ((path, content),) = received
+    assert path == "/v1/traces"
+    assert b"rag-pipeline" in content
