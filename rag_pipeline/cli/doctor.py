@@ -11,19 +11,26 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console
+from rag_pipeline.cli.console import command, console
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.inputs import check_inputs
-from rag_pipeline.config import CorpusConfig, MiniLMEmbedding, load_config
-from rag_pipeline.errors import NotReleasedError, RagPipelineError
+from rag_pipeline.cli.inputs import check_inputs, check_models
+from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
+from rag_pipeline.inspection import Finding, inspect
 from rag_pipeline.workspace import Workspace
 
 _PACKAGES = ("dagster", "lancedb", "pyarrow", "bm25s", "onnxruntime", "great-expectations")
 _ENOUGH_BYTES = 1_000_000_000
+_ROUNDS = 3
 
 
-def examine(wanted: str | None) -> bool:
-    """Print one line per finding; return whether nothing stands in the way."""
+def examine(wanted: str | None, repair: bool = False) -> bool:
+    """Print one line per finding; return whether nothing stands in the way.
+
+    With `repair`, mend first what is wrong in the store.
+    """
+    if repair:
+        _repair(load_config(find_corpus_file(wanted)))
     wrong = 0
     for name, check in _checks(wanted):
         try:
@@ -56,11 +63,40 @@ def _checks(wanted: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
         return
     config = loaded[0]
     yield "queries and given chunks", lambda: _inputs(config)
+    yield "models", lambda: f"{check_models(config)} can be asked; none was"
     if "://" not in config.store_url:
         yield "disk", lambda: _disk(Path(config.store_url))
     yield "documents", lambda: _documents(config)
     yield "call cache", lambda: _call_cache(config)
+    if "://" in config.store_url or Path(config.store_url).exists():
+        for finding in inspect(Workspace(config)):
+            yield f"store {finding.place}", lambda f=finding: _refuse(f)  # type: ignore[misc]
     yield "release", lambda: _release(config)
+
+
+def _refuse(finding: Finding) -> str:
+    way = "`rag doctor --repair` would" if finding.mend else "to mend it"
+    raise StoreError(f"{finding.problem}; {way}: {finding.cure}")
+
+
+def _repair(config: CorpusConfig) -> None:
+    """Mend what is wrong until nothing is left that can be, as one repair may lay bare another."""
+    workspace = Workspace(config)
+    mended = 0
+    for _ in range(_ROUNDS):
+        findings = [f for f in inspect(workspace) if f.mend]
+        for finding in findings:
+            assert finding.mend is not None
+            finding.mend()
+            mended += 1
+            about = escape(f"{finding.problem}; done: {finding.cure}")
+            console.print(
+                f"[yellow]mended[/yellow] [bold]{finding.place}[/bold]: {about}", soft_wrap=True
+            )
+        if not findings:
+            break
+    if mended:
+        console.print(f"Next: {command(f'rag run {config.where}')}", soft_wrap=True)
 
 
 def _versions() -> str:
@@ -68,9 +104,9 @@ def _versions() -> str:
 
 
 def _model() -> str:
-    from rag_pipeline.providers import open_embedder
+    from rag_pipeline.providers.minilm import MiniLM
 
-    embedder = open_embedder(MiniLMEmbedding(provider="minilm"))
+    embedder = MiniLM()
     embedder.embed(["ready"], "query")
     return embedder.identity
 
@@ -113,7 +149,7 @@ def _documents(config: CorpusConfig) -> str:
     plan = plan_step(Workspace(config), Step("documents"))
     refused = Workspace(config).quarantine("documents").count()
     return (
-        f"{config.documents_path}: {plan.current:,} current, {plan.stale:,} new or changed, "
+        f"{config.documents_place}: {plan.current:,} current, {plan.stale:,} new or changed, "
         f"{plan.orphaned:,} gone" + (f"; {refused:,} in quarantine" if refused else "")
     )
 

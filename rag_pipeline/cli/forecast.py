@@ -6,27 +6,45 @@ memory, so that the texts to embed are counted before anything is spent.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from rag_pipeline.calls import call_key
 from rag_pipeline.chunking import chunk, read_given_chunks
-from rag_pipeline.config import Configuration, CorpusConfig, GivenChunking, SemanticChunking
-from rag_pipeline.contextualization import contextualize
-from rag_pipeline.datamodels import Chunk, Document
-from rag_pipeline.embedding import embed
-from rag_pipeline.errors import DocumentError
+from rag_pipeline.cli.payees import chat_of, paid_model, payee_of
+from rag_pipeline.cli.questions import judge_of, judging, recording, reranking
+from rag_pipeline.config import (
+    Configuration,
+    ContextAwareRetriever,
+    CorpusConfig,
+    GivenChunking,
+    LLMContext,
+    PassageReranker,
+    SemanticChunking,
+)
+from rag_pipeline.contextualization import (
+    contextualize,
+    contextualize_with_model,
+    is_too_long,
+)
+from rag_pipeline.costs import USUAL_OUTPUT, Tokens, estimate_tokens
+from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document, Query
+from rag_pipeline.embedding import call_keys, embed
+from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_documents, read_documents
 from rag_pipeline.planning import Step, plan_step, steps, upstream
-from rag_pipeline.providers import Embedder, InputType, Vectors, open_embedder
+from rag_pipeline.providers import Embedder, Vectors, open_embedder
 from rag_pipeline.queries import read_queries, resolve_queries
 from rag_pipeline.retrieval import read_question
 from rag_pipeline.workspace import Workspace
 
 MOST_CHARACTERS = 3_000_000
 """How much text of a chunking is looked into; of a larger corpus, counts are scaled up."""
+
+RERANKING = "reranking"
+"""A part of a retrieval run that is forecast by itself, being another model's."""
 
 _DOCUMENTS = Step("documents")
 _PARTS = re.compile(r"[;:?!.\n]\s*\S")
@@ -49,6 +67,13 @@ class Forecast:
     chunks: int | None = 0
     calls: int | None = 0
     exact: bool = True
+    asks: int | None = 0
+    """Prompts that would be sent to a chat model."""
+    model: str = ""
+    """The model that would be paid for them, "" where none is."""
+    tokens: Tokens = field(default_factory=Tokens)
+    usd: float | None = 0.0
+    """None where the model's price or the calls are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +90,7 @@ class _Texts:
     """What was found out about one step's texts; `keys` in order, each once."""
 
     chunks: int = 0
-    keys: dict[bytes, None] = field(default_factory=dict)
+    keys: dict[bytes, Tokens] = field(default_factory=dict)
     chunks_known: bool = True
     keys_known: bool = True
     exact: bool = True
@@ -79,12 +104,14 @@ class _NotEmbeddedError(Exception):
 def forecast(workspace: Workspace) -> list[Forecast]:
     """Return what a run would do, step by step in its order; build and embed nothing."""
     config = workspace.config
+    workspace.cache.refresh()
     todo = _documents_to_do(workspace)
     texts: dict[Step, _Texts] = {}
     for step in todo:
         if step.asset == "chunks":
             texts |= _look_into(workspace, step.partition or "", todo)
-    queries = _query_texts(workspace, todo[_DOCUMENTS])
+    queries = _queries(workspace, todo[_DOCUMENTS])
+    texts_of_queries = [query.query for query in queries]
     answered: set[bytes] = set()
     found: dict[Step, Forecast] = {}
     for step in steps(config):
@@ -105,21 +132,80 @@ def forecast(workspace: Workspace) -> list[Forecast]:
                     for before in upstream(config, step)
                     if before.asset != "queries"
                 )
-                asked, known.exact = _asked(workspace, configuration, queries, stays)
+                asked, known.exact = _asked(workspace, configuration, texts_of_queries, stays)
                 embedder = workspace.embedder(configuration.embedding)
-                known.keys = dict.fromkeys(_keys(asked, embedder, "query"))
+                known.keys = _spread(asked, call_keys(asked, embedder, "query"))
+            elif runs_now and judge_of(config, step.asset) is not None:
+                run, answers = (Step(a, step.partition) for a in ("retrieval_run", "answers"))
+                asks = judging(
+                    workspace,
+                    step,
+                    queries,
+                    run_stays=not found[run].runs,
+                    answers_stay=answers not in found or not found[answers].runs,
+                )
+                known.keys_known = asks is not None
+                known.keys, known.exact = (dict(asks.keys), asks.exact) if asks else ({}, False)
         new = [key for key in known.keys if key not in answered]
         missing = set(new) - workspace.cache.known(new)
         answered |= missing
+        tokens = sum((known.keys[key] for key in missing), Tokens()) * known.scale
+        count = round(len(missing) * known.scale) if known.keys_known else None
+        by_chat = chat_of(config, step) is not None
+        payee = paid_model(workspace, step) if runs_now else None
+        usd: float | None = 0.0
+        if payee is not None:
+            price = workspace.ledger.prices.price(payee.provider, payee.model)
+            usd = None if price is None or count is None else price.usd(tokens, payee.batch)
         found[step] = Forecast(
             step,
             runs_now,
             *counts,
             chunks=round(known.chunks * known.scale) if known.chunks_known else None,
-            calls=round(len(missing) * known.scale) if known.keys_known else None,
+            calls=0 if by_chat else count,
             exact=known.exact and known.scale == 1.0,
+            asks=count if by_chat else 0,
+            model=f"{payee.provider} {payee.model}" if payee else "",
+            tokens=tokens,
+            usd=usd,
         )
+        if step.asset == "retrieval_run" and runs_now:
+            rerank = _reranking(workspace, step, queries, answered)
+            if rerank is not None:
+                found[rerank.step] = rerank
     return list(found.values())
+
+
+def _reranking(
+    workspace: Workspace, step: Step, queries: Sequence[Query], answered: set[bytes]
+) -> Forecast | None:
+    """Return what a retrieval run would ask of a reranker that is paid or asked by prompts."""
+    config = workspace.config
+    configuration = config.configuration(step.partition or "")
+    settings = config.rerankers[configuration.reranker]
+    if not isinstance(settings, PassageReranker):
+        return None
+    chat = config.reranker_chat(settings)
+    payee = payee_of(workspace, chat or settings)
+    if payee is None and chat is None:
+        return None
+    asks = reranking(workspace, configuration, queries)
+    new = {k: t for k, t in (asks.keys if asks else {}).items() if k not in answered}
+    answered |= set(new)
+    tokens = sum(new.values(), Tokens())
+    usd: float | None = 0.0
+    if payee is not None:
+        price = workspace.ledger.prices.price(payee.provider, payee.model)
+        usd = None if price is None or asks is None else price.usd(tokens, payee.batch)
+    return Forecast(
+        Step(RERANKING, step.partition),
+        runs=True,
+        exact=False,
+        asks=None if asks is None else len(new),
+        model=f"{payee.provider} {payee.model}" if payee else "",
+        tokens=tokens,
+        usd=usd,
+    )
 
 
 def _documents_to_do(workspace: Workspace) -> dict[Step, _Todo]:
@@ -161,15 +247,19 @@ def _look_into(
             if document.document_id not in todo[step].pending:
                 continue
             if step.asset == "chunks":
-                known.keys.update(dict.fromkeys(sentences))
+                known.keys.update(sentences)
             if chunks is None:
                 known.chunks_known = False
                 known.keys_known = known.keys_known and step.asset != "vector_index"
                 continue
             known.chunks += len(chunks)
             if step.asset == "vector_index":
-                keys = _vector_keys(workspace, step.partition or "", document, chunks)
-                known.keys.update(dict.fromkeys(keys))
+                contexts = _contexts(workspace, step, document, chunks)
+                keys = _vector_keys(workspace, step.partition or "", document, contexts.chunks)
+                known.keys.update(keys)
+                known.exact = known.exact and not contexts.calls
+            elif step.asset == "contextualized_chunks":
+                known.keys.update(_contexts(workspace, step, document, chunks).calls)
     return texts
 
 
@@ -186,7 +276,7 @@ def _sample(workspace: Workspace, document_ids: Sequence[str]) -> Iterator[tuple
 
 def _chunker(
     workspace: Workspace, chunking: str
-) -> Callable[[Document], tuple[list[bytes], list[Chunk] | None]]:
+) -> Callable[[Document], tuple[dict[bytes, Tokens], list[Chunk] | None]]:
     """Return a function from a document to the keys of its sentences and to its chunks.
 
     The chunks are None where they depend on sentences that were not embedded before.
@@ -198,17 +288,17 @@ def _chunker(
         given = read_given_chunks(config.chunks_path(chunking))
     embedder: Embedder | None = None
     if isinstance(settings, SemanticChunking):
-        embedder = open_embedder(config.sentence_embedding(settings))
+        embedder = open_embedder(config.located(config.sentence_embedding(settings)))
 
-    def known_vectors(keys: list[bytes], texts: Sequence[str]) -> Vectors:
+    def known_vectors(keys: dict[bytes, Tokens], texts: Sequence[str]) -> Vectors:
         assert embedder is not None
-        keys.extend(_keys(texts, embedder, "document"))
-        if len(workspace.cache.known(keys)) < len(set(keys)):
+        keys.update(_spread(texts, call_keys(texts, embedder)))
+        if len(workspace.cache.known(list(keys))) < len(keys):
             raise _NotEmbeddedError
         return embed(texts, embedder, workspace.cache)
 
-    def chunk_one(document: Document) -> tuple[list[bytes], list[Chunk] | None]:
-        keys: list[bytes] = []
+    def chunk_one(document: Document) -> tuple[dict[bytes, Tokens], list[Chunk] | None]:
+        keys: dict[bytes, Tokens] = {}
         vectors = partial(known_vectors, keys) if embedder else None
         try:
             return keys, chunk(document, settings, embed=vectors, given=given)
@@ -220,30 +310,75 @@ def _chunker(
     return chunk_one
 
 
+@dataclass(slots=True)
+class _Contexts:
+    """Chunks with their contexts, and the calls that would have to be made for them first."""
+
+    chunks: Sequence[ContextualizedChunk]
+    calls: dict[bytes, Tokens] = field(default_factory=dict)
+
+
+def _contexts(
+    workspace: Workspace, step: Step, document: Document, chunks: Sequence[Chunk]
+) -> _Contexts:
+    """Contextualize as far as that costs nothing.
+
+    A chunk whose context is yet to be written stands with one of the usual length.
+    """
+    settings = workspace.config.contextualizers[(step.partition or "").split(".")[1]]
+    if not isinstance(settings, LLMContext):
+        return _Contexts(contextualize(document, chunks, settings))
+    chat = workspace.config.chat(settings.chat)
+    calls: dict[bytes, Tokens] = {}
+
+    ask = recording(chat, workspace.cache, calls)
+    (made,) = contextualize_with_model([(document, chunks)], settings, chat, ask).documents
+    if not isinstance(made, ProviderError):
+        return _Contexts(made)
+    if is_too_long(document, chunks, settings, chat) and len(calls) < len(chunks):
+        # Its summaries come first: until then the chunks' prompts are known by their number.
+        window = Tokens(chat.context_window - chat.max_output_tokens, 0, USUAL_OUTPUT)
+        calls.update({call_key("expected", settings.chat, c.chunk_id): window for c in chunks})
+    usual = "x" * min(settings.max_characters, 4 * USUAL_OUTPUT)
+    return _Contexts([ContextualizedChunk(chunk, usual) for chunk in chunks], calls)
+
+
 def _vector_keys(
-    workspace: Workspace, partition: str, document: Document, chunks: Sequence[Chunk]
-) -> list[bytes]:
-    _, contextualizer, embedding = partition.split(".")
-    settings = workspace.config.contextualizers[contextualizer]
-    contextualized = contextualize(document, chunks, settings)
-    embedder = workspace.embedder(embedding)
-    return _keys((c.indexed_text for c in contextualized), embedder, "document")
+    workspace: Workspace, partition: str, document: Document, chunks: Sequence[ContextualizedChunk]
+) -> dict[bytes, Tokens]:
+    embedder = workspace.embedder(partition.split(".")[2])
+    texts = [c.indexed_text for c in chunks]
+    keys = call_keys(texts, embedder, "document", [document.document_id] * len(texts))
+    return _spread(texts, keys)
 
 
-def _query_texts(workspace: Workspace, documents: _Todo) -> list[str]:
+def _spread(texts: Sequence[str], keys: Sequence[bytes]) -> dict[bytes, Tokens]:
+    """Return the keys with equal shares of the distinct texts' tokens."""
+    total = sum(estimate_tokens(text) for text in set(texts))
+    return dict.fromkeys(keys, Tokens(-(-total // max(1, len(keys)))))
+
+
+def _queries(workspace: Workspace, documents: _Todo) -> list[Query]:
     """Return the queries that would be searched with, as far as their gold spans are known."""
     if not documents.pending and not documents.gone and runs.queries_are_current(workspace):
-        return [query.query for query in runs.load_queries(workspace)]
+        return runs.load_queries(workspace)
     path = workspace.config.queries_path
     records = read_queries(path) if path else []
     if documents.pending:
-        return [record.query for record in records]
+        return [
+            Query(
+                r.query_id,
+                r.query,
+                entities={str(kind): groups for kind, groups in r.entities.items()},
+            )
+            for r in records
+        ]
 
     def text_of(document_id: str) -> str | None:
         found = next(iter(read_documents(workspace, [document_id])), None)
         return found.text if found and document_id not in documents.gone else None
 
-    return [query.query for query in resolve_queries(records, text_of)[0]]
+    return resolve_queries(records, text_of)[0]
 
 
 def _asked(
@@ -255,13 +390,12 @@ def _asked(
     the index stays, or where a query has one part.
     """
     settings = workspace.config.retrievers[configuration.retriever]
-    if not getattr(settings, "split_query", False):
-        return queries, True
+    over = settings.over if isinstance(settings, ContextAwareRetriever) else settings
+    # boosted queries have words that are not known before
+    boosts = isinstance(settings, ContextAwareRetriever) and settings.variants > 0
+    if not getattr(over, "split_query", False):
+        return queries, not boosts
     if not stays:
-        return queries, not any(_PARTS.search(query.strip()) for query in queries)
+        return queries, not boosts and not any(_PARTS.search(q.strip()) for q in queries)
     index = runs.open_index(workspace, runs.pin(workspace, configuration))
-    return [read_question(index, query, settings).ask for query in queries], True
-
-
-def _keys(texts: Iterable[str], embedder: Embedder, input_type: InputType) -> list[bytes]:
-    return [call_key(f"embed:{input_type}", embedder.identity, text) for text in texts]
+    return [read_question(index, query, over).ask for query in queries], not boosts

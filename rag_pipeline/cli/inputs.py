@@ -1,16 +1,31 @@
-"""The files beside the documents are read before anything is spent on them."""
+"""What a run reads and the models that it asks are looked at before anything is spent."""
+
+import os
+from collections.abc import Iterator
 
 from rag_pipeline.chunking import read_given_chunks
-from rag_pipeline.config import CorpusConfig, GivenChunking
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.config import (
+    ChatModel,
+    CorpusConfig,
+    GivenChunking,
+    LLMReranker,
+    PassageReranker,
+    RemoteModel,
+    Settings,
+)
+from rag_pipeline.errors import ConfigError, ProviderError
+from rag_pipeline.evaluation.scores import check_metric_names
+from rag_pipeline.providers import open_embedder, open_scorer
 from rag_pipeline.queries import read_queries
 
 
 def check_inputs(config: CorpusConfig) -> None:
     """Read the queries and given chunks.
 
-    Raises InputError naming file, line and value, ConfigError for a file that is not there.
+    Raises InputError naming file, line and value, ConfigError for a file that is not there or a
+    metric that nothing measures.
     """
+    check_metric_names(config)
     if config.queries_path is not None:
         read_queries(config.queries_path)
     used = dict.fromkeys(c.chunking for c in config.all_configurations.values())
@@ -20,3 +35,53 @@ def check_inputs(config: CorpusConfig) -> None:
             if not given.exists():
                 raise ConfigError(f"{config.where}: chunkings.{chunking}: no such file: {given}")
             read_given_chunks(given)
+
+
+def check_models(config: CorpusConfig, configuration: str | None = None) -> int:
+    """Open every model that the configurations ask, sending nothing; return how many there are.
+
+    Raises ConfigError with a line for each that can't be asked: its key's variable is not set, its
+    package not installed, its folder not there, its dimensions not known.
+    """
+    mistakes: list[str] = []
+    models = dict(_models(config, configuration))
+    for place, settings in models.items():
+        try:
+            _open(config, settings)
+        except (ConfigError, ProviderError) as error:
+            mistakes.append(f"{config.where}: {place}: {error}")
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
+    return len(models)
+
+
+def _open(config: CorpusConfig, settings: Settings) -> None:
+    if isinstance(settings, RemoteModel) and settings.base_url is None:
+        variable = settings.api_key_env
+        if not os.environ.get(variable):
+            raise ConfigError(f"the environment variable {variable} is not set; set it to your key")
+    if isinstance(settings, ChatModel | LLMReranker):
+        return
+    if isinstance(settings, PassageReranker):
+        _ = open_scorer(config.located(settings)).identity
+    else:
+        _ = open_embedder(config.located(settings)).dimension
+
+
+def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[str, Settings]]:
+    """Yield the settings of models with their places in the corpus file."""
+    chosen = config.all_configurations
+    if configuration:
+        chosen = {configuration: config.configuration(configuration)}
+    chats: set[str | None] = {*config.evaluation.chats().values()}
+    for one in chosen.values():
+        compares = getattr(config.chunkings[one.chunking], "embedding", None)
+        for name in filter(None, (one.embedding, compares)):
+            yield f"embeddings.{name}", config.embeddings[name]
+        reranker = config.rerankers[one.reranker]
+        if isinstance(reranker, PassageReranker):
+            yield f"rerankers.{one.reranker}", reranker
+        contextualizer = config.contextualizers[one.contextualizer]
+        chats |= {getattr(reranker, "chat", None), getattr(contextualizer, "chat", None)}
+    for chat in sorted(filter(None, chats)):
+        yield f"chats.{chat}", config.chat(chat)

@@ -16,8 +16,16 @@ from rag_pipeline.cli.console import (
     print_json,
     set_quiet,
 )
+from rag_pipeline.cli.expansion import app as expansion
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.errors import CheckFailedError, ConfigError, InputError, RagPipelineError
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
+from rag_pipeline.errors import (
+    BudgetError,
+    CheckFailedError,
+    ConfigError,
+    InputError,
+    RagPipelineError,
+)
 
 if TYPE_CHECKING:
     from rag_pipeline.corpus import Corpus
@@ -44,21 +52,12 @@ app = typer.Typer(
       0    done
       1    something failed: a store, a model, a command before the first run
       2    a mistake in the arguments or in a file; nothing was spent
-      3    a check refused the data: what is served stays as it was
+      3    a check refused the data, or the budget more calls: what is served stays as it was
       130  stopped by Ctrl-C: the same command goes on from there
     """,
 )
 
-_CORPUS_HELP = "Corpus file, or a corpus's name; may be left out where there is only one."
-CorpusArgument = Annotated[
-    str | None, typer.Argument(metavar="FILE", envvar="RAG_CORPUS", help=_CORPUS_HELP)
-]
-CorpusOption = Annotated[
-    str | None,
-    typer.Option("--corpus", "-c", metavar="CORPUS", envvar="RAG_CORPUS", help=_CORPUS_HELP),
-]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+app.add_typer(expansion, name="expansion")
 
 
 def main() -> None:
@@ -69,7 +68,7 @@ def main() -> None:
         app(prog_name="rag")
     except (ConfigError, InputError) as error:
         _fail("error", str(error), 2)
-    except CheckFailedError as error:
+    except (CheckFailedError, BudgetError) as error:
         _fail("refused", str(error), 3)
     except (RagPipelineError, OSError) as error:
         _fail("error", str(error), 1)
@@ -227,6 +226,110 @@ def search(
     show_chunks(found)
 
 
+@app.command(short_help="Answer a question from the release, with sources.")
+def ask(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know.")],
+    corpus: CorpusOption = None,
+    document: Annotated[
+        str | None, typer.Option("--document", "-d", metavar="ID", help="Ask one document only.")
+    ] = None,
+    instructions: Annotated[
+        str, typer.Option(metavar="TEXT", help="Guidance for the chat model, if one is set.")
+    ] = "",
+    trace: Annotated[bool, typer.Option("--trace", help="Show what each stage did.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer a question from the release, with sources.
+
+    Without a chat model (`assistant.chat` in the corpus file) the answer is made of verbatim
+    sentences; each source is checked against its document.
+
+    \b
+    Examples:
+      rag ask "How long does confidentiality last under the Acme NDA?"
+      rag ask "Compare the notice periods" --trace
+      rag ask "When is a doctor's note needed?" -d policy/leave.md --json
+    """
+    from rag_pipeline.assistant import open_assistant
+    from rag_pipeline.cli.answers import as_record, show_answer
+
+    assistant = open_assistant([_corpus(corpus)])
+    made = assistant.ask(question, document_id=document, instructions=instructions)
+    if as_json:
+        print_json(as_record(made))
+    else:
+        show_answer(made, trace)
+
+
+@app.command(short_help="Improve the prompts of the assistant's model.")
+def optimize(
+    corpus: CorpusOption = None,
+    metric: Annotated[
+        str, typer.Option(metavar="NAME", help="EntityF1 or AnswerPresence.")
+    ] = "EntityF1",
+    trials: Annotated[int, typer.Option(metavar="N", help="How many sets of examples.")] = 3,
+    seed: Annotated[int, typer.Option(metavar="N", help="Chooses queries and examples.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Give the prompts of the assistant's model examples that worked, and keep what scores best.
+
+    Needs `assistant.chat` in the corpus file. A third of the queries gives examples, a third
+    chooses among the trials, and on the last third the result must not be worse than what is in
+    use. Each result is a numbered file in the store.
+
+    \b
+    Examples:
+      rag optimize
+      rag optimize -c contracts --metric AnswerPresence --trials 5
+    """
+    from rag_pipeline.cli.optimize import optimize as optimize_corpus
+
+    optimize_corpus(_corpus(corpus), metric, trials, seed, as_json)
+
+
+@app.command(short_help="Serve the release to assistants, by MCP and HTTP.")
+def serve(
+    corpora: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CORPUS...", help="Corpora to serve; one or more."),
+    ] = None,
+    transport: Annotated[
+        str, typer.Option(metavar="http|stdio", help="How clients connect.")
+    ] = "http",
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on.")] = 9003,
+    token_env: Annotated[
+        str, typer.Option(metavar="NAME", help="Environment variable with the bearer token.")
+    ] = "RAG_TOKEN",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST[:PORT]", help="Backend that requests may choose by header."),
+    ] = None,
+) -> None:
+    """Serve releases to assistants: MCP tools, a page to ask on, and a Dify knowledge base.
+
+    A newer release is picked up without a restart. Beyond loopback a bearer token is required,
+    read from the environment variable RAG_TOKEN.
+
+    \b
+    Examples:
+      rag serve contracts
+      rag serve contracts policies --port 9003
+      rag serve contracts --transport stdio
+      RAG_TOKEN=... rag serve contracts --host 0.0.0.0
+    """
+    from rag_pipeline.serving import ServerSettings, serve_http, serve_stdio
+
+    if transport not in ("http", "stdio"):
+        raise InputError(f"--transport {transport!r} is not one of: http, stdio")
+    opened = [_corpus(name) for name in corpora] if corpora else [_corpus(None)]
+    settings = ServerSettings.from_environment(host, port, token_env, allow_host or [])
+    if transport == "stdio":
+        serve_stdio(opened, settings)
+    else:
+        serve_http(opened, settings)
+
+
 @app.command(short_help="Show the configurations, best first.")
 def leaderboard(
     corpus: CorpusOption = None,
@@ -237,11 +340,13 @@ def leaderboard(
 ) -> None:
     """Show every evaluated configuration, best first.
 
+    Each is compared with the baseline and with what is served: better, worse, or cannot tell.
+
     \b
     Example:
       rag leaderboard --sort nDCG@10
     """
-    board = _corpus(corpus).leaderboard()
+    board = _corpus(corpus).leaderboard(sort)
     from rag_pipeline.cli.tables import show_leaderboard, sorted_board
 
     board = sorted_board(board, sort)
@@ -249,6 +354,116 @@ def leaderboard(
         print_json(board)
     else:
         show_leaderboard(board)
+
+
+@app.command(short_help="Show what calls to models cost.")
+def costs(
+    corpus: CorpusOption = None,
+    by: Annotated[
+        str, typer.Option(metavar="GROUP", help="asset, model, configuration or day.")
+    ] = "asset",
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the tokens and the price of every call so far, and what is left of the budget.
+
+    \b
+    Examples:
+      rag costs
+      rag costs --by configuration -c contracts
+      rag costs --by day --json
+    """
+    from rag_pipeline.cli.costs import show_costs
+
+    show_costs(find_corpus_file(corpus), by, as_json)
+
+
+@app.command(short_help="Tell whether A is better than B.")
+def compare(
+    one: Annotated[
+        str, typer.Argument(metavar="A", help="Configuration, or release as release-000003.")
+    ],
+    other: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
+    corpus: CorpusOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare two configurations, query by query: is A better than B, or worse?
+
+    Differences are A - B over the queries that both measured, with the 95 % interval of a paired
+    bootstrap and the p value of a randomisation test, adjusted (Holm) for the metrics shown.
+
+    \b
+    Examples:
+      rag compare default plain
+      rag compare default release-000003 --json
+    """
+    from rag_pipeline.cli.judge import show_comparison
+
+    show_comparison(find_corpus_file(corpus), one, other, as_json)
+
+
+@app.command(short_help="Show why a query fails or not.")
+def explain(
+    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="The query's id.")],
+    corpus: CorpusOption = None,
+    configuration: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose passages to show [the served, else the best]."),
+    ] = None,
+    k: Annotated[
+        int, typer.Option("-k", metavar="N", help="How many chunks count: 1 to 10, or 20.")
+    ] = 5,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what became of one query: the gold text, what was retrieved instead, and why.
+
+    \b
+    Examples:
+      rag explain q017
+      rag explain q017 --configuration plain -k 10
+    """
+    from rag_pipeline.cli.judge import show_explanation
+
+    show_explanation(find_corpus_file(corpus), query_id, configuration, k, as_json)
+
+
+@app.command(short_help="May the best be released? Exit 0 or 3.")
+def gate(file: CorpusArgument = None, as_json: JsonFlag = False) -> None:
+    """Tell whether what was evaluated may be released: exit code 0 if so, 3 if not.
+
+    The candidate is refused if it is significantly worse than what is served in a metric of
+    `gate.metrics`, or if a blocking check fails. Changes nothing; for a CI, after `rag run`.
+
+    \b
+    Examples:
+      rag gate contracts.yaml
+      rag gate contracts.yaml --json
+    """
+    from rag_pipeline.cli.judge import show_gate
+
+    if not show_gate(find_corpus_file(file), as_json):
+        raise typer.Exit(3)
+
+
+@app.command(short_help="Write the evaluation as one HTML page.")
+def report(
+    corpus: CorpusOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File [CORPUS.html].")
+    ] = None,
+) -> None:
+    """Write the evaluation as one HTML page that needs neither network nor scripts.
+
+    \b
+    Examples:
+      rag report
+      rag report -c contracts --output reports/contracts.html
+    """
+    from rag_pipeline.cli.judge import write_report
+    from rag_pipeline.config import load_config
+
+    file = find_corpus_file(corpus)
+    target = output.expanduser() if output else Path(f"{load_config(file).corpus}.html")
+    write_report(file, target)
 
 
 @app.command(short_help="List the releases, newest first.")
@@ -295,17 +510,91 @@ def rollback(
     console.print(f"serving {served.release_id} ({served.configuration}, of {served.created})")
 
 
-@app.command(short_help="Check installation, corpus and store.")
-def doctor(corpus: CorpusOption = None) -> None:
-    """Check the installation, the corpus file and its store; say what to mend.
+@app.command(short_help="Write a release into one file.")
+def export(
+    release_id: Annotated[
+        str, typer.Argument(metavar="RELEASE", help="Its id, or `current` for what is served.")
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, e.g. r.zip.")],
+    corpus: CorpusOption = None,
+) -> None:
+    """Write a release into one file that another machine serves.
 
     \b
     Example:
+      rag export current contracts.zip -c contracts
+    """
+    from rag_pipeline.cli.bundles import export_release
+
+    export_release(find_corpus_file(corpus), release_id, file)
+
+
+@app.command("import-release", short_help="Serve a release from such a file.")
+def import_release(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `rag export` has written.")],
+    corpus: CorpusOption = None,
+    store: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder, or s3:// prefix, to import into.")
+    ] = "data/store",
+) -> None:
+    """Take in a release that was exported elsewhere, and serve it.
+
+    Without a CORPUS, writes the corpus file NAME.yaml from what the release says of itself, or
+    takes the one that is there.
+
+    \b
+    Example:
+      rag import-release contracts.zip
+      rag search "notice period" -c contracts
+    """
+    from rag_pipeline.cli.bundles import import_bundle
+
+    import_bundle(file, Path(find_corpus_file(corpus)) if corpus else None, store)
+
+
+@app.command(short_help="Free what the store no longer needs.")
+def gc(
+    corpus: CorpusOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be freed, and free nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Free what the store no longer needs, by the corpus file's `retention`.
+
+    What is served, current or pinned by a kept release stays. Runs do the same by themselves,
+    except for giving the call cache's free space back to the disk.
+
+    \b
+    Examples:
+      rag gc --dry-run
+      rag gc -c contracts
+    """
+    from rag_pipeline.cli.gc import free
+
+    free(find_corpus_file(corpus), dry_run, as_json)
+
+
+@app.command(short_help="Check installation, corpus and store.")
+def doctor(
+    corpus: CorpusOption = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what is wrong in the store.")
+    ] = False,
+) -> None:
+    """Check the installation, the corpus file and its store; say what to mend.
+
+    With --repair, remove from the store what is torn and can be made again, and serve the newest
+    whole release; what is lost is said. Stop running builds before.
+
+    \b
+    Examples:
       rag doctor -c contracts.yaml
+      rag doctor -c contracts.yaml --repair
     """
     from rag_pipeline.cli.doctor import examine
 
-    if not examine(corpus):
+    if not examine(corpus, repair):
         raise typer.Exit(1)
 
 

@@ -1,6 +1,7 @@
 """`rag plan`: what a run would do, per asset and partition, in words and numbers."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich import box
@@ -8,8 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from rag_pipeline.cli.console import command, console, print_json
+from rag_pipeline.cli.estimates import estimate_lines, hold_budget
 from rag_pipeline.cli.find import option_for
-from rag_pipeline.cli.forecast import Forecast, forecast
+from rag_pipeline.cli.forecast import RERANKING, Forecast, forecast
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import SHARDED_ASSETS
@@ -23,7 +25,12 @@ _WHAT = {
     "lexical_index": "index all chunks for BM25",
     "vector_index": "embed chunks",
     "retrieval_run": "search with every query",
+    RERANKING: "let a model reorder what was found",
+    "relevance_labels": "let a chat model judge what was found",
     "answer_presence": "measure what was found",
+    "answers": "answer every query",
+    "entity_scores": "hold the answers to the facts",
+    "context_scores": "judge the contexts",
     "leaderboard": "compare the configurations",
     "release": "serve the best",
 }
@@ -33,9 +40,11 @@ def show_plan(file: Path, as_json: bool) -> None:
     """Print every step that would run, with its documents, chunks and texts to embed."""
     config = load_config(file)
     check_inputs(config)
-    found = forecast(Workspace(config))
+    workspace = Workspace(config)
+    found = forecast(workspace)
     if as_json:
         print_json([_row(f) for f in found])
+        hold_budget(workspace, found)
         return
     busy = [f for f in found if f.runs]
     if not busy:
@@ -48,7 +57,8 @@ def show_plan(file: Path, as_json: bool) -> None:
         title_style="bold",
     )
     table.add_column("step", overflow="fold", min_width=21)
-    for name in ("chunks", "to embed"):
+    asks = any(row.asks != 0 for row in busy)
+    for name in ("chunks", *(["to ask"] if asks else []), "to embed"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("what", overflow="fold", min_width=10)
     asset = ""
@@ -56,19 +66,21 @@ def show_plan(file: Path, as_json: bool) -> None:
         step = row.step.asset
         if row.step.partition:
             if step != asset:
-                table.add_row(step, "", "", f"[dim]{_WHAT[step]}[/dim]")
+                table.add_row(step, *[""] * (2 + asks), f"[dim]{_WHAT[step]}[/dim]")
             step = f"  {row.step.partition}"
         asset = row.step.asset
         what = _documents(row) if row.step.partition or asset == "documents" else _WHAT[asset]
         table.add_row(
             escape(step),
             _number(row.chunks, row.exact) if asset in SHARDED_ASSETS else "",
+            *([_number(row.asks, row.exact) if row.asks != 0 else ""] if asks else []),
             _number(row.calls, row.exact) if row.calls != 0 or asset == "vector_index" else "",
             what,
         )
     console.print(table)
-    for line in totals(found):
+    for line in (*totals(found), *estimate_lines(found)):
         console.print(line)
+    hold_budget(workspace, found)
     shown = option_for(file, config.corpus).removeprefix(" -c")
     console.print(f"Next: {command(f'rag run{shown}')}", soft_wrap=True)
 
@@ -81,6 +93,7 @@ def describe(row: Forecast) -> str:
 
 def totals(found: Sequence[Forecast]) -> list[str]:
     """Return what all steps add up to."""
+    found = [f for f in found if f.step.asset != RERANKING]  # within their retrieval runs
     busy = [f for f in found if f.runs]
     known = sum(f.calls for f in busy if f.calls is not None)
     exact = all(f.exact for f in busy)
@@ -119,6 +132,10 @@ def _row(row: Forecast) -> dict[str, object]:
         "chunks": row.chunks,
         "calls": row.calls,
         "exact": row.exact,
+        "asks": row.asks,
+        "model": row.model,
+        "tokens": asdict(row.tokens),
+        "usd": row.usd,
         "what": describe(row) if row.runs else "",
     }
 

@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +13,23 @@ from rich.progress import Progress, TaskID
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
+from rag_pipeline.cli.estimates import hold_budget, is_known, keep_outcome, outcome, pays
 from rag_pipeline.cli.find import option_for, shown_path
-from rag_pipeline.cli.inputs import check_inputs
+from rag_pipeline.cli.forecast import Forecast, forecast
+from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
+from rag_pipeline.costs import Totals
 from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import (
     QUERIES_FILE,
-    load_leaderboard,
     load_queries,
     load_scores,
 )
-from rag_pipeline.planning import Step, steps
+from rag_pipeline.planning import ANSWER_ASSETS, Step, steps
 from rag_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -38,10 +42,16 @@ _WORDS = {
     "lexical_index": (("rows_written", "chunks"),),
     "vector_index": (("rows_written", "chunks"),),
     "retrieval_run": (("queries", "queries"),),
+    "relevance_labels": (("judged", "judged"), ("missing", "missing")),
+    "answers": (("queries", "answers"), ("missing_judgements", "missing")),
+    "entity_scores": (("annotated_queries", "queries"), ("missing_judgements", "missing")),
+    "context_scores": (("queries", "queries"), ("missing_judgements", "missing")),
 }
 _SHARED_WORDS = (
     ("documents_dropped", "dropped"),
     ("documents_quarantined", "quarantined"),
+    ("documents_failed", "failed"),
+    ("documents_longer_than_window", "longer than the model's window"),
     ("calls_made", "embedded"),
     ("calls_saved", "cached"),
 )
@@ -54,6 +64,7 @@ def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> 
     if configuration:
         config.configuration(configuration)
     check_inputs(config)
+    check_models(config, configuration)
     if json_out:
         _check_writable(json_out)
     results = _run(config, configuration)
@@ -67,7 +78,7 @@ def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> 
     if not console.quiet:
         _show_problems(workspace)
         console.print()
-        show_leaderboard(load_leaderboard(workspace))
+        show_leaderboard(Corpus(config).leaderboard())
         _show_sample(config, file)
 
 
@@ -83,7 +94,9 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
     started = time.perf_counter()
     results: list[StepResult] = []
     every = steps(config, configuration)
-    with progress_bar() as progress:
+    costs = _Costs(Workspace(config))
+    costs.look_ahead()
+    with costs.kept(), progress_bar() as progress:
         live = _Live(progress, len(every))
         # Dagster takes seconds to import: not before the files are known to be right.
         from rag_pipeline.orchestration.runner import run
@@ -94,10 +107,13 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
             if result.ran:
                 console.print(_line(len(results), len(every), result))
             live.check(every[len(results)] if len(results) < len(every) else None)
+            if result.step.asset in ("queries", "chunks"):
+                costs.look_ahead()
     ran = [r for r in results if r.ran]
     calls = CallCounts()
     for result in ran:
-        calls.add(result.calls)
+        if result.step.asset != "contextualized_chunks":  # those are prompts
+            calls.add(result.calls)
     seconds = f"{time.perf_counter() - started:.1f} s"
     if ran:
         current = f", {len(results) - len(ran)} were current" if len(ran) < len(results) else ""
@@ -109,7 +125,51 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
         console.print(
             f"everything is current: {len(results)} steps checked, nothing to do; {seconds}"
         )
+    costs.show()
     return results
+
+
+class _Costs:
+    """What a run was expected to cost, and did."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._pays = pays(workspace)
+        self._start = workspace.ledger.position() if self._pays else 0
+        self._estimate: Sequence[Forecast] = ()
+
+    def look_ahead(self) -> None:
+        """Estimate what is to be paid as soon as that is known; hold the budget against it."""
+        if self._pays and not (self._estimate and is_known(self._estimate)):
+            self._estimate = forecast(self._workspace)
+            hold_budget(self._workspace, self._estimate)
+
+    def show(self) -> None:
+        """Print estimate and actual side by side."""
+        if self._is_worth_telling:
+            console.print(outcome(self._estimate, self._actual))
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Note both in the store when the block ends, however it does, for `rag costs`."""
+        try:
+            yield
+        finally:
+            if self._is_worth_telling:
+                keep_outcome(self._workspace, self._estimate, self._actual)
+
+    @property
+    def _actual(self) -> Totals:
+        actual = Totals()
+        for charge in self._workspace.ledger.charges(after=self._start):
+            actual.add(charge)
+        return actual
+
+    @property
+    def _is_worth_telling(self) -> bool:
+        return self._pays and bool(
+            self._actual.calls or any(f.usd != 0 for f in self._estimate if f.model)
+        )
 
 
 def _until_interrupted(results: "Iterator[StepResult]") -> "Iterator[StepResult]":
@@ -191,6 +251,7 @@ def summarize_run(
             Step("vector_index", configuration.vector_key),
             Step("retrieval_run", name),
             Step("answer_presence", name),
+            *(Step(asset, name) for asset in ANSWER_ASSETS),
         ]
         calls = CallCounts()
         seconds = 0.0
@@ -219,6 +280,8 @@ def _line(number: int, total: int, result: "StepResult") -> str:
     metadata = result.metadata
     words = (*_WORDS.get(result.step.asset, ()), *_SHARED_WORDS)
     parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
+    if result.step.asset == "contextualized_chunks":
+        parts = [part.replace(" embedded", " asked") for part in parts]
     if metadata.get("release"):
         parts.append(f"{metadata['release']}: {metadata['configuration']}")
     place = f"[{number:>{len(str(total))}}/{total}]"
@@ -232,7 +295,9 @@ def _line(number: int, total: int, result: "StepResult") -> str:
 def _show_problems(workspace: Workspace) -> None:
     """Name the documents in quarantine and the gold spans that were not found."""
     refused: list[str] = []
+    contexts = {c.context_key for c in workspace.config.all_configurations.values()}
     names = ["documents", *(f"chunks.{name}" for name in workspace.config.chunkings)]
+    names += [f"contextualized_chunks.{key}" for key in sorted(contexts)]
     for name in names:
         for batch in workspace.quarantine(name).read(["document_id", "reason"]):
             refused += [f"{r['document_id']}: {r['reason']}" for r in batch.to_pylist()]

@@ -10,9 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from rag_pipeline.cli.console import command, console, indented, visible
+from rag_pipeline.cli.estimates import usd
+from rag_pipeline.costs import Totals
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
-from rag_pipeline.evaluation.runs import best_first
+from rag_pipeline.evaluation.leaderboard import best_first
 from rag_pipeline.release import Release
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _METRICS = (
 )
 """The metrics of the leaderboard, the first ones even where there is little room."""
 _NARROW = 70
+_WIDE_ENOUGH = 80
 _SNIPPET = 300
 _MOST_SKIPPED = 20
 
@@ -49,7 +52,10 @@ def show_leaderboard(board: Mapping[str, Any]) -> None:
     by, rows = board["sorted_by"], board["configurations"]
     longest = max((len(row["name"]) for row in rows), default=0)
     # Each metric takes 9 columns; what is fixed about 40, and a name may fold.
-    room = max(1, (console.width - 42 - min(longest, 44)) // 9)
+    against = _references(board) if console.width >= _WIDE_ENOUGH else {}
+    room = max(
+        0 if against else 1, (console.width - 42 - min(longest, 44) - 13 * len(against)) // 9
+    )
     metrics = sorted([m for m in _METRICS if m != by][:room], key=_by_name)
     table = Table(
         title=f"{board['corpus']}: configurations by {by}, in percent",
@@ -58,15 +64,22 @@ def show_leaderboard(board: Mapping[str, Any]) -> None:
         title_style="bold",
     )
     table.add_column("configuration", overflow="fold", min_width=13)
-    counted = ("n", "missing", "chunks") if console.width >= _NARROW else ("n", "missing")
-    for name in (_short(by), "95 %", *map(_short, metrics), *counted):
+    roomy = console.width >= (110 if against else _NARROW)
+    counted = ("n", "missing", "chunks") if roomy else ("n", "missing")
+    costs = [Totals(**row.get("costs", {})) for row in rows]
+    paid = any(c.usd or not c.is_known for c in costs)
+    for name in (_short(by), "95 %", *map(_short, metrics), *counted, *(["USD"] if paid else [])):
         table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
+    for kind in against:
+        table.add_column(f"vs {kind}", no_wrap=True)
+    for row, cost in zip(rows, costs, strict=True):
         shown = row["metrics"]
+        own = [usd(cost)] if paid else []
         cells = [_percent(shown[by]["mean"]), _interval(shown[by])]
         cells += [_percent(shown[metric]["mean"]) for metric in metrics]
         counts = [str(shown[by]["n"]), str(shown[by]["missing"]), f"{row['chunks']:,}"]
-        table.add_row(escape(row["name"]), *cells, *counts[: len(counted)])
+        verdicts = [_verdict(row, by, kind, name) for kind, name in against.items()]
+        table.add_row(escape(row["name"]), *cells, *counts[: len(counted)], *own, *verdicts)
     console.print(table)
     if rows:
         console.print(
@@ -76,11 +89,32 @@ def show_leaderboard(board: Mapping[str, Any]) -> None:
         )
     else:
         console.print("no configuration has been evaluated yet")
+    if rows and against:
+        named = " ".join(f"{kind.capitalize()}: {escape(name)}." for kind, name in against.items())
+        console.print(
+            f"{named} Verdicts are on {_short(by)}, query by query, at a family error of 5 %.",
+            style="dim",
+        )
     if board["queries_left_out"]:
         console.print(
             f"[yellow]{board['queries_left_out']} gold spans are not in the documents; their "
             f"queries are left out[/yellow]"
         )
+
+
+def _references(board: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the rows are compared with: kind to configuration."""
+    compared = board.get("compared_with") or {}
+    return {kind: reference["name"] for kind, reference in compared.items() if reference}
+
+
+def _verdict(row: Mapping[str, Any], metric: str, kind: str, name: str) -> str:
+    if row["name"] == name:
+        return "[dim]itself[/dim]"
+    found = row["against"][kind].get(metric)
+    colour = {"better": "green", "worse": "red"}.get(found["verdict"]) if found else None
+    word = found["verdict"] if found else "–"
+    return f"[{colour}]{word}[/{colour}]" if colour else word
 
 
 def show_chunks(chunks: Sequence[ScoredChunk]) -> None:

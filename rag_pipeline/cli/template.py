@@ -43,17 +43,21 @@ attributes:
     minilm: {{provider: minilm, token_vectors: true}}
   retrievers:
     dense: {{method: dense, top_k: 50}}
-    # Vectors and BM25; what names a document finds the document, the rest the chunk.
+    # Vectors and BM25; what names a document finds the document, the rest the chunk; a chunk
+    # gains by what stands before and after it.
     hybrid:
       method: hybrid
       dense_weight: 0.4
       lexical_weight: 0.6
       document_weight: 2.5
       split_query: true
+      neighbour_weight: 0.1
+      candidates: 200
       top_k: 50
   rerankers:
     none: {{method: none}}
     maxsim: {{method: maxsim, weight: 0.4, candidates: 50}}
+  lexical: {{text_weight: 2}}    # in BM25, a chunk's own words count twice those of its context
 
   configurations:
     - name: default            # the best that needs no key
@@ -70,14 +74,17 @@ attributes:
       reranker: none
     # "*" stands for every variant of a stage: this line would try all chunkings.
     # - {{chunking: "*", contextualizer: structural, embedding: minilm, retriever: hybrid}}
+  baseline: plain              # what the others are compared with
   serve: best                  # by AnswerPresence@5; or the name of a configuration
+  # A configuration that is significantly worse in one of these does not replace what is served.
+  gate: {{metrics: [AnswerPresence@5, nDCG@10, CriticalRecall]}}
   # schedule: "0 3 * * *"      # bring it up to date every night at three (`make up`)
 """
 _NO_QUERIES = """\
   # Without queries nothing is measured, and the first configuration is released. A line each:
   #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
   # queries: queries.jsonl"""
-_SENTENCES = ("sentences_500", "{method: sentences, max_characters: 500}")
+_SENTENCES = ("sentences_600", "{method: sentences, max_characters: 600}")
 _GIVEN = ("given", "{method: given}   # the spans of chunks.jsonl beside the queries")
 
 

@@ -12,7 +12,9 @@ import pytest
 from rag_pipeline_tests.cli.invoking import rag
 from rag_pipeline_tests.conftest import write_corpus, write_file
 
-COMMANDS = "init import run plan search leaderboard releases rollback doctor".split()
+COMMANDS = (
+    "init import run plan search leaderboard compare explain gate report releases rollback doctor"
+).split()
 
 
 def shell(line: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -68,6 +70,8 @@ def test_each_command_has_an_example_that_can_be_copied(command: str) -> None:
         (["search", "x", "-c", "absent"], "no corpus is called 'absent' here; there are: none"),
         (["leaderboard", "-c", "absent.yaml"], "absent.yaml: cannot read the corpus file"),
         (["doctor", "extra"], "unexpected extra argument"),
+        (["compare", "default"], "Missing argument 'B'"),
+        (["explain"], "Missing argument 'QUERY_ID'"),
     ],
 )
 def test_wrong_arguments_end_in_two(here: Path, arguments: list[str], message: str) -> None:
@@ -89,6 +93,9 @@ def test_without_arguments_there_is_help() -> None:
         (["search", "x"], "nothing has been released yet; run: rag run"),
         (["leaderboard"], "nothing has been evaluated yet; run: rag run"),
         (["rollback"], "nothing has been released yet"),
+        (["compare", "default", "plain"], "default has not been evaluated yet; run: rag run"),
+        (["explain", "q1"], "nothing has been evaluated yet; run: rag run"),
+        (["report"], "nothing has been evaluated yet; run: rag run"),
     ],
 )
 def test_before_the_first_run(tmp_path: Path, arguments: list[str], message: str) -> None:

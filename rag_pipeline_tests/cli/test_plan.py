@@ -56,9 +56,9 @@ def test_a_current_corpus(released: Any) -> None:
     file, _ = released
     assert not any(f.runs or f.calls for f in planned(file).values())
     outcome = rag("plan", file)
-    assert outcome.out == "everything is current: a run would do nothing (14 steps checked)\n"
+    assert outcome.out == "everything is current: a run would do nothing (20 steps checked)\n"
     rows = json.loads(rag("plan", file, "--json").out)
-    assert [row["runs"] for row in rows] == [False] * 14
+    assert [row["runs"] for row in rows] == [False] * 20
     assert rows[0] == {
         "asset": "documents",
         "partition": None,
@@ -70,6 +70,10 @@ def test_a_current_corpus(released: Any) -> None:
         "calls": 0,
         "exact": True,
         "what": "",
+        "asks": 0,
+        "model": "",
+        "tokens": {"input": 0, "cached": 0, "output": 0, "searches": 0},
+        "usd": 0.0,
     }
 
 

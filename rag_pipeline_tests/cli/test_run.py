@@ -68,9 +68,9 @@ def test_the_json_is_what_is_promised(released: Any) -> None:
 
 def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -> None:
     _, outcome = released
-    assert "✓ [ 1/14] documents  4 loaded" in outcome.out
-    assert "✓ [14/14] release  release-000001: " in outcome.out
-    assert "14 of 14 steps run" in outcome.out
+    assert "✓ [ 1/20] documents  4 loaded" in outcome.out
+    assert "✓ [20/20] release  release-000001: " in outcome.out
+    assert "20 of 20 steps run" in outcome.out
     assert "tiny: configurations by AnswerPresence@5, in percent" in outcome.out
     # The shortest of the questions that are answered by their first chunk.
     tail = outcome.out.split("Serving release-000001: ")[1]
@@ -82,7 +82,7 @@ def test_a_run_with_nothing_to_do_says_so_and_counts_what_was_saved(released: An
     file, _ = released
     out = file.parent / "again.json"
     outcome = rag("run", file, "--json", out)
-    assert "everything is current: 14 steps checked, nothing to do" in outcome.out
+    assert "everything is current: 20 steps checked, nothing to do" in outcome.out
     assert "✓" not in outcome.out
     counts = [c["calls"]["embedding"] for c in json.loads(out.read_text())["configurations"]]
     assert [c["made"] for c in counts] == [0, 0]
@@ -117,7 +117,7 @@ def test_one_configuration(tmp_path: Path) -> None:
     file, out = write_corpus(tmp_path), tmp_path / "out.json"
     outcome = rag("run", file, "--configuration", "plain", "--json", out)
     assert outcome.code == 0
-    assert "[11/" not in outcome.out
+    assert "[13/" not in outcome.out
     assert [c["name"] for c in json.loads(out.read_text())["configurations"]] == ["plain"]
 
 

@@ -1,0 +1,45 @@
+"""An assistant's answer on a terminal or as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich.markup import escape
+
+from rag_pipeline.assistant import Assisted
+from rag_pipeline.cli.console import console, visible
+
+
+def as_record(made: Assisted) -> dict[str, Any]:
+    """Return an answer as plain JSON values."""
+    record = asdict(made)
+    record["passages"] = [
+        {"dataset": p.dataset, **asdict(p.chunk), "metadata": dict(p.chunk.metadata)}
+        for p in made.passages
+    ]
+    return record
+
+
+def show_answer(made: Assisted, trace: bool) -> None:
+    """Print the answer, its sources, what is wrong with them, and the stages if wanted."""
+    console.print(escape(made.text), soft_wrap=True)
+    if made.sources:
+        console.print()
+    for source in made.sources:
+        mark = "" if source.verified else " [red](not in the document)[/red]"
+        added = f" [yellow]({_origin(source.origin)})[/yellow]" if source.origin else ""
+        where = f"{source.document_id} {source.start}-{source.end}"
+        console.print(f"\\[{source.number}] [bold]{escape(where)}[/bold]{mark}{added}")
+    for problem in made.problems:
+        console.print(f"[red]{escape(problem)}[/red]", soft_wrap=True)
+    if trace:
+        console.print()
+        for stage in made.stages:
+            detail = ", ".join(f"{name}: {value}" for name, value in stage.detail.items())
+            line = f"{stage.name} ({1000 * stage.seconds:.0f} ms) {detail}"
+            console.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
+
+
+def _origin(origin: Mapping[str, Any]) -> str:
+    found = f"found outside: {origin['source']}, {origin['place']}, {origin['time'][:10]}"
+    return visible(f"{found}, for “{origin['query']}”")

@@ -1,0 +1,40 @@
+"""`rag export` and `rag import-release`: a release as one file."""
+
+from pathlib import Path
+
+import yaml
+from rich.markup import escape
+
+from rag_pipeline.bundle import export, import_release, minimal_config
+from rag_pipeline.cli.console import command, console
+from rag_pipeline.cli.gc import megabytes
+from rag_pipeline.config import COMPONENT_TYPE, load_config, parse_config
+from rag_pipeline.release import current
+from rag_pipeline.workspace import Workspace
+
+
+def export_release(corpus: Path, release_id: str, file: Path) -> None:
+    """Write a release into a file and say how large it is."""
+    workspace = Workspace(load_config(corpus))
+    wanted = current(workspace).release_id if release_id == "current" else release_id
+    release = export(workspace, wanted, file)
+    size = megabytes(file.stat().st_size)
+    console.print(
+        f"wrote {escape(str(file))}: {release.release_id}, {release.pinned.rows:,} chunks, {size}",
+        soft_wrap=True,
+    )
+
+
+def import_bundle(file: Path, corpus: Path | None, store: str) -> None:
+    """Serve the release in a file; write a corpus file for it where there is none."""
+    if corpus is None:
+        attributes = minimal_config(file, store)
+        corpus = Path(f"{attributes['corpus']}.yaml")
+        if not corpus.exists():
+            parse_config(attributes, corpus)
+            content = {"type": COMPONENT_TYPE, "attributes": attributes}
+            corpus.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+            console.print(f"wrote {escape(str(corpus))}", soft_wrap=True)
+    release = import_release(Workspace(load_config(corpus)), file)
+    console.print(f"serving {release.release_id} ({release.configuration})")
+    console.print(f"Next: {command(f'rag search QUERY -c {corpus}')}", soft_wrap=True)

@@ -1,0 +1,114 @@
+"""What the calls of a run would cost, said before they are made and held against what they did."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from rag_pipeline.cli.forecast import RERANKING, Forecast
+from rag_pipeline.cli.payees import paid_models
+from rag_pipeline.costs import ESTIMATE_ERROR, Tokens, Totals
+from rag_pipeline.errors import BudgetError
+from rag_pipeline.planning import steps
+from rag_pipeline.workspace import Workspace
+
+_LAST_RUN = "costs/last_run.json"
+_ERROR = f"± {ESTIMATE_ERROR:.0%}".replace("%", " %")
+
+
+def pays(workspace: Workspace) -> bool:
+    """Return whether any step of the corpus calls a model that is not free."""
+    return any(paid_models(workspace, step) for step in steps(workspace.config))
+
+
+def is_known(found: Sequence[Forecast]) -> bool:
+    """Return whether it is known what calls a run would make."""
+    return all(f.calls is not None and f.asks is not None for f in found if f.model)
+
+
+def hold_budget(workspace: Workspace, found: Sequence[Forecast]) -> None:
+    """Raise BudgetError where a run would cost more than is left of the budget."""
+    budget = workspace.config.budget_usd
+    if budget is None:
+        return
+    # What a run before has reranked is not known to be asked again until it is retrieved again.
+    before = {c.partition for c in workspace.ledger.charges() if c.asset == "retrieval_run"}
+    sure = [f for f in found if f.step.asset != RERANKING or f.step.partition not in before]
+    expected = sum(f.usd or 0.0 for f in sure)
+    spent = workspace.ledger.spent()
+    if expected and spent + expected > budget:
+        raise BudgetError(
+            f"a run would cost about {expected:.4f} USD ({_ERROR}) and {spent:.4f} are spent: more "
+            f"than budget_usd {budget:g}; raise it, or leave out configurations"
+        )
+
+
+def estimate_lines(found: Sequence[Forecast]) -> list[str]:
+    """Return in words what a run would cost, a line per model; [] where it calls none to pay."""
+    lines = []
+    for model in dict.fromkeys(f.model for f in found if f.model):
+        own = [f for f in found if f.model == model]
+        tokens = sum((f.tokens for f in own), Tokens())
+        asks = sum(f.asks or 0 for f in own)
+        texts = sum(f.calls or 0 for f in own)
+        parts = [f"{asks:,} prompts"] * (asks > 0) + [f"{texts:,} texts"] * (texts > 0)
+        if not is_known(own):
+            parts.append("what is not known before documents are loaded and cut ('?')")
+        if not parts:
+            continue
+        cached = f" ({tokens.cached:,} of them from its prompt cache)" if tokens.cached else ""
+        costs = sum(f.usd or 0.0 for f in own)
+        priced = all(f.usd is not None or not is_known([f]) for f in own)
+        price = f"{costs:.4f} USD" if priced else "an unknown price"
+        lines.append(
+            f"{model}: {' and '.join(parts)}; about {tokens.input:,} input tokens{cached}, "
+            f"{tokens.output:,} output tokens: {price} ({_ERROR})."
+        )
+    return lines
+
+
+def outcome(estimate: Sequence[Forecast], actual: Totals) -> str:
+    """Return estimate and actual side by side."""
+    return _side_by_side(_summary(estimate), actual)
+
+
+def keep_outcome(workspace: Workspace, estimate: Sequence[Forecast], actual: Totals) -> None:
+    """Note what the last run was expected to cost, and did."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    note = {"time": now, "estimate": _summary(estimate), "actual": asdict(actual)}
+    workspace.store.write_json(_LAST_RUN, note)
+
+
+def last_outcome(workspace: Workspace) -> dict[str, Any] | None:
+    """Return the note of the last run that paid for calls, None if there was none."""
+    note: dict[str, Any] | None = workspace.store.read_json(_LAST_RUN)
+    return note
+
+
+def outcome_line(note: Mapping[str, Any]) -> str:
+    """Return a run's note in words."""
+    said = _side_by_side(note["estimate"], Totals(**note["actual"]))
+    return f"last run ({note['time'][:16].replace('T', ' ')} UTC): {said}"
+
+
+def _summary(estimate: Sequence[Forecast]) -> dict[str, Any]:
+    tokens = sum((f.tokens for f in estimate if f.model), Tokens())
+    known = all(f.usd is not None for f in estimate if f.model)
+    return {**asdict(tokens), "usd": sum(f.usd or 0.0 for f in estimate) if known else None}
+
+
+def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
+    price = "unknown" if expected["usd"] is None else f"{expected['usd']:.4f}"
+    return (
+        f"cost: {usd(actual)} USD, estimated {price}; {actual.input_tokens:,} input tokens, "
+        f"estimated {expected['input']:,}; {actual.cached_tokens:,} of them cached, estimated "
+        f"{expected['cached']:,}; {actual.output_tokens:,} output tokens, estimated "
+        f"{expected['output']:,} ({_ERROR})"
+    )
+
+
+def usd(totals: Totals) -> str:
+    """Return a cost in words: exact, at least that much, or unknown."""
+    if totals.is_known:
+        return f"{totals.usd:,.4f}"
+    return f"≥ {totals.usd:,.4f}" if totals.usd else "unknown"

@@ -1,0 +1,76 @@
+"""`rag expansion`: show and forget what the assistant has found outside the corpus."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rag_pipeline.cli.find import find_corpus_file
+from rag_pipeline.cli.options import CorpusOption, JsonFlag
+
+if TYPE_CHECKING:
+    from rag_pipeline.assistant.expansion import ExpandedDocuments
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show and forget what was found outside.",
+)
+
+
+@app.command("list", short_help="Show what was found outside.")
+def show(corpus: CorpusOption = None, as_json: JsonFlag = False) -> None:
+    """Show the documents that were found outside, newest first, with their origins."""
+    from rich import box
+    from rich.table import Table
+
+    from rag_pipeline.cli.console import console, print_json, visible
+
+    kept = _documents(corpus).live()
+    if as_json:
+        print_json([one.as_record() for one in kept])
+        return
+    if not kept:
+        console.print("nothing was found outside")
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("document", "source", "place", "found", "for the question", "characters"):
+        table.add_column(name, overflow="fold")
+    for one in kept:
+        table.add_row(
+            visible(one.document_id),
+            one.source,
+            visible(one.place),
+            one.time.removesuffix("+00:00").replace("T", " "),
+            visible(one.query),
+            f"{one.characters:,}",
+        )
+    console.print(table)
+
+
+@app.command(short_help="Forget one document.")
+def remove(
+    document_id: Annotated[str, typer.Argument(metavar="ID", help="As `rag expansion list` says.")],
+    corpus: CorpusOption = None,
+) -> None:
+    """Forget one document that was found outside; answers are made without it from now on."""
+    from rag_pipeline.cli.console import console, visible
+
+    removed = _documents(corpus).remove(document_id)
+    console.print(f"forgot {visible(removed.document_id)}, from {visible(removed.place)}")
+
+
+@app.command(short_help="Forget everything that was found outside.")
+def clear(corpus: CorpusOption = None) -> None:
+    """Forget everything that was found outside, with the indexes made of it."""
+    from rag_pipeline.cli.console import console
+
+    count = _documents(corpus).clear()
+    console.print(f"forgot {count} document{'' if count == 1 else 's'}")
+
+
+def _documents(corpus: str | None) -> "ExpandedDocuments":
+    from rag_pipeline.assistant.expansion import ExpandedDocuments
+    from rag_pipeline.config import load_config
+
+    config = load_config(find_corpus_file(corpus))
+    return ExpandedDocuments(config, config.assistant.expansion)

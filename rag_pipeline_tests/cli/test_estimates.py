@@ -1,0 +1,203 @@
+from typing import Any
+
+import pytest
+import yaml
+
+from rag_pipeline import indexing
+from rag_pipeline.chat import Prompt, expected_tokens
+from rag_pipeline.cli.costs import show_costs
+from rag_pipeline.cli.estimates import (
+    estimate_lines,
+    hold_budget,
+    is_known,
+    keep_outcome,
+    outcome,
+    pays,
+)
+from rag_pipeline.cli.forecast import forecast
+from rag_pipeline.cli.plan import show_plan
+from rag_pipeline.config import ChatModel, load_config
+from rag_pipeline.costs import Tokens, Totals
+from rag_pipeline.errors import BudgetError
+from rag_pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_file
+from rag_pipeline_tests.contextualization.test_llm import llm
+from rag_pipeline_tests.openai_server import OpenAIServer, serving
+
+CONTEXTS = Step("contextualized_chunks", "markdown.llm")
+
+
+def paid(tmp_path: Any, url: str, **changes: Any) -> dict[str, Any]:
+    """Return the settings of a corpus whose chat model costs 10 USD a million output tokens."""
+    host = url.removeprefix("http://").removesuffix("/v1")
+    models = {"m": {"input": 1.0, "output": 10.0}}
+    prices = {"providers": {host: {"date": "2026-11-21", "models": models}}}
+    (tmp_path / "prices.yaml").write_text(yaml.safe_dump(prices))
+    settings = llm(url, max_concurrency=1)
+    settings["configurations"][0]["chunking"] = "markdown"
+    return {**settings, "prices": str(tmp_path / "prices.yaml"), **changes}
+
+
+def load_and_chunk(workspace: Workspace) -> None:
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "markdown")
+
+
+@pytest.fixture
+def server() -> Any:
+    with serving(lambda body: "It is of the policies.") as running:
+        yield running
+
+
+def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
+    tmp_path, server: OpenAIServer, capsys
+):
+    file = write_corpus(tmp_path, **paid(tmp_path, server.url))
+    workspace = Workspace(load_config(file))
+    assert pays(workspace)
+    before = {f.step: f for f in forecast(workspace)}
+    assert (before[CONTEXTS].asks, before[CONTEXTS].usd) == (None, None)
+    assert not is_known(list(before.values()))
+    load_and_chunk(workspace)
+
+    found = {f.step: f for f in forecast(workspace)}
+    chunks = workspace.chunks("markdown").count()
+    mine = found[CONTEXTS]
+    assert (mine.asks, mine.calls, mine.exact) == (chunks, 0, True)
+    # Each prompt: the template's 27 bytes, the whole document and the chunk; 4 bytes a token.
+    batches = workspace.chunks("markdown").read(["document_id", "text"])
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    frame = len("Read: " + "\n--\nSituate: " + "!")
+    tokens = sum(
+        -(-(frame + len(DOCUMENTS[r["document_id"]].encode()) + len(r["text"].encode())) // 4)
+        for r in rows
+    )
+    assert mine.tokens == Tokens(input=tokens, cached=0, output=150 * chunks)
+    assert mine.usd == pytest.approx((tokens + 10 * 150 * chunks) / 1e6)
+    vectors = found[Step("vector_index", "markdown.llm.minilm")]
+    assert (vectors.calls, vectors.exact, vectors.usd) == (chunks, False, 0.0)
+    (line,) = estimate_lines(list(found.values()))
+    assert f"{chunks} prompts; about {tokens:,} input tokens" in line
+    show_plan(file, as_json=False)
+    assert "to ask" in capsys.readouterr().out
+    assert server.requests == [], "and nothing was asked"
+
+    indexing.update(workspace, "contextualized_chunks", "markdown.llm")
+    after = {f.step: f for f in forecast(workspace)}
+    assert (after[CONTEXTS].asks, after[CONTEXTS].tokens) == (0, Tokens())
+    assert after[Step("vector_index", "markdown.llm.minilm")].exact
+    actual = Totals()
+    for charge in workspace.ledger.charges():
+        actual.add(charge)
+    shown = outcome(list(found.values()), actual)
+    assert f"estimated {mine.usd:.4f}" in shown
+    keep_outcome(workspace, list(found.values()), actual)
+    show_costs(file, "asset", as_json=False)
+    assert f"UTC): {shown}" in capsys.readouterr().out
+    assert f"{5 * chunks:,} output tokens, estimated {150 * chunks:,}" in shown
+
+
+def test_the_cached_share_of_a_prefix_is_expected_from_its_second_prompt_on():
+    chat = ChatModel(provider="openai", model="m")
+    prompt = Prompt("chunk" * 4, prefix="x" * 4 * 1200)
+    assert expected_tokens(prompt, chat, is_first=True) == Tokens(1205, 0, 150)
+    # 1,200 tokens in steps of 128: nine of them.
+    assert expected_tokens(prompt, chat, is_first=False) == Tokens(1205, 1152, 150)
+    short = Prompt("chunk", prefix="x" * 4000)
+    assert expected_tokens(short, chat, is_first=False).cached == 0
+    batched = chat.model_copy(update={"batch": True, "max_output_tokens": 20})
+    assert expected_tokens(prompt, batched, is_first=False) == Tokens(1205, 0, 20)
+
+
+def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: OpenAIServer, capsys):
+    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.002))
+    load_and_chunk(Workspace(load_config(file)))
+    with pytest.raises(BudgetError, match=r"about 0\.0\d+ USD .* more than budget_usd 0\.002"):
+        show_plan(file, as_json=False)
+    enough = Workspace(
+        load_config(write_file(tmp_path, **paid(tmp_path, server.url, budget_usd=1)))
+    )
+    hold_budget(enough, forecast(enough))
+
+
+def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(
+    tmp_path, server: OpenAIServer, run_all
+):
+    # A call costs a little over 0.00005 USD for its 5 words: the third one is over this budget.
+    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.00015))
+    with pytest.raises(BudgetError, match=r"contextualized_chunks markdown\.llm: budget_usd"):
+        run_all(file)
+    asked = len(server.requests)
+    assert 1 <= asked <= 3
+    write_file(tmp_path, **paid(tmp_path, server.url, budget_usd=1.0))
+    results = run_all(file)
+    workspace = Workspace(load_config(file))
+    assert len(server.requests) == workspace.chunks("markdown").count(), "nothing asked twice"
+    (contexts,) = (r for r in results if r.step == CONTEXTS)
+    assert contexts.metadata["charged_calls"] == len(server.requests) - asked
+    assert contexts.metadata["cost_usd"] > 0
+    board = workspace.store.read_json("evaluation/leaderboard.json")
+    assert board["configurations"][0]["costs"]["usd"] == pytest.approx(workspace.ledger.spent())
+
+
+def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: OpenAIServer):
+    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.0))
+    workspace = Workspace(load_config(file))
+    load_and_chunk(workspace)
+    with pytest.raises(BudgetError, match="more than budget_usd 0"):
+        hold_budget(workspace, forecast(workspace))
+    with pytest.raises(BudgetError, match="budget_usd 0 is reached"):
+        indexing.update(workspace, "contextualized_chunks", "markdown.llm")
+    assert server.requests == []
+
+
+def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
+    tmp_path, server: OpenAIServer, capsys
+):
+    settings = paid(tmp_path, server.url)
+    settings["contextualizers"] = {"none": {"method": "none"}}
+    settings["rerankers"] = {
+        "llm": {"method": "llm", "chat": "small", "candidates": 6},
+        "voyage": {"method": "voyage", "candidates": 3},
+    }
+    (plain,) = settings["configurations"]
+    settings["configurations"] = [
+        {**plain, "name": "by_llm", "contextualizer": "none", "reranker": "llm"},
+        {**plain, "name": "by_voyage", "contextualizer": "none", "reranker": "voyage"},
+    ]
+    settings["evaluation"] = {
+        "relevance": {"judge": "llm", "chat": "small", "passages": 2},
+        "answers": {"method": "llm", "chat": "small", "contexts": 4},
+        "context": {"judge": "llm", "chat": "small"},
+        "entities": {"extractor": "llm", "chat": "small"},
+    }
+    file = write_corpus(tmp_path, **settings)
+    workspace = Workspace(load_config(file))
+    before = {f.step: f for f in forecast(workspace)}
+    assert before[Step("relevance_labels", "by_llm")].asks is None
+    assert before[Step("reranking", "by_llm")].usd is None
+    load_and_chunk(workspace)
+    found = {f.step: f for f in forecast(workspace)}
+
+    # 4 queries; none is annotated with entities. Configurations that show the same ask the same.
+    asks = {str(step): f.asks for step, f in found.items() if f.asks}
+    assert asks == {
+        "reranking by_llm": 4 * 6,
+        "reranking by_voyage": 4,
+        "relevance_labels by_llm": 4 * 2,
+        "answers by_llm": 4,
+        "context_scores by_llm": 4,
+    }
+    assert not any(found[step].exact for step in found if found[step].asks)
+    labels = found[Step("relevance_labels", "by_llm")]
+    assert labels.tokens.output == 8 * 150
+    assert labels.usd == pytest.approx((labels.tokens.input + 10 * 8 * 150) / 1e6)
+    voyage = found[Step("reranking", "by_voyage")]
+    assert voyage.model == "voyage rerank-2.5"
+    assert voyage.usd == pytest.approx(voyage.tokens.input * 0.05 / 1e6)
+    show_plan(file, as_json=False)
+    shown = capsys.readouterr().out
+    assert "reorder what was found" in shown
+    assert "voyage rerank-2.5: 4 prompts" in shown
+    assert server.requests == []

@@ -1,0 +1,113 @@
+"""`rag compare`, `rag explain`, `rag gate` and `rag report` over a corpus that has been run."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline_tests.cli.invoking import Outcome, rag
+
+Released = tuple[Path, Outcome]
+
+
+def test_two_configurations_are_compared_metric_by_metric(released: Released) -> None:
+    file, _ = released
+    outcome = rag("compare", "default", "plain", "-c", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = outcome.out.splitlines()
+    assert lines[:2] == ["A default", "B plain"]
+    row = next(line.split() for line in lines if line.split()[:1] == ["AnswerPresence@5"])
+    assert row[-4:] == ["4", "0", "cannot", "tell"], "four queries can't tell anything"
+    assert re.search(r"adjusted \(Holm\) for these \d+ metrics", outcome.out)
+    both = json.loads(rag("compare", "plain", "default", "--json", "-c", file).out)
+    turned = json.loads(rag("compare", "default", "plain", "--json", "-c", file).out)
+    for metric, found in both["metrics"].items():
+        back = turned["metrics"][metric]["mean"]
+        assert found["mean"] == (None if back is None else pytest.approx(-back))
+
+
+def test_a_release_is_compared_by_the_scores_kept_of_it(released: Released) -> None:
+    file, _ = released
+    best = rag("leaderboard", "--json", "-c", file)
+    name = json.loads(best.out)["configurations"][0]["name"]
+    found = json.loads(rag("compare", name, "release-000001", "--json", "-c", file).out)
+    measured = [m for m in found["metrics"].values() if m["n"]]
+    assert {m["mean"] for m in measured} == {0.0}
+    assert 4 in {m["n"] for m in measured}
+    assert all(m["mean"] is None for m in found["metrics"].values() if not m["n"])
+
+
+def test_unknown_names_are_answered_with_the_known_ones(released: Released) -> None:
+    file, _ = released
+    outcome = rag("compare", "default", "nope", "-c", file)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "no configuration or release 'nope'; there are: default, plain, rel" in outcome.err
+    outcome = rag("explain", "q9", "-c", file)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "no query 'q9'; there are: q1, q2, q3, q4" in outcome.err
+    outcome = rag("explain", "q1", "--configuration", "nope", "-c", file)
+    assert outcome.code == 2
+    assert "no configuration 'nope'; there are: default, plain" in outcome.err
+    outcome = rag("explain", "q1", "-k", "15", "-c", file)
+    assert outcome.code == 2
+    assert "-k 15 is not one of: 1 to 10, 20" in outcome.err
+
+
+def test_a_query_is_explained_with_its_gold_text_and_what_was_found(released: Released) -> None:
+    file, _ = released
+    outcome = rag("explain", "q1", "--configuration", "plain", "-c", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "q1  How long does confidentiality last under the Acme NDA?" in outcome.out
+    gold = outcome.out.index("gold: nda/acme.txt[")
+    assert "five (5) y" in outcome.out[gold:].splitlines()[1]
+    found = json.loads(rag("explain", "q1", "--json", "-c", file).out)
+    assert set(found) == {"default", "plain"}
+    for diagnosis in found.values():
+        assert (diagnosis["reason"] == "answered") == (diagnosis["rank"] <= 5)
+    detailed = [d for d in found.values() if d["retrieved"]]
+    assert len(detailed) == 1, "passages of the one that is served"
+    ranked = detailed[0]["retrieved"]
+    assert next(p["rank"] for p in ranked if p["answers"]) == detailed[0]["rank"]
+
+
+def test_the_gate_lets_through_what_is_served(released: Released) -> None:
+    file, _ = released
+    outcome = rag("gate", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("allowed: ")
+    assert "it is what release-000001 serves already" in outcome.out
+    assert json.loads(rag("gate", file, "--json").out)["allowed"] is True
+
+
+def test_the_report_is_one_file(released: Released, here: Path) -> None:
+    file, _ = released
+    outcome = rag("report", "-c", file)
+    assert (outcome.code, outcome.out) == (0, "wrote tiny.html\n")
+    page = Path("tiny.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<script" not in page
+    for wrong, message in ((".", "is a folder"), ("no/such/x.html", "there is no folder")):
+        outcome = rag("report", "-c", file, "--output", wrong)
+        assert outcome.code == 2
+        assert f"--output {wrong}" in outcome.err
+        assert message in outcome.err
+
+
+def test_the_leaderboard_says_what_is_better(released: Released, monkeypatch: Any) -> None:
+    from rag_pipeline.cli.console import console
+
+    file, _ = released
+    monkeypatch.setattr(console, "_width", 80)
+    outcome = rag("leaderboard", "-c", file)
+    assert max(map(len, outcome.out.splitlines()[:8])) <= 80
+    header = next(line for line in outcome.out.splitlines() if "vs baseline" in line)
+    assert "vs released" in header
+    assert "cannot tell" in outcome.out
+    assert "Baseline: default." in outcome.out
+    board = json.loads(rag("leaderboard", "--json", "--sort", "P@3", "-c", file).out)
+    assert board["compared_with"]["baseline"] == {"label": "baseline", "name": "default"}
+    rows = {row["name"]: row["against"] for row in board["configurations"]}
+    assert rows["default"]["baseline"] == {}
+    assert rows["plain"]["baseline"]["P@3"]["verdict"] == "cannot tell"
