@@ -1,0 +1,159 @@
+"""The files under deploy/, held against what reads them as far as a machine without Docker can."""
+
+import re
+import shlex
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+from dagster._config import process_config
+from dagster._core.instance import InstanceRef
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+INSTANCES = sorted((DEPLOY / "instances").glob("*.yaml"))
+VARIABLES = {
+    "DAGSTER_POSTGRES_URL": "postgresql+psycopg2://dagster@localhost:5432/dagster",
+    "RAG_LOGS_BUCKET": "logs",
+}
+
+
+@pytest.mark.parametrize("file", INSTANCES, ids=lambda file: file.stem)
+def test_an_instance_file_is_what_dagster_accepts(file, tmp_path, monkeypatch):
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "dagster.yaml").write_text(file.read_text())
+    ref = InstanceRef.from_dir(str(tmp_path))  # refuses unknown settings
+    classes = [
+        ref.run_storage_data,
+        ref.event_storage_data,
+        ref.schedule_storage_data,
+        ref.compute_logs_data,
+        ref.run_coordinator_data,
+        ref.run_launcher_data,
+    ]
+    for data in classes:
+        if data is None:
+            continue
+        found = getattr(import_module(data.module_name), data.class_name)
+        result = process_config({"x": found.config_type()}, {"x": yaml.safe_load(data.config_yaml)})
+        assert result.success, (data.class_name, [e.message for e in result.errors or ()])
+    assert "Postgres" in ref.run_storage_data.class_name
+    assert ref.run_coordinator_data.class_name == "QueuedRunCoordinator"
+
+
+def test_every_kind_of_deployment_has_its_files():
+    assert [file.stem for file in INSTANCES] == ["celery", "ecs", "postgres"]
+    assert {p.name for p in DEPLOY.iterdir()} >= {"Dockerfile", "compose.yaml", "helm"}
+
+
+def instructions() -> list[tuple[str, list[str]]]:
+    text = (DEPLOY / "Dockerfile").read_text()
+    lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
+    return [(line.split()[0], shlex.split(line)[1:]) for line in lines if line.strip()]
+
+
+def test_the_dockerfile_copies_what_is_there_and_installs_extras_that_exist():
+    found = instructions()
+    known = {"FROM", "ENV", "WORKDIR", "COPY", "RUN", "ARG", "USER", "EXPOSE", "CMD"}
+    assert {name for name, _ in found} <= known
+    assert found[0][0] == "FROM"
+    defaults = dict(a[0].split("=") for name, a in found if name == "ARG")
+    for name, arguments in found:
+        if name == "COPY":
+            for source in arguments[:-1]:
+                for variable, value in defaults.items():
+                    source = source.replace(f"${{{variable}}}", value)
+                assert (ROOT / source).exists(), source
+    installed = next(" ".join(a) for name, a in found if name == "RUN" and "pip" in a)
+    extras = re.search(r"\.\[([\w,]+)\]", installed).group(1).split(",")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras) <= set(project["optional-dependencies"])
+    assert next(a for name, a in found if name == "USER") == ["dagster"], "not as root"
+
+
+def test_the_compose_file_names_what_exists():
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    services = compose["services"]
+    assert set(services) == {"postgres", "redis", "webserver", "daemon", "worker"}
+    for name, service in services.items():
+        assert set(service) <= {
+            "build",
+            "command",
+            "depends_on",
+            "environment",
+            "healthcheck",
+            "image",
+            "ports",
+            "restart",
+            "volumes",
+        }, name
+        for needed in service.get("depends_on", {}):
+            assert services[needed]["healthcheck"], "what is waited for says when it is ready"
+        for volume in service.get("volumes", ()):
+            assert volume.split(":")[0] in compose["volumes"]
+        if "build" in service:
+            assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+            instance = service["build"]["args"]["INSTANCE"]
+            assert (DEPLOY / "instances" / f"{instance}.yaml").exists()
+    assert "rag_pipeline.orchestration.celery_app" in services["worker"]["command"][1]
+    assert (ROOT / "rag_pipeline" / "orchestration" / "celery_app.py").exists()
+
+
+def test_all_containers_share_executor_broker_and_database():
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    shared = ("DAGSTER_POSTGRES_URL", "RAG_EXECUTOR", "RAG_CELERY_BROKER")
+    for name in shared:
+        assert (
+            len({services[s]["environment"][name] for s in ("webserver", "daemon", "worker")}) == 1
+        )
+    assert services["worker"]["environment"]["RAG_CELERY_BROKER"].startswith("redis://redis:")
+
+
+def test_the_helm_values_are_what_the_chart_and_dagster_k8s_know():
+    from dagster_aws.s3 import S3ComputeLogManager
+    from dagster_k8s import K8sRunLauncher
+
+    values = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text())
+    # The sections of the chart's own values.yaml, 1.13.
+    assert set(values) <= {
+        "global",
+        "dagster-user-deployments",
+        "dagsterWebserver",
+        "computeLogManager",
+        "scheduler",
+        "runLauncher",
+        "pythonLogs",
+        "postgresql",
+        "generatePostgresqlPasswordSecret",
+        "generateCeleryConfigSecret",
+        "rabbitmq",
+        "redis",
+        "flower",
+        "ingress",
+        "dagsterDaemon",
+        "extraManifests",
+        "busybox",
+        "rbacEnabled",
+        "imagePullSecrets",
+        "serviceAccount",
+        "retention",
+        "telemetry",
+        "migrate",
+    }
+    launcher = values["runLauncher"]
+    assert launcher["type"] == "K8sRunLauncher"
+    assert snake(launcher["config"]["k8sRunLauncher"]) <= set(K8sRunLauncher.config_type())
+    logs = values["computeLogManager"]["config"]["s3ComputeLogManager"]
+    assert snake(logs) <= set(S3ComputeLogManager.config_type())
+    (deployment,) = values["dagster-user-deployments"]["deployments"]
+    assert {"name", "image", "dagsterApiGrpcArgs", "port"} <= set(deployment)
+    assert {e["name"]: e["value"] for e in deployment["env"]}["RAG_EXECUTOR"] == "k8s"
+    file = deployment["dagsterApiGrpcArgs"][1]
+    assert (ROOT / file.removeprefix("/app/")).exists()
+
+
+def snake(names) -> set[str]:
+    return {re.sub(r"([A-Z])", lambda m: "_" + m[1].lower(), name) for name in names}
