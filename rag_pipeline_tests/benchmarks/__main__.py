@@ -3,7 +3,21 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("bench_overhead", "bench_lexical", "bench_retrieval", "bench_datasets")
+BENCHMARKS = (
+    "bench_cycles",
+    "bench_overhead",
+    "bench_lexical",
+    "bench_calls",
+    "bench_providers",
+    "bench_retrieval",
+    "bench_datasets",
+    "bench_ablation",
+    "bench_significance",
+    "bench_answers",
+    "bench_evaluation",
+    "bench_serving",
+    "bench_expansion",
+)
 
 
 def main() -> None:

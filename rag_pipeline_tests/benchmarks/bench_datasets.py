@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ def rag(*arguments: str) -> None:
         app(list(arguments), standalone_mode=False)
 
 
-def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
-    """Import and run one set; return what `rag run --json` wrote."""
-    folder, file, out = work / name, work / name / "corpus.yaml", work / f"{name}.json"
+def prepared(name: str, data: Path, work: Path) -> Path:
+    """Import one set and return the corpus file that `rag init` writes for it."""
+    folder, file = work / name, work / name / "corpus.yaml"
     rag("import", name, str(data), str(folder), "--quiet")
     rag(
         *("init", name, "--documents", str(folder / "documents")),
@@ -50,24 +51,36 @@ def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
     if (folder / "chunks.jsonl").exists():  # the set's own chunks for `plain` too
         text = file.read_text().replace("chunking: recursive_500", "chunking: given")
         file.write_text(text)
+    return file
+
+
+def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
+    """Import and run one set; return what `rag run --json` wrote."""
+    file, out = prepared(name, data, work), work / f"{name}.json"
     rag("run", str(file), "--quiet", "--json", str(out))
     result: dict[str, Any] = json.loads(out.read_text())
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def present(what: str, names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the asked for data sets that are there, with their folders."""
+    parser = argparse.ArgumentParser(description=what)
     here = Path(__file__).parents[3] / "shared" / "data"
     parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--sets", nargs="*", default=list(names), choices=list(names))
     arguments = parser.parse_args()
+    for name in arguments.sets:
+        data = Path(arguments.data) / SETS[name][0]
+        if data.is_dir():
+            yield name, data
+        else:
+            sys.stdout.write(f"{name}: no data at {data}; left out\n")
+
+
+def main() -> None:
     with tempfile.TemporaryDirectory() as work:
-        for name in arguments.sets:
-            folder, metrics = SETS[name]
-            data = Path(arguments.data) / folder
-            if not data.is_dir():
-                sys.stdout.write(f"{name}: no data at {data}; left out\n")
-                continue
+        for name, data in present(__doc__, SETS):
+            metrics = SETS[name][1]
             result = measure(name, data, Path(work))
             by_name = {row["name"]: row["metrics"] for row in result["configurations"]}
             sys.stdout.write(f"\n{name} (n = {by_name['plain'][metrics[0]]['n']}), in percent\n")

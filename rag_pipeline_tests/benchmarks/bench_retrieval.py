@@ -37,7 +37,14 @@ QUERY_TOKENS, QUERIES, CLUSTERS, VOCABULARY = 20, 200, 500, 30_000
 
 HYBRID = {"dense_weight": 0.4, "lexical_weight": 0.6, "top_k": 50}
 NONE, MAXSIM = NoReranker(method="none"), MaxSimReranker(method="maxsim", candidates=50)
-DISCOVER = HybridRetriever(method="hybrid", document_weight=2.5, split_query=True, **HYBRID)
+DISCOVER = HybridRetriever(
+    method="hybrid",
+    document_weight=2.5,
+    split_query=True,
+    neighbour_weight=0.1,
+    candidates=200,
+    **HYBRID,
+)
 CONFIGURATIONS: dict[str, tuple[Retriever, Reranker]] = {
     "dense": (DenseRetriever(method="dense", top_k=50), NONE),
     "hybrid": (HybridRetriever(method="hybrid", **HYBRID), NONE),
