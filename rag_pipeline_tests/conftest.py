@@ -1,6 +1,6 @@
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,28 @@ def run_all() -> Callable[..., list[Any]]:
     from rag_pipeline.orchestration.runner import run
 
     return lambda file, configuration=None: list(run(load_config(file), configuration))
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """Serve an empty bucket on loopback, and name it in AWS's variables; yield its address."""
+    import boto3
+    from moto.moto_api._internal.models import moto_api_backend
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    boto3.client("s3").create_bucket(Bucket="bucket")
+    yield "s3://bucket/prefix"
+    server.stop()
+    moto_api_backend.reset()  # its buckets outlive its servers
 
 
 def data_folder(name: str) -> Path:

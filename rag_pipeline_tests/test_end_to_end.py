@@ -7,6 +7,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.calls import call_key
 from rag_pipeline.config import load_config
+from rag_pipeline.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
 
@@ -90,8 +91,7 @@ def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, ru
             table = workspace.vector_index(f"{chunking}.{context}.minilm")
             for batch in table.read(["context", "text"]):
                 for row in batch.to_pylist():
-                    context_text = f"{row['context']}\n\n" if row["context"] else ""
-                    texts.add(context_text + row["text"])
+                    texts.add(indexed_text(row["context"] or "", row["text"]))
     made = sum(result.calls.made for result in results)
     assert made == len(texts) + 4  # and the four queries
     identity = workspace.embedder("minilm").identity
@@ -124,6 +124,9 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_fil
         "vector_index semantic.none.minilm",
         "retrieval_run third",
         "answer_presence third",
+        "answers third",
+        "entity_scores third",
+        "context_scores third",
         "leaderboard",
     } | ({"release"} & ran)
 

@@ -41,5 +41,5 @@ def test_the_stages_are_plain_functions_for_notebooks(tmp_path):
     chunks = chunk(document, RecursiveChunking(method="recursive", max_characters=100))
     contextualized = contextualize(document, chunks, StructuralContext(method="structural"))
     assert [c.chunk for c in contextualized] == chunks
-    assert all(c.indexed_text.endswith(c.chunk.text) for c in contextualized)
+    assert all(c.indexed_text.startswith(c.chunk.text) for c in contextualized)
     assert "Leave" in contextualized[-1].context

@@ -1,0 +1,166 @@
+"""Many configurations over models behind a network: what is paid for, and what is served."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import load_config
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation import runs
+from rag_pipeline.evaluation.leaderboard import update_leaderboard
+from rag_pipeline.release import publish
+from rag_pipeline.vector_index import indexed_text
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import QUERIES, write_corpus, write_file
+from rag_pipeline_tests.model_server import ModelServer, Status, score_of, serving
+
+SECRET = "a-secret-of-nobody"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    monkeypatch.setenv("PLANTED_KEY", SECRET)
+    with serving() as started:
+        yield started
+
+
+def embeddings(server: ModelServer) -> dict[str, Any]:
+    shared = {"base_url": server.url, "api_key_env": "PLANTED_KEY", "max_texts": 5}
+    return {
+        "own": {"provider": "openai", "model": "own", "dimensions": 16, "shorten": True, **shared},
+        "voyage": {"provider": "voyage", "dimensions": 256, **shared},
+    }
+
+
+def rerankers(server: ModelServer, **changes: Any) -> dict[str, Any]:
+    remote = {"base_url": server.url, "api_key_env": "PLANTED_KEY"}
+    return {
+        "none": {"method": "none"},
+        "jina": {"method": "jina", "model": "words", "candidates": 8, **remote, **changes},
+    }
+
+
+def build(workspace: Workspace) -> CallCounts:
+    """Bring all tables and runs up to date; return the calls."""
+    counts = CallCounts()
+    config = workspace.config
+    indexing.update_documents(workspace)
+    runs.update_queries(workspace)
+    configurations = list(config.all_configurations.values())
+    for chunking in dict.fromkeys(c.chunking for c in configurations):
+        indexing.update(workspace, "chunks", chunking)
+    for key in dict.fromkeys(c.context_key for c in configurations):
+        indexing.update(workspace, "contextualized_chunks", key)
+    for key in dict.fromkeys(c.vector_key for c in configurations):
+        counts.add(indexing.update(workspace, "vector_index", key).calls)
+    for configuration in configurations:
+        note = runs.update_run(workspace, configuration)
+        counts.add(CallCounts(**note["calls"]))
+    return counts
+
+
+def test_a_sweep_pays_for_each_distinct_call_once(tmp_path: Path, server: ModelServer) -> None:
+    file = write_corpus(
+        tmp_path,
+        chunkings={
+            "small": {"method": "recursive", "max_characters": 100},
+            "large": {"method": "recursive", "max_characters": 200},
+            "markdown": {"method": "markdown"},
+        },
+        embeddings=embeddings(server),
+        retrievers={"dense": {"method": "dense", "top_k": 20}},
+        configurations=[
+            {"chunking": "*", "contextualizer": "*", "embedding": "*", "retriever": "dense"}
+        ],
+    )
+    workspace = Workspace(load_config(file))
+    configurations = list(workspace.config.all_configurations.values())
+    assert len(configurations) == 12
+    counts = build(workspace)
+
+    wanted = 0
+    distinct: set[tuple[str, str, str]] = set()
+    models = {"own": "own", "voyage": "voyage-3.5"}
+    for configuration in configurations:
+        model = models[configuration.embedding]
+        table = workspace.contextualized_chunks(configuration.context_key)
+        for batch in table.read(["context", "text"]):
+            texts = [indexed_text(row["context"], row["text"]) for row in batch.to_pylist()]
+            wanted += len(texts)
+            distinct.update((model, "document", text) for text in texts)
+        wanted += len(QUERIES)
+        distinct.update((model, "query", query) for _, query, *_ in QUERIES)
+    sent = [
+        (body["model"], text)
+        for path, body in server.requests
+        if path == "embeddings"
+        for text in body["input"]
+    ]
+    assert sorted(sent) == sorted((model, text) for model, _, text in distinct)
+    assert counts == CallCounts(made=len(distinct), saved=wanted - len(distinct))
+    assert counts.saved > 30, "configurations have much in common"
+
+    before = len(server.requests)
+    for configuration in configurations:
+        workspace.store.drop_table(f"vector_index.{configuration.vector_key}")
+    again = build(workspace)
+    assert (again.made, len(server.requests)) == (0, before), "built anew from what was paid for"
+
+
+def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    rule = {"chunking": "recursive_150", "contextualizer": "structural", "retriever": "dense"}
+    changes: dict[str, Any] = {
+        "embeddings": embeddings(server),
+        "rerankers": rerankers(server),
+        "retrievers": {"dense": {"method": "dense", "top_k": 10}},
+        "configurations": [{"name": "remote", **rule, "embedding": "own", "reranker": "jina"}],
+    }
+    file = write_corpus(tmp_path, **changes)
+    workspace = Workspace(load_config(file))
+    build(workspace)
+    (configuration,) = workspace.config.all_configurations.values()
+    runs.update_scores(workspace, configuration)
+    update_leaderboard(workspace)
+    publish(workspace)
+
+    evaluated = workspace.store.read_parquet(runs.run_file("remote")).to_pylist()
+    asked = len(server.requests)
+    corpus = Corpus.load(file)
+    for query_id, query, *_ in QUERIES:
+        expected = [row for row in evaluated if row["query_id"] == query_id]
+        found = corpus.search(query, k=10)
+        assert [c.chunk_id for c in found] == [row["chunk_id"] for row in expected]
+        scores = [score_of(query, indexed_text(c.context, c.text)) for c in found[:8]]
+        assert [c.score for c in found[:8]] == pytest.approx(scores)
+        assert scores == sorted(scores, reverse=True)
+        assert {c.score for c in found[8:]} <= {min(scores)}, "the others follow"
+    assert len(server.requests) == asked, "questions that were paid for are not sent again"
+    corpus.search("something new", k=1)
+    assert [path for path, _ in server.requests[asked:]] == ["embeddings", "rerank"]
+
+    held = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(held) > 10
+    assert not [path for path in held if SECRET.encode() in path.read_bytes()]
+    assert server.keys == {f"Bearer {SECRET}"}
+
+    # a reranker that fails: an error that names the query, or the order is kept and counted
+    failing = lambda path, body: Status(400, "no") if path == "rerank" else None  # noqa: E731
+    with serving(failing) as other:
+        changes["embeddings"] = embeddings(server)
+        for on_error in ("fail", "keep_order"):
+            changes["rerankers"] = rerankers(other, on_error=on_error)
+            again = Workspace(load_config(write_file(tmp_path, **changes)))
+            if on_error == "fail":
+                with pytest.raises(ProviderError, match=r"query 'How long .*: no \(HTTP 400\)"):
+                    runs.update_run(again, configuration)
+            else:
+                note = runs.update_run(again, configuration)
+                assert len(note["not_reranked"]) == len(QUERIES)
+                assert "q1: " in note["not_reranked"][0]
