@@ -13,20 +13,21 @@ from rag_pipeline_tests.conftest import write_corpus, write_file
 
 
 def test_a_store_stays_level_over_re_index_cycles(tmp_path):
-    measured = list(cycles(tmp_path, 9, documents=20))
-    early, late = measured[5], measured[-1]
-    assert late.bytes < 1.25 * early.bytes
-    assert late.files < 1.25 * early.files
-    assert late.versions == early.versions
-    assert late.handles == early.handles
-    assert [c.releases for c in measured[5:]] == [4] * 5, "3 kept, and the newest made after"
+    measured = list(cycles(tmp_path, 14, documents=20))
+    # Fragments gather over some cycles before they are compacted: halves, not single cycles.
+    early, late = measured[2:8], measured[8:]
+    assert max(c.bytes for c in late) < 1.25 * max(c.bytes for c in early)
+    assert max(c.files for c in late) < 1.25 * max(c.files for c in early)
+    assert measured[-1].versions == measured[5].versions
+    assert measured[-1].handles == measured[5].handles
+    assert {c.releases for c in measured[5:]} == {4}, "3 kept, and the newest made after"
     workspace = Workspace(load_config(tmp_path / "cycling.yaml"))
     retention.collect(workspace)
     assert len(release.names(workspace)) == 3
     # 20 documents, a chunk each, and one question: answers for earlier texts are gone, for
     # these there are all.
     assert len(workspace.cache) == 21
-    assert Corpus(workspace.config).search("fee of contract 9", k=1)[0].text.startswith("Contract")
+    assert Corpus(workspace.config).search("fee of contract 14", k=1)[0].text.startswith("Contract")
     assert retention.collect(workspace) == []
 
 

@@ -28,6 +28,7 @@ class Cycle(NamedTuple):
     number: int
     seconds: float
     bytes: int
+    """Without SQLite's logs, which grow to 4 MB at most before they are written back."""
     files: int
     fragments: int
     """The most that any table has."""
@@ -119,7 +120,7 @@ def _measure(workspace: Workspace, store: Path, number: int, seconds: float) -> 
     return Cycle(
         number=number,
         seconds=seconds,
-        bytes=sum(path.stat().st_size for path in files),
+        bytes=sum(path.stat().st_size for path in files if not path.name.endswith("-wal")),
         files=len(files),
         fragments=max(t.stats()["fragment_stats"]["num_fragments"] for t in tables),
         versions=max(len(t.list_versions()) for t in tables),
