@@ -4,11 +4,15 @@ import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from rag_pipeline.config import COMPONENT_TYPE
 from rag_pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rag_pipeline.corpus import Corpus
 
 _PLACES = ("*.yaml", "*.yml", "*/defs/*/defs.yaml", "src/*/defs/*/defs.yaml")
 
@@ -40,6 +44,13 @@ def find_corpus_file(wanted: str | None = None) -> Path:
     if len(found) > 1:
         raise ConfigError(f"which corpus? Choose one with --corpus: {_listed(found)}")
     return found[0][0]
+
+
+def open_corpus(wanted: str | None = None) -> "Corpus":
+    """Return the corpus that `find_corpus_file` finds."""
+    from rag_pipeline.corpus import Corpus
+
+    return Corpus.load(find_corpus_file(wanted))
 
 
 def option_for(file: Path, corpus: str) -> str:

@@ -1,0 +1,153 @@
+"""What a release is for: search, ask, optimize, serve."""
+
+from typing import Annotated
+
+import typer
+
+from rag_pipeline.cli.console import print_json
+from rag_pipeline.cli.find import open_corpus
+from rag_pipeline.cli.options import CorpusOption, JsonFlag
+from rag_pipeline.errors import InputError
+
+app = typer.Typer()
+
+
+@app.command()
+def search(
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="The question or words to search for.")
+    ],
+    corpus: CorpusOption = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="How many chunks, 1 to 1000.")] = 5,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Filter in LanceDB's SQL, e.g. \"document_id LIKE 'policies/%'\" or "
+            "\"json_get_string(metadata, 'suffix') = '.pdf'\".",
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Search the release.
+
+    \b
+    Examples:
+      rag search "notice period for termination" -k 3
+      rag search "sick leave" --where "document_id LIKE 'policies/%'" --json
+    """
+    if not 1 <= k <= 1000:
+        raise InputError(f"-k {k} is not in the range of 1 to 1000")
+    found = open_corpus(corpus).search(query, k=k, where=where)
+    if as_json:
+        from dataclasses import asdict
+
+        print_json([{**asdict(chunk), "metadata": dict(chunk.metadata)} for chunk in found])
+        return
+    from rag_pipeline.cli.tables import show_chunks
+
+    show_chunks(found)
+
+
+@app.command(short_help="Answer a question from the release, with sources.")
+def ask(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know.")],
+    corpus: CorpusOption = None,
+    document: Annotated[
+        str | None, typer.Option("--document", "-d", metavar="ID", help="Ask one document only.")
+    ] = None,
+    instructions: Annotated[
+        str, typer.Option(metavar="TEXT", help="Guidance for the chat model, if one is set.")
+    ] = "",
+    trace: Annotated[bool, typer.Option("--trace", help="Show what each stage did.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer a question from the release, with sources.
+
+    Without a chat model (`assistant.chat` in the corpus file) the answer is made of verbatim
+    sentences; each source is checked against its document.
+
+    \b
+    Examples:
+      rag ask "How long does confidentiality last under the Acme NDA?"
+      rag ask "Compare the notice periods" --trace
+      rag ask "When is a doctor's note needed?" -d policy/leave.md --json
+    """
+    from rag_pipeline.assistant import open_assistant
+    from rag_pipeline.cli.answers import as_record, show_answer
+
+    assistant = open_assistant([open_corpus(corpus)])
+    made = assistant.ask(question, document_id=document, instructions=instructions)
+    if as_json:
+        print_json(as_record(made))
+    else:
+        show_answer(made, trace)
+
+
+@app.command(short_help="Improve the prompts of the assistant's model.")
+def optimize(
+    corpus: CorpusOption = None,
+    metric: Annotated[
+        str, typer.Option(metavar="NAME", help="EntityF1 or AnswerPresence.")
+    ] = "EntityF1",
+    trials: Annotated[int, typer.Option(metavar="N", help="How many sets of examples.")] = 3,
+    seed: Annotated[int, typer.Option(metavar="N", help="Chooses queries and examples.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Give the prompts of the assistant's model examples that worked, and keep what scores best.
+
+    Needs `assistant.chat` in the corpus file. A third of the queries gives examples, a third
+    chooses among the trials, and on the last third the result must not be worse than what is in
+    use. Each result is a numbered file in the store.
+
+    \b
+    Examples:
+      rag optimize
+      rag optimize -c contracts --metric AnswerPresence --trials 5
+    """
+    from rag_pipeline.cli.optimize import optimize as optimize_corpus
+
+    optimize_corpus(open_corpus(corpus), metric, trials, seed, as_json)
+
+
+@app.command(short_help="Serve the release to assistants, by MCP and HTTP.")
+def serve(
+    corpora: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="CORPUS...", help="Corpora to serve; one or more."),
+    ] = None,
+    transport: Annotated[
+        str, typer.Option(metavar="http|stdio", help="How clients connect.")
+    ] = "http",
+    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on.")] = 9003,
+    token_env: Annotated[
+        str, typer.Option(metavar="NAME", help="Environment variable with the bearer token.")
+    ] = "RAG_TOKEN",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST[:PORT]", help="Backend that requests may choose by header."),
+    ] = None,
+) -> None:
+    """Serve releases to assistants: MCP tools, a page to ask on, and a Dify knowledge base.
+
+    A newer release is picked up without a restart. Beyond loopback a bearer token is required,
+    read from the environment variable RAG_TOKEN.
+
+    \b
+    Examples:
+      rag serve contracts
+      rag serve contracts policies --port 9003
+      rag serve contracts --transport stdio
+      RAG_TOKEN=... rag serve contracts --host 0.0.0.0
+    """
+    from rag_pipeline.serving import ServerSettings, serve_http, serve_stdio
+
+    if transport not in ("http", "stdio"):
+        raise InputError(f"--transport {transport!r} is not one of: http, stdio")
+    opened = [open_corpus(name) for name in corpora] if corpora else [open_corpus(None)]
+    settings = ServerSettings.from_environment(host, port, token_env, allow_host or [])
+    if transport == "stdio":
+        serve_stdio(opened, settings)
+    else:
+        serve_http(opened, settings)

@@ -1,0 +1,119 @@
+"""From documents to a release: init, import, run, plan."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from rag_pipeline.cli.console import command, console, counting, set_quiet
+from rag_pipeline.cli.find import find_corpus_file
+from rag_pipeline.cli.options import CorpusArgument, JsonFlag, QuietFlag
+
+app = typer.Typer()
+
+
+@app.command(short_help="Write a commented corpus file.")
+def init(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The corpus's name: letters, digits, '_', '-'.")
+    ],
+    documents: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder (or one file) with the documents.")
+    ],
+    queries: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="queries.jsonl to measure with.")
+    ] = None,
+    store: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder, or s3:// prefix, for what is built.")
+    ] = "data/store",
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to write [NAME.yaml].")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write a commented corpus file with two configurations, `default` and `plain`.
+
+    Paths are given as seen from the working directory.
+
+    \b
+    Examples:
+      rag init contracts --documents contracts/
+      rag init contracts --documents contracts/ --queries queries.jsonl --output conf/c.yaml
+    """
+    from rag_pipeline.cli.find import option_for
+    from rag_pipeline.cli.template import write_corpus_file
+
+    target = output or Path(f"{name}.yaml")
+    write_corpus_file(name, documents, queries, store, target, force)
+    shown = option_for(target.expanduser(), name).removeprefix(" -c")
+    console.print(f"wrote {escape(str(target))}", soft_wrap=True)
+    console.print(f"Next: {command(f'rag run{shown}')}", soft_wrap=True)
+
+
+@app.command("import", short_help="Turn a public data set into a corpus.")
+def import_(
+    format: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="legalbench-rag, chroma-chunking, anthropic-contextual or contractnli.",
+        ),
+    ],
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="The data set, as published.")],
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="Folder to write to.")],
+    quiet: QuietFlag = False,
+) -> None:
+    """Turn a public data set into `documents/` and `queries.jsonl` (and `chunks.jsonl`).
+
+    \b
+    Example:
+      rag import legalbench-rag ~/LegalBench-RAG data/legalbench
+    """
+    from rag_pipeline.cli.tables import show_import
+    from rag_pipeline.importers import import_dataset
+
+    set_quiet(quiet)
+    with counting(f"import {format}", "documents") as progress:
+        report = import_dataset(format, source.expanduser(), destination.expanduser(), progress)
+    show_import(report, destination)
+
+
+@app.command(short_help="Index, evaluate, release: what is stale.")
+def run(
+    file: CorpusArgument = None,
+    configuration: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this configuration and what it needs."),
+    ] = None,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write the results here.")
+    ] = None,
+    quiet: QuietFlag = False,
+) -> None:
+    """Bring everything up to date: index, evaluate, release. Does only what is stale.
+
+    A run that was stopped goes on where it was; no text is embedded twice.
+
+    \b
+    Examples:
+      rag run contracts.yaml
+      rag run contracts.yaml --configuration plain --json results.json
+    """
+    from rag_pipeline.cli.run import run_corpus
+
+    set_quiet(quiet)
+    run_corpus(find_corpus_file(file), configuration, json_out)
+
+
+@app.command(short_help="Show what `rag run` would do.")
+def plan(file: CorpusArgument = None, as_json: JsonFlag = False) -> None:
+    """Show what `rag run` would do, and do nothing.
+
+    \b
+    Example:
+      rag plan contracts.yaml
+    """
+    from rag_pipeline.cli.plan import show_plan
+
+    show_plan(find_corpus_file(file), as_json)

@@ -1,0 +1,98 @@
+"""What is served, and where: releases, rollback, export, import-release."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rag_pipeline.cli.console import console, print_json
+from rag_pipeline.cli.find import find_corpus_file, open_corpus
+from rag_pipeline.cli.options import CorpusOption, JsonFlag
+
+app = typer.Typer()
+
+
+@app.command(short_help="List the releases, newest first.")
+def releases(corpus: CorpusOption = None, as_json: JsonFlag = False) -> None:
+    """List the releases, newest first; `*` marks the one that is served.
+
+    \b
+    Example:
+      rag releases -c contracts
+    """
+    from dataclasses import asdict
+
+    from rag_pipeline.cli.tables import show_releases
+    from rag_pipeline.errors import NotReleasedError
+
+    opened = open_corpus(corpus)
+    try:
+        serving = opened.release().release_id
+    except NotReleasedError:
+        serving = ""
+    history = opened.releases()
+    if as_json:
+        print_json([{**asdict(r), "serving": r.release_id == serving} for r in history])
+    else:
+        show_releases(history, serving)
+
+
+@app.command(short_help="Serve an earlier release again.")
+def rollback(
+    release_id: Annotated[
+        str | None,
+        typer.Argument(metavar="RELEASE", help="What to serve [the one before the current]."),
+    ] = None,
+    corpus: CorpusOption = None,
+) -> None:
+    """Serve an earlier release again; what is rolled back is not released again by itself.
+
+    \b
+    Examples:
+      rag rollback
+      rag rollback release-000003 -c contracts
+    """
+    served = open_corpus(corpus).roll_back(release_id)
+    console.print(f"serving {served.release_id} ({served.configuration}, of {served.created})")
+
+
+@app.command(short_help="Write a release into one file.")
+def export(
+    release_id: Annotated[
+        str, typer.Argument(metavar="RELEASE", help="Its id, or `current` for what is served.")
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, e.g. r.zip.")],
+    corpus: CorpusOption = None,
+) -> None:
+    """Write a release into one file that another machine serves.
+
+    \b
+    Example:
+      rag export current contracts.zip -c contracts
+    """
+    from rag_pipeline.cli.bundles import export_release
+
+    export_release(find_corpus_file(corpus), release_id, file)
+
+
+@app.command("import-release", short_help="Serve a release from such a file.")
+def import_release(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `rag export` has written.")],
+    corpus: CorpusOption = None,
+    store: Annotated[
+        str, typer.Option(metavar="DIR", help="Folder, or s3:// prefix, to import into.")
+    ] = "data/store",
+) -> None:
+    """Take in a release that was exported elsewhere, and serve it.
+
+    Without a CORPUS, writes the corpus file NAME.yaml from what the release says of itself, or
+    takes the one that is there.
+
+    \b
+    Example:
+      rag import-release contracts.zip
+      rag search "notice period" -c contracts
+    """
+    from rag_pipeline.cli.bundles import import_bundle
+
+    import_bundle(file, Path(find_corpus_file(corpus)) if corpus else None, store)

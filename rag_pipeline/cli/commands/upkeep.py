@@ -1,0 +1,56 @@
+"""Keep a store small and whole: gc, doctor."""
+
+from typing import Annotated
+
+import typer
+
+from rag_pipeline.cli.find import find_corpus_file
+from rag_pipeline.cli.options import CorpusOption, JsonFlag
+
+app = typer.Typer()
+
+
+@app.command(short_help="Free what the store no longer needs.")
+def gc(
+    corpus: CorpusOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be freed, and free nothing.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Free what the store no longer needs, by the corpus file's `retention`.
+
+    What is served, current or pinned by a kept release stays. Runs do the same by themselves,
+    except for giving the call cache's free space back to the disk.
+
+    \b
+    Examples:
+      rag gc --dry-run
+      rag gc -c contracts
+    """
+    from rag_pipeline.cli.gc import free
+
+    free(find_corpus_file(corpus), dry_run, as_json)
+
+
+@app.command(short_help="Check installation, corpus and store.")
+def doctor(
+    corpus: CorpusOption = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what is wrong in the store.")
+    ] = False,
+) -> None:
+    """Check the installation, the corpus file and its store; say what to mend.
+
+    With --repair, remove from the store what is torn and can be made again, and serve the newest
+    whole release; what is lost is said. Stop running builds before.
+
+    \b
+    Examples:
+      rag doctor -c contracts.yaml
+      rag doctor -c contracts.yaml --repair
+    """
+    from rag_pipeline.cli.doctor import examine
+
+    if not examine(corpus, repair):
+        raise typer.Exit(1)
