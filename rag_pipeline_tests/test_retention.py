@@ -22,6 +22,7 @@ def test_a_store_stays_level_over_re_index_cycles(tmp_path):
     assert measured[-1].handles == measured[5].handles
     assert {c.releases for c in measured[5:]} == {4}, "3 kept, and the newest made after"
     workspace = Workspace(load_config(tmp_path / "cycling.yaml"))
+    forget_uses(workspace)
     retention.collect(workspace)
     assert len(release.names(workspace)) == 3
     # 20 documents, a chunk each, and one question: answers for earlier texts are gone, for
@@ -42,8 +43,7 @@ def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
     )
     run_all(file)
     workspace = Workspace(load_config(file))
-    with sqlite3.connect(workspace.store.calls_path) as connection:
-        connection.execute("UPDATE calls SET used = 0")
+    forget_uses(workspace)
     needed = set(retention._needed_calls(workspace))
     freed = retention.collect(workspace)
     # Of the sentences that answers were chosen from, those that `semantic` never saw.
@@ -52,6 +52,12 @@ def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
     assert retention.collect(workspace) == []
     assert not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
     assert Corpus(workspace.config).search("How expensive may a hotel be?")
+
+
+def forget_uses(workspace):
+    """Let no answer have been used of late: their times are whole seconds, and tests are fast."""
+    with sqlite3.connect(workspace.store.calls_path) as connection:
+        connection.execute("UPDATE calls SET used = 0")
 
 
 @pytest.fixture
