@@ -7,6 +7,21 @@ from rag_pipeline.config.assistant import (
     SearxngSource,
     WebSearchSource,
 )
+from rag_pipeline.config.chunkings import (
+    Chunking,
+    FixedChunking,
+    GivenChunking,
+    MarkdownChunking,
+    RecursiveChunking,
+    SemanticChunking,
+    SentencesChunking,
+)
+from rag_pipeline.config.contextualizers import (
+    Contextualizer,
+    LLMContext,
+    NoContext,
+    StructuralContext,
+)
 from rag_pipeline.config.corpus import (
     STAGES,
     Configuration,
@@ -50,35 +65,26 @@ from rag_pipeline.config.rerankers import (
     Reranker,
     VoyageReranker,
 )
-from rag_pipeline.config.settings import (
+from rag_pipeline.config.retrievers import (
     AdaptiveSelection,
-    Alerts,
-    ChatModel,
-    Chunking,
     ContextAwareRetriever,
-    Contextualizer,
     DenseRetriever,
-    DocumentsSource,
-    FixedChunking,
-    Gate,
-    GivenChunking,
     HybridRetriever,
     Lexical,
     LexicalEngine,
     LexicalRetriever,
-    LLMContext,
-    MarkdownChunking,
+    Retriever,
+    SinglePass,
+)
+from rag_pipeline.config.settings import (
+    Alerts,
+    ChatModel,
+    DocumentsSource,
+    Gate,
     Name,
-    NoContext,
-    RecursiveChunking,
     RemoteModel,
     Retention,
-    Retriever,
-    SemanticChunking,
-    SentencesChunking,
     Settings,
-    SinglePass,
-    StructuralContext,
 )
 
 __all__ = [

@@ -4,9 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from rag_pipeline.config.settings import Settings
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+from rag_pipeline.config.settings import Settings, Share
 
 
 class FolderSource(Settings):

@@ -15,25 +15,19 @@ from typing import Any, TypeVar, get_args
 from pydantic import Field, model_validator
 
 from rag_pipeline.config.assistant import AssistantSettings
+from rag_pipeline.config.chunkings import Chunking, GivenChunking, SemanticChunking
+from rag_pipeline.config.contextualizers import Contextualizer, LLMContext, NoContext
 from rag_pipeline.config.embeddings import Embedding, MiniLMEmbedding
 from rag_pipeline.config.evaluation import Evaluation
 from rag_pipeline.config.rerankers import LLMReranker, MaxSimReranker, NoReranker, Reranker
+from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
     Alerts,
     ChatModel,
-    Chunking,
-    Contextualizer,
     DocumentsSource,
     Gate,
-    GivenChunking,
-    Lexical,
-    LexicalEngine,
-    LLMContext,
     Name,
-    NoContext,
     Retention,
-    Retriever,
-    SemanticChunking,
     Settings,
 )
 from rag_pipeline.errors import ConfigError

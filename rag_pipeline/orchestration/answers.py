@@ -10,12 +10,8 @@ from rag_pipeline.config import Configuration, CorpusConfig
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality
 from rag_pipeline.evaluation.health import Health, checked, find_alerts
-from rag_pipeline.orchestration.assets import (
-    RETRIES,
-    clear_failures,
-    shared_settings,
-    unstable,
-)
+from rag_pipeline.orchestration.assets import RETRIES, clear_failures, unstable
+from rag_pipeline.orchestration.descriptions import shared_settings
 from rag_pipeline.orchestration.metadata import cost_metadata, examples, rounded_values, rows
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.partitions import mapping_between, partitions_of, upstream_assets

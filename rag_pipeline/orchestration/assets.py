@@ -25,6 +25,7 @@ from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.indexing import Report
 from rag_pipeline.loading import duplicate_groups
+from rag_pipeline.orchestration.descriptions import shared_settings
 from rag_pipeline.orchestration.metadata import (
     LEADERBOARD_METRICS,
     cost_metadata,
@@ -37,12 +38,10 @@ from rag_pipeline.orchestration.metadata import (
     rounded,
     rows,
 )
-from rag_pipeline.orchestration.names import asset_key, group_name, identifier
+from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.partitions import (
-    PARTITIONED,
     asset_names,
     mapping_between,
-    partitions_of,
     upstream_assets,
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
@@ -51,47 +50,6 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
-
-DESCRIPTIONS = {
-    "documents": "Files and JSON Lines records, decoded. What can't be used is quarantined with "
-    "the reason.",
-    "queries": "The questions, with their gold spans resolved against the documents.",
-    "chunks": "Spans of each document's text. A partition is a `chunking`.",
-    "contextualized_chunks": "Chunks with the short context that is indexed before them. A "
-    "partition is a `chunking.contextualizer`.",
-    "lexical_index": "BM25 over contextualized chunks. A partition is a `chunking.contextualizer`.",
-    "vector_index": "Contextualized chunks with a unit vector each, in LanceDB. A partition is a "
-    "`chunking.contextualizer.embedding`.",
-    "retrieval_run": "The ranked chunks of every query. A partition is a configuration.",
-    "relevance_labels": "A chat model's YES or NO for each query's first passages, and how far it "
-    "agrees with gold. A partition is a configuration.",
-    "answer_presence": "Answer Presence@k and ranking metrics per query, judged by gold spans or "
-    "relevance labels. A partition is a configuration.",
-    "answers": "An answer to every query from the first chunks of its run, with citations. A "
-    "partition is a configuration.",
-    "entity_scores": "Precision, recall and F1 of the facts in the answers, per query. A "
-    "partition is a configuration.",
-    "context_scores": "How relevant, used, complete and well ranked the contexts of each query "
-    "are. A partition is a configuration.",
-    "leaderboard": "Every configuration with its metrics, best first.",
-    "release": "The manifest that pins the configuration and the exact builds that are served.",
-}
-KINDS = {
-    "documents": {"lancedb"},
-    "queries": {"parquet"},
-    "chunks": {"lancedb"},
-    "contextualized_chunks": {"lancedb"},
-    "lexical_index": {"bm25"},
-    "vector_index": {"lancedb"},
-    "retrieval_run": {"parquet"},
-    "relevance_labels": {"parquet"},
-    "answer_presence": {"parquet"},
-    "answers": {"parquet"},
-    "entity_scores": {"parquet"},
-    "context_scores": {"parquet"},
-    "leaderboard": {"json"},
-    "release": {"json"},
-}
 
 
 def build_assets(
@@ -116,24 +74,6 @@ def build_assets(
         for name in asset_names(config)
         if name not in ANSWER_ASSETS
     ]
-
-
-def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
-    """Return what every asset says of itself, as arguments of Dagster's definitions."""
-    return {
-        "key": asset_key(config, name),
-        "group_name": group_name(config),
-        "description": _description(config, name),
-        "kinds": KINDS[name],
-        "owners": list(config.owners),
-        "tags": {"corpus": config.corpus},
-        "partitions_def": partitions_of(config, name) if name in PARTITIONED else None,
-    }
-
-
-def _description(config: CorpusConfig, name: str) -> str:
-    about = f"\n\n{config.description}" if config.description and name == "documents" else ""
-    return DESCRIPTIONS[name] + about
 
 
 def _plain_asset(
