@@ -1,0 +1,147 @@
+"""Which configuration should be served, and what stands in its way."""
+
+from typing import Any
+
+from rag_pipeline.checks import (
+    check_chunks,
+    check_contextualized_chunks,
+    check_documents,
+    check_lexical_index,
+    check_queries,
+    check_vector_index,
+)
+from rag_pipeline.config import Configuration
+from rag_pipeline.errors import NotReleasedError
+from rag_pipeline.evaluation.comparison import Reference
+from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
+from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.gate import Decision, decide, kept_scores
+from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_lexical
+from rag_pipeline.release.manifest import CURRENT, current, current_id, load
+from rag_pipeline.workspace import Workspace
+
+
+def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
+    """Return the configuration to serve and why: the named one, or the best by `serve_metric`."""
+    config = workspace.config
+    board = load_leaderboard(workspace)["configurations"]
+    evaluated = {row["name"]: row for row in board}
+    if not evaluated:
+        raise NotReleasedError(f"{config.corpus}: no configuration has been evaluated yet")
+    if config.serve != "best":
+        if config.serve not in evaluated:
+            raise NotReleasedError(f"{config.corpus}: {config.serve} has not been evaluated yet")
+        return config.configuration(config.serve), [f"serve: {config.serve}"]
+    held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
+    for row in board:
+        made_from = workspace.store.read_note(run_file(row["name"])).get("digest")
+        if made_from in held_back:
+            continue
+        score = row["metrics"][config.serve_metric]
+        if score["mean"] is None:
+            first = next(name for name in config.all_configurations if name in evaluated)
+            return config.configuration(first), ["no query has gold spans: the first one listed"]
+        return config.configuration(row["name"]), [
+            f"best {config.serve_metric}: {score['mean']:.4f} over {score['n']} queries, of "
+            f"{len(board)} configurations"
+        ]
+    raise NotReleasedError(
+        f"{config.corpus}: every evaluated build was rolled back; change something and run again"
+    )
+
+
+def is_current(workspace: Workspace) -> bool:
+    """Return whether the release is the build that would be chosen now."""
+    try:
+        configuration, _ = choose(workspace)
+        release = current(workspace)
+    except NotReleasedError:
+        return False
+    note = workspace.store.read_note(run_file(configuration.name))
+    return release.run_digest == note.get("digest")
+
+
+def gate(workspace: Workspace) -> Decision:
+    """Return whether what would be chosen now may be released; change nothing."""
+    configuration, _ = choose(workspace)
+    name = configuration.name
+    problems = obstacles(workspace, configuration)
+    if problems:
+        return Decision(name, False, tuple(problems))
+    before = current_id(workspace)
+    note = workspace.store.read_note(run_file(name))
+    if before and load(workspace, before).run_digest == note["digest"]:
+        return Decision(name, True, (f"it is what {before} serves already",))
+    return decide(workspace, name, released(workspace, configuration))
+
+
+def released(workspace: Workspace, candidate: Configuration | None = None) -> Reference | None:
+    """Return what is served as a reference to compare with, None before the first release.
+
+    Its scores are those of today where the corpus file still lists the same configuration and
+    it is not the candidate itself; else those kept when it was released.
+    """
+    try:
+        serving = current(workspace)
+    except NotReleasedError:
+        return None
+    name = serving.configuration
+    today = workspace.config.all_configurations.get(name)
+    if (
+        today is not None
+        and (candidate is None or candidate.name != name)
+        and settings_of(workspace, today) == serving.settings
+        and run_is_current(workspace, today)
+        and scores_are_current(workspace, today)
+    ):
+        return Reference(serving.release_id, name, read_scores(workspace, name))
+    return Reference(serving.release_id, name, kept_scores(workspace, serving.release_id))
+
+
+def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
+    """Return why a configuration's builds can't be released; [] when they can."""
+    problems = []
+    keys = (configuration.chunking, configuration.context_key, configuration.vector_key)
+    for asset, key in zip(SHARDED_ASSETS, keys, strict=True):
+        todo = plan(open_stage(workspace, asset, key))
+        if not todo.is_current:
+            problems.append(
+                f"{asset} {key} is not current ({len(todo.stale)} documents stale, "
+                f"{len(todo.orphaned)} orphaned, {todo.waiting} waiting)"
+            )
+    if plan_lexical(workspace, configuration.context_key):
+        problems.append(f"lexical_index {configuration.context_key} is not current")
+    if not problems and not run_is_current(workspace, configuration):
+        problems.append("its retrieval_run is not of these builds")
+    if not problems and not scores_are_current(workspace, configuration):
+        problems.append("its answer_presence is not of this run")
+    return problems or _failed_checks(workspace, configuration)
+
+
+def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[str]:
+    # Judged again here: a check that failed in an earlier run must not be forgotten by this one.
+    results = {
+        "documents": check_documents(workspace),
+        "queries": check_queries(workspace),
+        "chunks": check_chunks(workspace, configuration.chunking),
+        "contextualized_chunks": check_contextualized_chunks(workspace, configuration.context_key),
+        "vector_index": check_vector_index(workspace, configuration.vector_key),
+    }
+    if workspace.config.engine(configuration):
+        results["lexical_index"] = check_lexical_index(workspace, configuration.context_key)
+    return [f"{asset}: {f}" for asset, result in results.items() for f in result.failures]
+
+
+def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
+    """Return the settings themselves: the corpus file may change while this release serves."""
+    config = workspace.config
+    stages = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
+    settings = {
+        stage: config.variants(stage)[getattr(configuration, stage)].model_dump(mode="json")
+        for stage in stages
+    }
+    chat = config.reranker_chat(config.rerankers[configuration.reranker])
+    if chat is not None:
+        settings["reranker_chat"] = chat.model_dump(mode="json")
+    return {**settings, "names": configuration.model_dump(exclude={"name"})}

@@ -1,0 +1,184 @@
+"""Move what is served: to a new release, back to an earlier one, to one made elsewhere."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
+from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.runs import Pinned, run_file
+from rag_pipeline.gate import Decision, decide, forget_scores, keep_scores, kept_file
+from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
+from rag_pipeline.release.manifest import (
+    CURRENT,
+    Pointer,
+    Release,
+    current,
+    load,
+    manifest_file,
+    next_id,
+)
+from rag_pipeline.store import Table
+from rag_pipeline.workspace import Workspace
+
+_TRIES = 5
+
+
+def publish(workspace: Workspace) -> Release:
+    """Release the chosen configuration's evaluated builds.
+
+    Raises CheckFailedError, and leaves what is served as it is, when the builds are stale,
+    unevaluated, or their parts disagree.
+    """
+    for _ in range(_TRIES):
+        release = _publish_once(workspace)
+        if release is not None:
+            return release
+    raise StoreError(
+        f"{workspace.config.corpus}: others moved the release {_TRIES} times meanwhile; run again"
+    )
+
+
+def _publish_once(workspace: Workspace) -> Release | None:
+    """Release what is chosen now; None if another releaser moved the release meanwhile."""
+    seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
+    configuration, reasons = choose(workspace)
+    problems = obstacles(workspace, configuration)
+    if problems:
+        raise CheckFailedError(
+            f"{workspace.config.corpus}: {configuration.name} is not released: "
+            + "; ".join(problems)
+        )
+    note = workspace.store.read_note(run_file(configuration.name))
+    before = seen.release_id
+    if before and load(workspace, before).run_digest == note["digest"]:
+        return load(workspace, before)
+    decision = decide(workspace, configuration.name, released(workspace, configuration))
+    if not decision.allowed:
+        raise CheckFailedError(_refusal(workspace, decision))
+    board = load_leaderboard(workspace)["configurations"]
+    documents_version = workspace.documents().version
+    release = Release(
+        release_id=next_id(workspace),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        configuration=configuration.name,
+        settings=settings_of(workspace, configuration),
+        run_digest=note["digest"],
+        pinned=replace(Pinned(**note["pinned"]), documents_version=documents_version),
+        metrics=next(r["metrics"] for r in board if r["name"] == configuration.name),
+        reasons=tuple(reasons),
+        previous=before,
+        gate=asdict(decision),
+    )
+    keep_scores(workspace, release.release_id, configuration.name)
+    # Before the manifest: what it names must outlive every clean-up from then on.
+    _pin(workspace, release)
+    written = workspace.store.write_json_if(
+        manifest_file(release.release_id), asdict(release), None
+    )
+    # Another releaser may have taken the number meanwhile, or moved its tags here or there.
+    _pin(workspace, release if written else load(workspace, release.release_id))
+    if not written:
+        return None
+    if _serve(workspace, seen, release.release_id):
+        return release
+    workspace.store.remove_file(manifest_file(release.release_id))
+    for table, _ in _pinned_tables(workspace, release):
+        table.unpin(release.release_id)
+    return None
+
+
+def _refusal(workspace: Workspace, decision: Decision) -> str:
+    return (
+        f"{workspace.config.corpus}: {decision.candidate} is not released, it is worse than "
+        f"{decision.against}: {'; '.join(decision.reasons)}. See `rag compare` and `rag explain`; "
+        f"to serve it all the same, set gate.metrics to [] in {workspace.config.where}"
+    )
+
+
+def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
+    """Serve an earlier release again (the one before the current by default) and return it.
+
+    The builds that are rolled back are held back: they are not released again by themselves.
+    """
+    seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
+    serving = current(workspace)
+    target = release_id or serving.previous
+    if target is None:
+        raise NotReleasedError(
+            f"{workspace.config.corpus}: {serving.release_id} is the first release; there is "
+            f"none before it"
+        )
+    release = load(workspace, target)
+    held_back, allow = [serving.run_digest], release.run_digest
+    if not _serve(workspace, seen, release.release_id, held_back, allow):
+        raise StoreError(
+            f"{workspace.config.corpus}: another release was made meanwhile, nothing was rolled "
+            f"back; look at `rag releases` and try again"
+        )
+    return release
+
+
+def serve(workspace: Workspace, release_id: str) -> None:
+    """Serve a release in the place of one that can't be served any more."""
+    load(workspace, release_id)
+    try:
+        held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])
+    except StoreError:
+        held_back = []
+    record = {"release_id": release_id, "held_back": held_back}
+    workspace.store.write_json(CURRENT, record)
+
+
+def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
+    """Serve a release that was made elsewhere, whose builds are in this store; number it anew."""
+    seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
+    release = replace(
+        made,
+        release_id=next_id(workspace),
+        previous=seen.release_id,
+        reasons=(*made.reasons, f"imported: {made.release_id}, made {made.created}"),
+    )
+    if scores is not None:
+        workspace.store.write_bytes(kept_file(release.release_id), scores)
+    _pin(workspace, release)
+    workspace.store.write_json(manifest_file(release.release_id), asdict(release))
+    if not _serve(workspace, seen, release.release_id):
+        raise StoreError(
+            f"{workspace.config.corpus}: another release was made meanwhile; import again"
+        )
+    return release
+
+
+def remove(workspace: Workspace, release_id: str) -> None:
+    """Delete a release's manifest and the scores kept with it; what it pins stays pinned."""
+    workspace.store.remove_file(manifest_file(release_id))
+    forget_scores(workspace, release_id)
+
+
+def _serve(
+    workspace: Workspace,
+    seen: Pointer,
+    release_id: str,
+    held_back: Sequence[str] = (),
+    allow: str = "",
+) -> bool:
+    """Move the release; False, and nothing is changed, if another mover was first."""
+    before = (seen.record or {}).get("held_back", [])
+    held = [d for d in dict.fromkeys([*before, *held_back]) if d != allow]
+    record = {"release_id": release_id, "held_back": held}
+    return workspace.store.write_json_if(CURRENT, record, seen.tag)
+
+
+def _pin(workspace: Workspace, release: Release) -> None:
+    for table, version in _pinned_tables(workspace, release):
+        table.pin(release.release_id, version)
+
+
+def _pinned_tables(workspace: Workspace, release: Release) -> Iterator[tuple[Table, int]]:
+    pinned = release.pinned
+    vectors = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    yield vectors, pinned.vector_version
+    if pinned.documents_version is not None:
+        yield workspace.documents(), pinned.documents_version
