@@ -1,7 +1,6 @@
 """Models -> what they charge, from one dated file that a user's own file goes before."""
 
 import datetime
-import ipaddress
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import Field, ValidationError
 
+from rag_pipeline.addresses import is_loopback
 from rag_pipeline.config import Settings
 from rag_pipeline.errors import ConfigError
 
@@ -97,7 +97,8 @@ class Prices(Settings):
             for name in (model, _SNAPSHOT.sub("", model), "*"):
                 if name in listed.models:
                     return listed.models[name]
-        return FREE if provider in self.local or _is_loopback(provider) else None
+        host = provider.rsplit(":", 1)[0] if provider.count(":") == 1 else provider
+        return FREE if provider in self.local or is_loopback(host) else None
 
 
 def vendor(provider: str, base_url: str | None) -> str:
@@ -150,13 +151,3 @@ def _parse(text: str, file: Path) -> Prices:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"])
         raise ConfigError(f"{file}: {place}: {first['input']!r}: {first['msg']}") from None
-
-
-def _is_loopback(host: str) -> bool:
-    name = host.rsplit(":", 1)[0] if host.count(":") == 1 else host
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

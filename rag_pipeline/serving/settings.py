@@ -1,10 +1,10 @@
 """How a server is set up: where it listens, who may ask, and how much."""
 
-import ipaddress
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rag_pipeline.addresses import is_loopback
 from rag_pipeline.errors import ConfigError
 
 _LEAST_TOKEN = 16
@@ -52,13 +52,3 @@ class ServerSettings:
                 f"variable {token_env}, or listen on 127.0.0.1"
             )
         return cls(host, port, token, tuple(allowed_hosts))
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is this machine's own."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
