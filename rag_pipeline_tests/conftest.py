@@ -151,7 +151,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     import boto3
     from moto.moto_api._internal.models import moto_api_backend
     from moto.server import ThreadedMotoServer
+    from werkzeug.serving import WSGIRequestHandler
 
+    # Or each answer waits 40 ms for an acknowledgement.
+    monkeypatch.setattr(WSGIRequestHandler, "disable_nagle_algorithm", True)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -136,7 +136,8 @@ def _failure(step: Step, result: dg.ExecuteInProcessResult) -> RagPipelineError:
         error = data.error
         if error is not None:
             cause = error.cause or error
-            return RagPipelineError(f"{step}: {cause.message.strip()}")
+            own = f"{RagPipelineError.__module__}.{cause.cls_name}: "
+            return RagPipelineError(f"{step}: {cause.message.strip().removeprefix(own)}")
     return RagPipelineError(f"{step}: the run failed; see it in the Dagster UI")
 
 

@@ -333,5 +333,9 @@ class _clear_errors:  # noqa: N801 - reads as a verb where it is used
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's message on one line, without Lance's source lines, cut at 300."""
-    return " ".join(_SOURCE_LINE.sub("", str(error)).split())[:300]
+    """Return an error's message on one line, without Lance's source lines, at most 300 long.
+
+    What is too long loses its middle: the place stands first, and the server's answer last.
+    """
+    message = " ".join(_SOURCE_LINE.sub("", str(error)).split())
+    return message if len(message) <= 300 else f"{message[:169]} … {message[-128:]}"

@@ -1,14 +1,5 @@
 """S3 behind a proxy that refuses and cuts connections: retries win, or one clear error."""
 
-import itertools
-import os
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import boto3
 import pyarrow as pa
 import pytest
@@ -20,100 +11,11 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import write_file
-
-SLOW_DOWN = (
-    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-)
-DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
-
-Fault = Callable[[int, str], str]
-"""From a request's number and path to what befalls it: "", "slow", "cut" or "denied"."""
-
-
-@contextmanager
-def proxy(target: str, fault: Fault) -> Iterator[str]:
-    """Forward requests to `target`, except those that a fault befalls; yield the address."""
-    numbers = itertools.count(1)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def forward(self) -> None:
-            body = self.body()
-            what = fault(next(numbers), self.path)
-            if what == "slow":
-                self.answer(503, {}, SLOW_DOWN)
-            elif what == "denied":
-                self.answer(403, {}, DENIED)
-            else:
-                hop = ("connection", "transfer-encoding", "expect")
-                headers = {k: v for k, v in self.headers.items() if k.lower() not in hop}
-                headers.setdefault("Content-Type", "application/octet-stream")  # not a form
-                request = urllib.request.Request(
-                    target + self.path, body or None, headers, method=self.command
-                )
-                try:
-                    with urllib.request.urlopen(request) as found:
-                        self.answer(found.status, found.headers, found.read(), what == "cut")
-                except urllib.error.HTTPError as error:
-                    self.answer(error.code, error.headers, error.read())
-
-        def body(self) -> bytes:
-            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            parts = []
-            while size := int(self.rfile.readline().split(b";")[0], 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-
-        def answer(
-            self, status: int, headers: Mapping[str, str], body: bytes, cut: bool = False
-        ) -> None:
-            self.send_response_only(status)
-            for name, value in headers.items():
-                if name.lower() not in ("connection", "transfer-encoding", "content-length"):
-                    self.send_header(name, value)
-            length = headers.get("Content-Length") if self.command == "HEAD" else None
-            self.send_header("Content-Length", length or str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body[: len(body) // 2] if cut else body)
-            self.close_connection = cut
-
-        do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = forward  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-@pytest.fixture
-def behind(bucket, monkeypatch):
-    """Return a function that puts a fault between the bucket and everything."""
-    direct = os.environ["AWS_ENDPOINT_URL"]
-
-    @contextmanager
-    def faulty(fault: Fault) -> Iterator[None]:
-        with proxy(direct, fault) as address, monkeypatch.context() as patched:
-            patched.setenv("AWS_ENDPOINT_URL", address)
-            yield
-
-    return faulty
+from rag_pipeline_tests.store.conftest import Fault
 
 
 def every(nth: int, what: str) -> Fault:
-    return lambda number, path: what if number % nth == 0 else ""
+    return lambda number, line: what if number % nth == 0 else ""
 
 
 @pytest.mark.parametrize("fault", [every(3, "slow"), every(3, "cut")])
@@ -168,8 +70,8 @@ def test_one_object_that_may_not_be_read_is_quarantined(behind, bucket, tmp_path
     raw = {"s3": "s3://bucket/raw"}
     workspace = Workspace(load_config(write_file(tmp_path, queries=None, documents=raw)))
 
-    def secret(number: int, path: str) -> str:
-        return "denied" if "secret" in path else ""
+    def secret(number: int, line: str) -> str:
+        return "denied" if "secret" in line else ""
 
     with behind(secret):
         report = indexing.update_documents(workspace)
