@@ -9,10 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
-from typing import Any
+from itertools import islice, starmap
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -46,8 +47,11 @@ _DEPTH = 200
 _FEEDBACK_CHUNKS = 3
 """A document's best chunks that lend it words."""
 _FEEDBACK_TERMS = 4
+_AT_ONCE = 8
 _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
 
+T = TypeVar("T")
+R = TypeVar("R")
 Embed = Callable[[Sequence[str]], Embedded]
 """From queries to their vectors and tokens."""
 Boost = Callable[[str, Sequence[str]], Sequence[str]]
@@ -115,14 +119,6 @@ def remembering(embed: Embed) -> Embed:
     return remembered
 
 
-def discover(
-    index: Index, query: str, settings: SinglePass, embed: Embed, where: str | None = None
-) -> list[Discovered]:
-    """Return the documents of the best chunks, best first."""
-    ranking, _ = _single_pass(index, query, settings, embed, where)
-    return _documents_of(load_chunks(index, ranking))
-
-
 def retrieve_in_stages(
     index: Index,
     query: str,
@@ -146,16 +142,24 @@ def retrieve_in_stages(
         d.document_id: [c.text for c in chunks if c.document_id == d.document_id][:_FEEDBACK_CHUNKS]
         for d in leading
     }
-    make = boost or Expansion(query, [c.text for c in chunks])
+    if boost is None:
+        made = list(starmap(Expansion(query, [c.text for c in chunks]), best.items()))
+    else:
+        made = together(lambda item: list(boost(*item)), list(best.items()))
     boosted = {
-        document_id: list(islice(make(document_id, texts), settings.variants))
-        for document_id, texts in best.items()
+        document_id: list(islice(queries, settings.variants))
+        for document_id, queries in zip(best, made, strict=True)
     }
+    known = {position: chunk for (position, _), chunk in zip(ranking, chunks, strict=True)}
     ranking = _boosted_ranking(index, ranking, chunks, boosted, settings, embed, where)
     if isinstance(reranker, MaxSimReranker):
         ranking = rerank(index, ranking, encoded, reranker)
     top = ranking[: settings.top_n or settings.top_k]
-    return Staged(load_chunks(index, top), documents, boosted)
+    new = [scored for scored in top if scored[0] not in known]
+    known |= {
+        position: chunk for (position, _), chunk in zip(new, load_chunks(index, new), strict=True)
+    }
+    return Staged([replace(known[p], score=score) for p, score in top], documents, boosted)
 
 
 class Expansion:
@@ -167,8 +171,7 @@ class Expansion:
 
     def __init__(self, query: str, found: Sequence[str]) -> None:
         self._query = query
-        self._tokenizer = default_tokenizer()
-        self._known = frozenset(self._tokenizer.tokenize(query))
+        self._known = frozenset(default_tokenizer().tokenize(query))
         terms = [_terms_of(text) for text in found]
         self._found = len(terms)
         self._holding = Counter(term for held in terms for term in held)
@@ -177,11 +180,10 @@ class Expansion:
         """Return one boosted query, or none where the chunks bring no new words."""
         spelt: dict[str, str] = {}
         counts: Counter[str] = Counter()
-        for word in (word for text in texts for word in _WORD.findall(text)):
-            for term in self._tokenizer.tokenize(word)[:1]:
-                if term not in self._known:
-                    spelt.setdefault(term, word)
-                    counts[term] += 1
+        for term, word in (pair for text in texts for pair in _spelt_terms_of(text)):
+            if term not in self._known:
+                spelt.setdefault(term, word)
+                counts[term] += 1
         weights = {
             term: math.log1p(count) * math.log(1 + self._found / self._holding[term])
             for term, count in counts.items()
@@ -195,6 +197,22 @@ class Expansion:
 def _terms_of(text: str) -> frozenset[str]:
     # Hundreds of chunks are found for every query, mostly the same ones.
     return frozenset(default_tokenizer().tokenize(text))
+
+
+@lru_cache(maxsize=4096)
+def _spelt_terms_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the first term of each word, with the word."""
+    terms = ((default_tokenizer().tokenize(word), word) for word in _WORD.findall(text))
+    return tuple((of_word[0], word) for of_word, word in terms if of_word)
+
+
+def together(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Do work that waits for something else on all items at once, each in the caller's context."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), _AT_ONCE)) as pool:
+        waiting = [pool.submit(copy_context().run, work, item) for item in items]
+        return [one.result() for one in waiting]
 
 
 def _single_pass(
@@ -236,19 +254,23 @@ def _boosted_ranking(
         changes |= {"document_weight": 0.0, "split_query": False}
     plain = settings.over.model_copy(update=changes)
 
-    def search(document_id: str, query: str) -> Ranking:
-        only = id_filter("document_id", [document_id])
+    kept = index.matching(where) if where else None
+
+    def search(wanted: tuple[str, str]) -> Ranking:
+        document_id, query = wanted
+        only, allowed = id_filter("document_id", [document_id]), index.of_document(document_id)
         both = f"({where}) AND {only}" if where else only
-        found = rank(index, whole(query), vectors[query], plain, both)
+        if kept is not None:
+            allowed &= kept
+        found = rank(index, whole(query), vectors[query], plain, both, allowed)
         return weighted_fusion([found], [settings.boost_weight / len(boosted[document_id])])
 
     searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
-    with ThreadPoolExecutor(min(len(searches), 8)) as pool:
-        for (document_id, _), found in zip(
-            searches, pool.map(lambda wanted: search(*wanted), searches), strict=True
-        ):
-            for position, score in found:
-                scores[position] = scores.get(position, worst[document_id]) + score
+    # What is in memory is searched faster than threads start.
+    all_found = together(search, searches) if index.vectors is None else map(search, searches)
+    for (document_id, _), found in zip(searches, all_found, strict=True):
+        for position, score in found:
+            scores[position] = scores.get(position, worst[document_id]) + score
     positions = np.array(list(scores), np.int64)
     order = np.lexsort((positions, -np.array(list(scores.values()))))
     return [(int(positions[i]), scores[int(positions[i])]) for i in order]

@@ -1,10 +1,19 @@
+import threading
+from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import ContextAwareRetriever, HybridRetriever, NoReranker
-from rag_pipeline.context_aware import Expansion, discover, find, remembering, retrieve_in_stages
+from rag_pipeline.context_aware import (
+    Expansion,
+    find,
+    remembering,
+    retrieve_in_stages,
+    together,
+)
 from rag_pipeline.embedding import Embedded
 
 NONE = NoReranker(method="none")
@@ -33,7 +42,9 @@ def single(**changes) -> HybridRetriever:
 
 
 def test_documents_are_ranked_by_their_best_chunk(served):
-    found = discover(served.index, "hotel price a night", single(), served.embed)
+    settings = staged(over=single().model_dump())
+    query = "hotel price a night"
+    found = retrieve_in_stages(served.index, query, settings, NONE, served.embed).documents
     assert found[0].document_id == "policy/travel.md"
     assert len({d.document_id for d in found}) == len(found)
     assert [d.score for d in found] == sorted((d.score for d in found), reverse=True)
@@ -88,6 +99,29 @@ def test_expansion_takes_the_words_that_set_a_document_apart():
     (query,) = Expansion("when is the fee due", found)("a", [found[2]])
     assert query == "when is the fee due penalty May"
     assert Expansion("the fee is due in June", found)("a", [found[0]]) == []
+
+
+def test_vectors_too_large_for_memory_are_searched_from_the_table_and_rank_the_same(served):
+    arguments = ("How long does confidentiality last?", staged(), NONE, served.embed)
+    on_disk = replace(served.index, vectors=None)
+    for where in (None, "document_id LIKE 'nda/%'"):
+        resident = retrieve_in_stages(served.index, *arguments, where)
+        read = retrieve_in_stages(on_disk, *arguments, where)
+        assert resident.boosted and resident.boosted == read.boosted
+        assert [c.chunk_id for c in resident.chunks] == [c.chunk_id for c in read.chunks]
+
+
+def test_work_is_done_together_and_in_the_callers_context():
+    noted = ContextVar("noted", default="")
+    noted.set("mine")
+    both = threading.Barrier(2)
+
+    def work(item):
+        both.wait(10)  # one after the other, the first would wait in vain
+        return noted.get(), item
+
+    assert together(work, ["a", "b"]) == [("mine", "a"), ("mine", "b")]
+    assert together(len, []) == []
 
 
 def test_texts_are_embedded_once(served):

@@ -1,7 +1,9 @@
 """What an assistant searches: released corpora, or any other source with the same few verbs."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Protocol
 
 from rag_pipeline.context_aware import Discovered
@@ -13,10 +15,16 @@ from rag_pipeline.store import quoted
 Boost = Callable[[str, Sequence[str]], Sequence[str]]
 """From a document's id and its best chunks' texts to boosted queries for it."""
 
+_REMEMBERED = 64
+"""So many searches of the assistant's own are kept, a few passages each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search of a dataset; `document_id` restricts it to one document."""
+    """One search of a dataset; `document_id` restricts it to one document.
+
+    `own` says that the query is the assistant's own, the same for many questions.
+    """
 
     query: str
     k: int
@@ -24,6 +32,7 @@ class Search:
     boosted_files: int = 0
     variants: int = 0
     rerank: bool = True
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +65,31 @@ class ReleasedDataset:
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
         self.name = corpus.name
+        self._made: OrderedDict[tuple[str, Search], Found] = OrderedDict()
+        self._lock = Lock()
 
     def search(self, wanted: Search, boost: Boost | None = None) -> Found:
-        """Search the release in stages."""
+        """Search the release in stages; what the assistant itself asks is searched once."""
+        if not wanted.own or boost is not None:
+            return self._search(wanted, boost)
+        release_id = self.corpus.release().release_id
+        key = release_id, wanted
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+        found = self._search(wanted, None)
+        if self.corpus.release().release_id == release_id:  # or it may be of either
+            with self._lock:
+                self._made[key] = found
+                while len(self._made) > _REMEMBERED:
+                    self._made.popitem(last=False)
+        return found
+
+    def _search(self, wanted: Search, boost: Boost | None) -> Found:
         where = None
         if wanted.document_id is not None:
-            where = f"document_id = {quoted(self.document(wanted.document_id).document_id)}"
+            where = f"document_id = {quoted(wanted.document_id)}"
         staged = self.corpus.search_in_stages(
             wanted.query,
             wanted.k,

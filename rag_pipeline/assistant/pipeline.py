@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from rag_pipeline.assistant.answering import Formed, Row, form_answer, verified
@@ -238,7 +239,9 @@ class Assistant:
             formed = self._answer(asked, intent, passages, instructions, detail)
             if not formed.answer.answered:
                 for neutral in _NEUTRAL_QUERIES:
-                    more, _, _ = self._passages(neutral, chosen, document_id, settings.passages)
+                    more, _, _ = self._passages(
+                        neutral, chosen, document_id, settings.passages, own=True
+                    )
                     again = self._answer(asked, intent, more, instructions, detail)
                     detail.setdefault("neutral_queries", []).append(neutral)
                     if again.answer.answered:
@@ -308,9 +311,16 @@ class Assistant:
         k: int,
         rerank: bool = True,
         boost: Boost | None = None,
+        own: bool = False,
     ) -> tuple[list[Passage], list[FoundDocument], dict[str, list[str]]]:
         wanted = Search(
-            query, k, document_id, self.settings.boosted_files, self.settings.variants, rerank
+            query,
+            k,
+            document_id,
+            self.settings.boosted_files,
+            self.settings.variants,
+            rerank,
+            own,
         )
         found = _each(chosen, lambda d: d.search(wanted, boost))
         rankings = [
@@ -430,7 +440,8 @@ class Assistant:
     ) -> Assisted:
         of_chunk = {p.chunk.chunk_id: p for p in reversed(passages)}
         with trace.stage("citations") as detail:
-            answer = verified(formed.answer, lambda c: self._holds(c, of_chunk))
+            document = cache(self._document)  # most citations are of the same few
+            answer = verified(formed.answer, lambda c: _holds(c, of_chunk, document))
             detail |= {
                 "checked": len(answer.citations),
                 "verified": sum(c.supports for c in answer.citations),
@@ -463,18 +474,28 @@ class Assistant:
             tuple(trace.stages),
         )
 
-    def _holds(self, citation: Citation, of_chunk: Mapping[str, Passage]) -> bool:
-        """Tell whether a document has the cited text where the citation says."""
-        passage = of_chunk.get(citation.chunk_id)
-        if passage is None or passage.chunk.document_id != citation.document_id:
-            return False
+    def _document(self, dataset: str, document_id: str, expanded: bool) -> Document | None:
+        """Return a document; None of a source that shows passages only."""
+        held_in = self.expansions if expanded else self.datasets
         try:
-            expanded = _origin(passage.chunk) is not None
-            held_in = self.expansions if expanded else self.datasets
-            document = held_in[passage.dataset].document(citation.document_id)
-        except InputError:  # a source that shows passages only
-            return citation.text in passage.chunk.text
-        return document.text[citation.start : citation.end] == citation.text
+            return held_in[dataset].document(document_id)
+        except InputError:
+            return None
+
+
+def _holds(
+    citation: Citation,
+    of_chunk: Mapping[str, Passage],
+    document: Callable[[str, str, bool], Document | None],
+) -> bool:
+    """Tell whether a document has the cited text where the citation says."""
+    passage = of_chunk.get(citation.chunk_id)
+    if passage is None or passage.chunk.document_id != citation.document_id:
+        return False
+    held = document(passage.dataset, citation.document_id, _origin(passage.chunk) is not None)
+    if held is None:
+        return citation.text in passage.chunk.text
+    return held.text[citation.start : citation.end] == citation.text
 
 
 def _origin(chunk: ScoredChunk) -> Mapping[str, Any] | None:

@@ -85,11 +85,14 @@ def rank(
     vector: Vectors,
     settings: SinglePass,
     where: str | None = None,
+    allowed: Mask | None = None,
 ) -> Ranking:
-    """Return at most `top_k` chunks."""
+    """Return at most `top_k` chunks; `allowed` are those that `where` keeps, if they are known."""
+    in_memory = index.vectors is not None or not isinstance(settings, DenseRetriever)
+    if where is not None and allowed is None and in_memory:
+        allowed = index.matching(where)
     if isinstance(settings, DenseRetriever):
-        return _ranked(*_nearest(index, vector, settings.top_k, where))
-    allowed = _allowed(index, where)
+        return _ranked(*_nearest(index, vector, settings.top_k, where, allowed))
     if isinstance(settings, LexicalRetriever):
         found = index.terms.search(question.ask, settings.top_k, allowed)
         return _ranked(*found)[: settings.top_k]
@@ -97,7 +100,7 @@ def rank(
         return _weighted(index, question, vector, settings, where, allowed)[: settings.top_k]
     wanted = max(settings.candidates, settings.top_k)
     rankings = [
-        _ranked(*_nearest(index, vector, wanted, where)),
+        _ranked(*_nearest(index, vector, wanted, where, allowed)),
         _ranked(*index.terms.search(question.ask, wanted, allowed))[:wanted],
     ]
     weights = [settings.dense_weight, settings.lexical_weight]
@@ -186,7 +189,7 @@ def _weighted(
     """
     terms = index.terms
     wanted = max(settings.candidates, settings.top_k)
-    near = _nearest(index, vector, wanted, where)
+    near = _nearest(index, vector, wanted, where, allowed)
     documents = leading = np.empty(0, np.int64)
     bonus = np.empty(0)
     if settings.document_weight:
@@ -234,7 +237,9 @@ def _neighbour_means(index: Index, positions: Positions, scores: Floats) -> Floa
     return means
 
 
-def _nearest(index: Index, vector: Vectors, k: int, where: str | None) -> _Nearest:
+def _nearest(
+    index: Index, vector: Vectors, k: int, where: str | None, allowed: Mask | None
+) -> _Nearest:
     if index.vectors is None:
         return _nearest_read(index, vector, k, where)
     if index.probes and where is None:
@@ -243,7 +248,6 @@ def _nearest(index: Index, vector: Vectors, k: int, where: str | None) -> _Neare
         )
         positions = index.positions(found.column("_rowid").to_numpy())
     else:
-        allowed = _allowed(index, where)
         positions = np.arange(len(index)) if allowed is None else np.flatnonzero(allowed)
     return _nearest_of(index.vectors, vector, positions, k)
 
@@ -287,14 +291,6 @@ def _joined(one: _Nearest, other: _Nearest) -> _Nearest:
         np.concatenate([one.positions, other.positions]), return_index=True
     )
     return _Nearest(positions, np.concatenate([one.similarities, other.similarities])[first])
-
-
-def _allowed(index: Index, where: str | None) -> Mask | None:
-    if where is None:
-        return None
-    allowed = np.zeros(len(index), np.bool_)
-    allowed[index.positions(vector_index.matching(index.table, where))] = True
-    return allowed
 
 
 def _best(scores: npt.NDArray[np.floating[Any]], k: int) -> Positions:

@@ -36,6 +36,9 @@ class Index:
     """LanceDB's row id at each position."""
     neighbours: Positions
     """The positions of the chunks before and after each in its document, or -1; shape (n, 2)."""
+    _document_ids: pa.Array
+    _document_of: Positions
+    """Which of the ids above is the document's at each position."""
     _by_row_id: Positions
     probes: int
     """Partitions of the vector index that a search goes through; 0 without one."""
@@ -60,7 +63,13 @@ class Index:
         probes = vector_index.index_probes(table)
         by_row_id = np.argsort(row_ids)
         vectors = _resident(table, row_ids, by_row_id)
-        return cls(table, row_ids, _neighbours(rows), by_row_id, probes, vectors, terms, weights)
+        documents = rows.column("document_id").combine_chunks().dictionary_encode()
+        document_of = documents.indices.to_numpy()
+        neighbours = _neighbours(document_of, rows.column("start").to_numpy())
+        return cls(
+            *(table, row_ids, neighbours, documents.dictionary, document_of, by_row_id),
+            *(probes, vectors, terms, weights),
+        )
 
     def __len__(self) -> int:
         return len(self.row_ids)
@@ -84,6 +93,17 @@ class Index:
         at = np.searchsorted(self.row_ids, row_ids, sorter=self._by_row_id)
         positions: Positions = self._by_row_id[at]
         return positions
+
+    def matching(self, where: str) -> Mask:
+        """Return the chunks that LanceDB's SQL keeps; raise InputError for what is no filter."""
+        allowed = np.zeros(len(self), np.bool_)
+        allowed[self.positions(vector_index.matching(self.table, where))] = True
+        return allowed
+
+    def of_document(self, document_id: str) -> Mask:
+        """Return the chunks of one document."""
+        found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
+        return found
 
     def take(self, positions: Positions, columns: list[str]) -> pa.Table:
         """Read columns of some chunks, in the order of the positions."""
@@ -152,10 +172,9 @@ class _Terms:
         return chunks if allowed is None else chunks[allowed[chunks]]
 
 
-def _neighbours(rows: pa.Table) -> Positions:
+def _neighbours(documents: Positions, starts: Positions) -> Positions:
     """Return what stands before and after each row in its document, by where they start."""
-    documents = rows.column("document_id").combine_chunks().dictionary_encode().indices.to_numpy()
-    order = np.lexsort((rows.column("start").to_numpy(), documents))
+    order = np.lexsort((starts, documents))
     neighbours = np.full((len(order), 2), -1, np.int64)
     together = documents[order[1:]] == documents[order[:-1]]
     before, after = order[:-1][together], order[1:][together]

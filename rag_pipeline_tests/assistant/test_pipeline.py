@@ -57,6 +57,28 @@ def test_nothing_is_made_up_and_neutral_queries_are_tried_before_giving_up(assis
     assert answer.detail["neutral_queries"] == ["definitions", "glossary"]
 
 
+def test_what_the_assistant_itself_asks_is_searched_once_a_release(
+    released, assistant, monkeypatch
+):
+    searched = []
+    search = released.search_in_stages
+
+    def counted(query, *arguments):
+        searched.append(query)
+        return search(query, *arguments)
+
+    monkeypatch.setattr(released, "search_in_stages", counted)
+    first = assistant.ask("xylophone zeppelin quartz")
+    again = assistant.ask("vibraphone airship topaz")
+    assert searched.count("definitions") == searched.count("glossary") == 1
+    assert searched[-1] == "vibraphone airship topaz"
+    assert [p.chunk for p in again.passages] != [] and not first.answered
+    newer = replace(released.release(), release_id="release-000099")
+    monkeypatch.setattr(released, "release", lambda: newer)
+    assistant.ask("xylophone zeppelin quartz")
+    assert searched.count("definitions") == 2
+
+
 def test_one_document_can_be_asked_alone(assistant):
     made = assistant.ask("How long does confidentiality last?", document_id="nda/cedar.txt")
     assert {p.chunk.document_id for p in made.passages} == {"nda/cedar.txt"}
@@ -137,3 +159,17 @@ def test_a_models_citations_are_held_against_the_documents(released):
     assert made.stages[1].detail["boosted_queries"]["policy/travel.md"] == [
         "rewritten hotel price night"
     ]
+
+
+def test_a_document_is_read_once_for_all_its_citations(released, monkeypatch):
+    read = []
+    document = released.document
+
+    def counted(document_id):
+        read.append(document_id)
+        return document(document_id)
+
+    monkeypatch.setattr(released, "document", counted)
+    datasets = {"tiny": ReleasedDataset(released)}
+    made = Assistant(datasets, AssistantSettings(), sentence_vectors, _Careless()).ask("hotel")
+    assert [s.document_id for s in made.sources] == 2 * read
