@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.cli import forecast as forecasts
+from rag_pipeline.cli import document_texts
 from rag_pipeline.cli.forecast import forecast
 from rag_pipeline.config import load_config
 from rag_pipeline.planning import Step
@@ -185,7 +185,7 @@ def test_a_large_corpus_is_sampled_and_says_so(
     new = {"new": {"method": "recursive", "max_characters": 60}}
     write_file(tmp_path, queries=None, chunkings=new, configurations=configurations("new"))
     exact = planned(file)[Step("chunks", "new")]
-    monkeypatch.setattr(forecasts, "MOST_CHARACTERS", 3 * len(text))
+    monkeypatch.setattr(document_texts, "MOST_CHARACTERS", 3 * len(text))
     scaled = planned(file)[Step("chunks", "new")]
     assert (exact.exact, scaled.exact) == (True, False)
     assert exact.chunks
