@@ -15,9 +15,11 @@ import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests import test_config, test_loading, test_queries
+from rag_pipeline_tests import test_config, test_queries
 from rag_pipeline_tests.cli.invoking import Outcome, rag
 from rag_pipeline_tests.conftest import attributes, write_corpus, write_documents, write_file
+from rag_pipeline_tests.loading import formats
+from rag_pipeline_tests.loading.test_quarantine import BROKEN, BROKEN_LINES
 
 
 def cases_of(test: Any) -> list[Any]:
@@ -266,7 +268,6 @@ def test_given_chunks_that_are_not_there(tmp_path: Path) -> None:
 
 # --- documents: one corpus of hostile and good ones, run once ---
 
-BROKEN_LINES = test_loading.BROKEN_LINES
 QUESTION_SPANS = cases_of(test_queries.test_a_query_that_loses_a_span_is_left_out)
 GOOD: dict[str, bytes] = {
     "plain.txt": b"The umbrella stand costs twelve crowns.",
@@ -278,16 +279,16 @@ GOOD: dict[str, bytes] = {
     "controls.txt": b"The umbrella stand has \x1b[31mred\x1b[0m and \x07 bells.",
     "table.csv": b"item,price\numbrella stand,12\n",
     "page.html": b"<p>The umbrella stand <b>page</b>",
-    "paper.pdf": test_loading.pdf_bytes("The umbrella stand paper"),
-    "letter.docx": test_loading.docx_bytes(body="The umbrella stand letter."),
-    "slides.pptx": test_loading.pptx_bytes("The umbrella stand slides"),
-    "sheet.xlsx": test_loading.xlsx_bytes(),
+    "paper.pdf": formats.pdf_bytes("The umbrella stand paper"),
+    "letter.docx": formats.docx_bytes(body="The umbrella stand letter."),
+    "slides.pptx": formats.pptx_bytes("The umbrella stand slides"),
+    "sheet.xlsx": formats.xlsx_bytes(),
     "record.json": b'{"text": "The umbrella stand record."}',
     "a": test_queries.TEXT.encode(),
     "b": b"Other.",
 }
 HOSTILE_FILES: dict[str, str] = {
-    **{f"bad/{name}": reason for name, _, reason in test_loading.BROKEN},
+    **{f"bad/{name}": reason for name, _, reason in BROKEN},
     **{f"lines/{n:02d}.jsonl:2": reason for n, (_, reason) in enumerate(BROKEN_LINES)},
     "bad/broken-link.txt": "a broken link: there is no nowhere.txt",
     "bad/loop.txt": "a link that leads back to itself",
@@ -312,7 +313,7 @@ def write_hostile(folder: Path) -> None:
     lines.mkdir()
     for name, raw in GOOD.items():
         (folder / name).write_bytes(raw)
-    for name, raw, _ in test_loading.BROKEN:
+    for name, raw, _ in BROKEN:
         (bad / name).write_bytes(raw)
     for number, (line, _) in enumerate(BROKEN_LINES):
         before, after = (

@@ -1,0 +1,112 @@
+"""Office files, PDF and HTML -> text and title."""
+
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from rag_pipeline_tests.loading.formats import docx_bytes, pdf_bytes, pptx_bytes, saved, xlsx_bytes
+from rag_pipeline_tests.loading.scanning import load
+
+
+def test_docx(tmp_path: Path) -> None:
+    document = load(tmp_path / "a.docx", docx_bytes())
+    assert document.text == (
+        "# Supply Agreement\n\n## Term\n\nTwo years.\n\n"
+        "|  |  |\n| --- | --- |\n| k | v |\n| a | b |"
+    )
+    assert document.title == "Supply Agreement"
+    assert document.media_type.endswith("wordprocessingml.document")
+    assert load(tmp_path / "b.docx", docx_bytes("Core title")).title == "Core title"
+
+
+def test_pptx(tmp_path: Path) -> None:
+    document = load(tmp_path / "a.pptx", pptx_bytes())
+    assert document.text == "<!-- Slide number: 1 -->\n# Roadmap\nShip in May"
+    assert document.title == "Roadmap"
+
+
+def test_xlsx_has_no_filler_for_empty_cells(tmp_path: Path) -> None:
+    document = load(tmp_path / "fee-list_2024.xlsx", xlsx_bytes())
+    assert document.text == (
+        "## Fees\n\n| fee |  | from |\n| --- | --- | --- |\n"
+        "| 2.5 | True | 2024-01-02 |\n| a\\|b |  | x y |"
+    )
+    assert document.title == "fee list 2024"
+
+
+def test_one_far_cell_of_a_sheet_costs_nothing(tmp_path: Path) -> None:
+    file = openpyxl.Workbook()
+    file.active["XFD1048576"] = "far"
+    assert load(tmp_path / "a.xlsx", saved(file)).text.endswith("|  | far |\n|" + " --- |" * 16384)
+
+
+def test_pdf(tmp_path: Path) -> None:
+    document = load(tmp_path / "a.pdf", pdf_bytes("First page", "Second page"))
+    assert document.text == "First page\n\nSecond page"
+    assert document.title == "First page"
+    assert load(tmp_path / "b.pdf", pdf_bytes("x", title="Ünïcode")).title == "Ünïcode"
+
+
+def test_pdf_that_only_restricts_printing_is_read(tmp_path: Path) -> None:
+    assert load(tmp_path / "a.pdf", pdf_bytes("Open", owner="secret")).text == "Open"
+
+
+def test_html(tmp_path: Path) -> None:
+    page = (
+        "<html><head><title>The\n title</title><style>p{}</style></head><body><h1>Head</h1>"
+        "<script>alert(1)</script><p>One<p>two &amp; <b>three</b><ul><li>x<li>y</ul></body>"
+    )
+    document = load(tmp_path / "a.html", page)
+    assert document.text == "# Head\n\nOne\n\ntwo & **three**\n\n* x\n* y"
+    assert (document.title, document.media_type) == ("The title", "text/html")
+    assert load(tmp_path / "b.HTM", "<h2>Only head</h2>text").title == "Only head"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "<p>café €".encode(),
+        "\ufeff<p>café €".encode(),
+        "<p>café €".encode("utf-16"),
+        '<meta charset="windows-1252"><p>café €'.encode("cp1252"),
+        '<meta charset="iso-8859-1"><p>café €'.encode("cp1252"),
+        '<meta charset="utf-16"><p>café €'.encode(),
+        '<meta charset="no-such"><p>café €'.encode(),
+        '<meta charset="base64"><p>café €'.encode(),
+        '<?xml version="1.0" encoding="iso-8859-15"?><p>café €</p>'.encode("iso-8859-15"),
+    ],
+)
+def test_html_encodings(tmp_path: Path, raw: bytes) -> None:
+    assert load(tmp_path / "a.html", raw).text == "café €"
+
+
+@pytest.mark.parametrize("tag", ["div", "table><tr><td", "b", "blockquote"])
+def test_deep_html_is_read_whatever_the_stack(tmp_path: Path, tag: str) -> None:
+    page = f"<{tag}>" * 1000 + "bottom" + "<p>after"
+
+    def deeper(levels: int) -> str:
+        return deeper(levels - 1) if levels else load(tmp_path / "a.html", page).text
+
+    text = load(tmp_path / "a.html", page).text
+    assert "bottom" in text
+    assert "after" in text
+    assert deeper(200) == text
+
+
+def test_a_thousand_open_paragraphs_are_not_deep(tmp_path: Path) -> None:
+    assert load(tmp_path / "a.html", "<p>x" * 1000).text == "\n\n".join(["x"] * 1000)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw"),
+    [
+        ("a.docx", docx_bytes()),
+        ("a.pptx", pptx_bytes()),
+        ("a.xlsx", xlsx_bytes()),
+        ("a.pdf", pdf_bytes("one", "two")),
+        ("a.html", b"<h1>x</h1><p>y"),
+    ],
+)
+def test_the_same_bytes_give_the_same_document(tmp_path: Path, name: str, raw: bytes) -> None:
+    assert load(tmp_path / name, raw) == load(tmp_path / name, raw)

@@ -1,0 +1,78 @@
+"""What is listed, and loaded later: hashed, unique, unchanged."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading import Rejected, Source, duplicate_groups, scan
+from rag_pipeline_tests.loading.scanning import fill, ids, items, outcomes
+
+
+def test_scan_hashes_as_it_advances(tmp_path: Path) -> None:
+    fill(tmp_path, "a.txt", "b.txt")
+    listed = scan(DocumentsSource(path="x"), tmp_path)
+    next(listed)
+    (tmp_path / "b.txt").unlink()
+    assert next(listed) == Rejected("b.txt", "", "cannot read the file: No such file or directory")
+
+
+def test_a_file_that_changes_or_goes_is_not_mixed_up(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "b.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    sources = [item for item in items(tmp_path) if isinstance(item, Source)]
+    (tmp_path / "a.txt").write_text("two")
+    (tmp_path / "b.jsonl").write_text('{"text": "three"}\n{"text": "two"}\n')
+    for source in sources:
+        with pytest.raises(DocumentError, match="it changed after it was listed; run again"):
+            source.load()
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DocumentError, match="cannot read the file: No such file"):
+        sources[0].load()
+
+
+def test_sources_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    fill(tmp_path, "a.txt")
+    (source,) = items(tmp_path)
+    assert isinstance(source, Source)
+    assert pickle.loads(pickle.dumps(source)).load() == source.load()
+
+
+def test_one_file_is_a_corpus(tmp_path: Path) -> None:
+    fill(tmp_path, "a.txt", "b.txt")
+    assert ids(tmp_path / "a.txt", include=["*.md"]) == ["a.txt"]
+
+
+def test_same_bytes_are_kept_and_reported(tmp_path: Path) -> None:
+    fill(tmp_path, "a.txt", "b.txt", "sub/c.txt")
+    (tmp_path / "d.txt").write_text("other")
+    found = items(tmp_path)
+    assert all(isinstance(item, Source) for item in found)
+    assert duplicate_groups((i.document_id, i.content_hash) for i in found) == [
+        ["a.txt", "b.txt", "sub/c.txt"]
+    ]
+
+
+def test_duplicate_groups_are_sorted_and_ignore_unknown_hashes() -> None:
+    pairs = [("z", "1"), ("m", "2"), ("b", "1"), ("a", "2"), ("x", ""), ("y", ""), ("q", "3")]
+    assert duplicate_groups(pairs) == [["a", "m"], ["b", "z"]]
+    assert duplicate_groups([]) == []
+
+
+def test_every_document_id_is_unique(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "1", "id": "a.jsonl:2"}\n{"text": "2"}\n{broken\n{"text": "3", "id": "b.txt"}\n'
+        '{"text": "4", "id": "a.jsonl:3"}'
+    )
+    (tmp_path / "b.txt").write_text("file")
+    listed = items(tmp_path)
+    names = [item.document_id for item in listed]
+    assert names == sorted(set(names))
+    results = outcomes(tmp_path)
+    texts = {k: v.text for k, v in results.items() if isinstance(v, Document)}
+    assert texts == {"a.jsonl:2": "1", "b.txt": "3", "a.jsonl:3": "4"}
+    assert len(results) == 6
+    assert all(i.content_hash for i in listed)

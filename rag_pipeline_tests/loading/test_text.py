@@ -1,0 +1,94 @@
+"""Plain text and Markdown -> exactly the decoded file, a title, front matter."""
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline_tests.loading.scanning import load, outcomes
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\x00")))
+def test_any_text_round_trips(text: str) -> None:
+    raw = f"x{text}".encode()
+    with tempfile.TemporaryDirectory() as folder:
+        document = load(Path(folder) / "a.txt", raw)
+    assert document.text == f"x{text}"
+    assert document.content_hash == hashlib.sha256(raw).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"\xef\xbb\xbfx", "\ufeffx"),
+        ("é\r\n\r".encode("utf-16"), "é\r\n\r"),
+        (b"\xfe\xff" + "é".encode("utf-16-be"), "é"),
+        ("é".encode("utf-32"), "é"),
+        (b"\x00\x00\xfe\xff" + "é".encode("utf-32-be"), "é"),
+        (b"a\r\n\x0c\x1b b\t \n\n", "a\r\n\x0c\x1b b\t \n\n"),
+        (b"y" * 3_000_000, "y" * 3_000_000),
+    ],
+)
+def test_text_is_exactly_the_decoded_file(tmp_path: Path, raw: bytes, text: str) -> None:
+    for name in ("a.txt", "a.md", "noext", "a.csv"):
+        assert load(tmp_path / name, raw).text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "title"),
+    [
+        ("a.txt", "\n\n  Supply   Agreement \nbody", "Supply Agreement"),
+        ("a.txt", "\ufeffTitle\n", "Title"),
+        ("my_own-file.txt", "w" * 121 + "\nTitle", "my own file"),
+        ("my_own-file.txt", "---\nx", "my own file"),
+        ("a.md", "intro\n\n## Two\n# One #\n", "One"),
+        ("a.md", "## Two\ntext", "Two"),
+        ("a.md", "```sh\n# comment\n```\n# Real\n", "Real"),
+        ("a.md", "~~~\n```\n# comment\n~~~\n# Real\n", "Real"),
+        ("a.md", "#hashtag line\n", "hashtag line"),
+        ("a.md", "---\ntitle: Front\n---\n# Head\n", "Front"),
+        ("a.md", "---\nauthor: x\n---\n\nFirst line\n", "First line"),
+        ("a.md", "---\n[broken\n---\n# Head\n", "Head"),
+        ("a.md", "---\n# no mapping\n---\n", "no mapping"),
+        ("a.md", "# \n", "a"),
+    ],
+)
+def test_titles(tmp_path: Path, name: str, text: str, title: str) -> None:
+    document = load(tmp_path / name, text)
+    assert (document.title, document.text) == (title, text)
+
+
+def test_front_matter_becomes_metadata(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    front = (
+        "---\r\ntitle: T\r\nyear: 2024\r\nsigned: 2024-05-01\r\nratio: 0.5\r\ndraft: true\r\n"
+        "tags: [a, é]\r\nnested: {a: 1}\r\nnone:\r\nsuffix: faked\r\nbig: .inf\r\n---\r\nBody"
+    )
+    (tmp_path / "in" / "a.md").write_bytes(front.encode())
+    document = outcomes(tmp_path)["in/a.md"]
+    assert isinstance(document, Document)
+    assert document.text == front
+    assert document.metadata == {
+        "year": 2024,
+        "signed": "2024-05-01",
+        "ratio": 0.5,
+        "draft": True,
+        "tags": '["a", "é"]',
+        "big": "inf",
+        "folder": "in",
+        "suffix": ".md",
+        "bytes": len(front.encode()),
+    }
+
+
+def test_yaml_aliases_cannot_grow(tmp_path: Path) -> None:
+    laughs = "a: &a [x, x]\n" + "".join(
+        f"{b}: &{b} [*{a}, *{a}, *{a}, *{a}, *{a}, *{a}, *{a}, *{a}]\n"
+        for a, b in zip("abcdefghijk", "bcdefghijkl", strict=True)
+    )
+    document = load(tmp_path / "a.md", f"---\n{laughs}---\nBody")
+    assert set(document.metadata) == {"a", "folder", "suffix", "bytes"}
