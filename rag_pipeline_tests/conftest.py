@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,13 @@ from rag_pipeline.workspace import Workspace
 os.environ.pop("COLUMNS", None)
 # And no test writes into the history that `make up` shows.
 os.environ.pop("DAGSTER_HOME", None)
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine; on Debian: apt-get install chromium"
+)
+BROWSER_MILLISECONDS = 60_000
+"""How long a page may take to show what a test waits for."""
 
 DOCUMENTS = {
     "nda/acme.txt": (
@@ -177,3 +185,24 @@ def data_folder(name: str) -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data at {folder}; set RAG_PIPELINE_DATA to where it is")
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Yield a headless Chromium; a module that asks for it is marked `needs_chromium`."""
+    from playwright.sync_api import sync_playwright
+
+    arguments = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()

@@ -7,7 +7,7 @@ from rag_pipeline.lexical_index import DocumentIndex
 from rag_pipeline.lexical_index.documents import DocumentHeads, readable_name, write_documents
 from rag_pipeline.query_analysis import analyse, whole
 from rag_pipeline.tokenization import Tokenizer
-from rag_pipeline_tests.test_lexical_index import head_rows
+from rag_pipeline_tests.lexical_index.building import head_rows
 
 DOCUMENTS = {
     "nda/acme-rockets.txt": "Non-disclosure agreement between Acme Rockets Inc. and Birch Paper.",

@@ -1,7 +1,6 @@
 """What users see of a corpus in Dagster's UI, in a real browser."""
 
 import re
-import shutil
 import urllib.request
 from urllib.error import URLError
 
@@ -10,7 +9,7 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.runner import run
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.conftest import BROWSER_MILLISECONDS, needs_chromium, write_corpus
 from rag_pipeline_tests.orchestration.conftest import (
     command,
     free_port,
@@ -19,22 +18,7 @@ from rag_pipeline_tests.orchestration.conftest import (
     write_project,
 )
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-MILLISECONDS = 60_000
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine; on Debian: apt-get install chromium"
-)
+pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
@@ -62,20 +46,10 @@ def server(tmp_path_factory):
         yield address
 
 
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def page(browser, tmp_path, request):
     page = browser.new_page(viewport={"width": 1800, "height": 1100})
-    page.set_default_timeout(MILLISECONDS)
+    page.set_default_timeout(BROWSER_MILLISECONDS)
     yield page
     page.screenshot(path=tmp_path / "page.png")
     page.close()

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import pytest
 
@@ -11,11 +10,9 @@ from rag_pipeline.evaluation.scores import score_file
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.report import REPORT_FILE, collect, images, render
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_corpus, write_documents
+from rag_pipeline_tests.conftest import needs_chromium, write_corpus, write_documents
 
 HOSTILE = "</blockquote></details><script>window.attacked = 1</script><img src=x onerror=attack()>"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 
 
 @pytest.fixture(scope="module")
@@ -118,41 +115,32 @@ def test_the_images_are_files_of_their_own(workspace):
         assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
 
 
-@pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine; on Debian: apt-get install chromium"
-)
-def test_it_can_be_read_on_a_screen_and_a_phone_by_day_and_night(page, tmp_path):
-    from playwright.sync_api import sync_playwright
-
+@needs_chromium
+def test_it_can_be_read_on_a_screen_and_a_phone_by_day_and_night(page, browser, tmp_path):
     file = tmp_path / "report.html"
     file.write_text(page, encoding="utf-8")
     said: list[str] = []
     papers = set()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        for width in (1280, 390):
-            for scheme in ("light", "dark"):
-                tab = browser.new_page(
-                    viewport={"width": width, "height": 900}, color_scheme=scheme
-                )
-                tab.on("console", lambda message: said.append(message.text))
-                tab.on("pageerror", lambda error: said.append(str(error)))
-                tab.on("request", lambda r: said.append(r.url) if "file:" not in r.url else None)
-                tab.goto(file.as_uri())
-                tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-                tab.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
-                wide = tab.evaluate("document.documentElement.scrollWidth")
-                assert wide <= width, f"{wide} pixels at {width}, {scheme}"
-                assert tab.evaluate("window.attacked") is None
-                rows = tab.locator("table.leaderboard tbody tr").all_inner_texts()
-                assert len(rows) == 2
-                assert all(re.search(r"\b5\b", row) for row in rows), "n is there on a phone, too"
-                papers.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
-                sizes = tab.evaluate(
-                    "[...document.querySelectorAll('figure svg')].map(s => s.clientWidth)"
-                )
-                assert min(sizes) >= 280
-                tab.close()
-        browser.close()
+    for width in (1280, 390):
+        for scheme in ("light", "dark"):
+            tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            tab.on("console", lambda message: said.append(message.text))
+            tab.on("pageerror", lambda error: said.append(str(error)))
+            tab.on("request", lambda r: said.append(r.url) if "file:" not in r.url else None)
+            tab.goto(file.as_uri())
+            tab.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+            tab.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
+            wide = tab.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{wide} pixels at {width}, {scheme}"
+            assert tab.evaluate("window.attacked") is None
+            rows = tab.locator("table.leaderboard tbody tr").all_inner_texts()
+            assert len(rows) == 2
+            assert all(re.search(r"\b5\b", row) for row in rows), "n is there on a phone, too"
+            papers.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+            sizes = tab.evaluate(
+                "[...document.querySelectorAll('figure svg')].map(s => s.clientWidth)"
+            )
+            assert min(sizes) >= 280
+            tab.close()
     assert said == []
     assert papers == {"rgb(255, 255, 255)", "rgb(18, 22, 28)"}

@@ -18,9 +18,14 @@ from rag_pipeline.assistant import open_assistant
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.settings import ServerSettings
-from rag_pipeline_tests.conftest import attributes, write_documents, write_file
+from rag_pipeline_tests.conftest import (
+    BROWSER_MILLISECONDS,
+    attributes,
+    needs_chromium,
+    write_documents,
+    write_file,
+)
 from rag_pipeline_tests.orchestration.conftest import free_port
-from rag_pipeline_tests.orchestration.test_ui import ARGUMENTS, CHROMIUM, MILLISECONDS
 from rag_pipeline_tests.serving.conftest import Running
 
 TOKEN = "the-token-of-this-test"
@@ -566,29 +571,25 @@ def test_documents_are_text_to_tools(guarded, client):
     assert TOKEN not in json.dumps(made)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_documents_are_text_to_the_page(guarded):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        page = browser.new_page()
-        page.set_default_timeout(MILLISECONDS)
-        requested = []
-        page.on("request", lambda sent: requested.append(sent.url))
-        page.goto(guarded.url)
-        page.fill("#token", TOKEN)
-        for question, shown in (
-            ("When is an order refunded?", "onerror='window.pwned = 2'"),
-            ("How much does a parcel weigh?", "onload='window.pwned = 4'"),
-            (f"{SCRIPT} parcel", "onload='window.pwned = 4'"),
-        ):
-            page.fill("#question", question)
-            page.click("#ask")
-            page.wait_for_function(
-                "text => document.getElementById('document').innerText.includes(text)", arg=shown
-            )
-        assert page.evaluate("window.pwned") is None
-        assert page.locator("main img, main script, main svg").count() == 0
-        assert {url for url in requested if not url.startswith(guarded.url)} <= {"data:,"}
-        browser.close()
+@needs_chromium
+def test_documents_are_text_to_the_page(guarded, browser):
+    page = browser.new_page()
+    page.set_default_timeout(BROWSER_MILLISECONDS)
+    requested = []
+    page.on("request", lambda sent: requested.append(sent.url))
+    page.goto(guarded.url)
+    page.fill("#token", TOKEN)
+    for question, shown in (
+        ("When is an order refunded?", "onerror='window.pwned = 2'"),
+        ("How much does a parcel weigh?", "onload='window.pwned = 4'"),
+        (f"{SCRIPT} parcel", "onload='window.pwned = 4'"),
+    ):
+        page.fill("#question", question)
+        page.click("#ask")
+        page.wait_for_function(
+            "text => document.getElementById('document').innerText.includes(text)", arg=shown
+        )
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("main img, main script, main svg").count() == 0
+    assert {url for url in requested if not url.startswith(guarded.url)} <= {"data:,"}
+    page.close()

@@ -2,22 +2,9 @@
 
 import pytest
 
-from rag_pipeline_tests.conftest import DOCUMENTS
-from rag_pipeline_tests.orchestration.test_ui import ARGUMENTS, CHROMIUM, MILLISECONDS
+from rag_pipeline_tests.conftest import BROWSER_MILLISECONDS, DOCUMENTS, needs_chromium
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine; on Debian: apt-get install chromium"
-)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
+pytestmark = needs_chromium
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -26,7 +13,7 @@ def test_a_question_is_answered_with_its_source_highlighted(
 ):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
-    page.set_default_timeout(MILLISECONDS)
+    page.set_default_timeout(BROWSER_MILLISECONDS)
     complaints = []
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -51,7 +38,7 @@ def test_a_question_is_answered_with_its_source_highlighted(
 
 def test_a_token_is_asked_for_and_used(serving, browser):
     page = browser.new_page()
-    page.set_default_timeout(MILLISECONDS)
+    page.set_default_timeout(BROWSER_MILLISECONDS)
     page.goto(serving(token="a-token-of-some-length").url)
     page.wait_for_selector("#token", state="visible")
     page.fill("#token", "a-token-of-some-length")
