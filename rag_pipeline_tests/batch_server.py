@@ -2,12 +2,14 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from rag_pipeline_tests.listening import listening
+from rag_pipeline_tests.openai_server import completed
 
 
 @dataclass
@@ -77,26 +79,7 @@ class BatchServer:
 
 def answered(text: str, body: dict[str, Any], cached: int = 0) -> dict[str, Any]:
     """Return a line's answer with usage: a token a word."""
-    words = sum(len(m["content"].split()) for m in body["messages"])
-    completion = {
-        "id": "chatcmpl",
-        "object": "chat.completion",
-        "created": 0,
-        "model": body["model"],
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": "stop",
-                "message": {"role": "assistant", "content": text},
-            }
-        ],
-        "usage": {
-            "prompt_tokens": words,
-            "completion_tokens": len(text.split()),
-            "total_tokens": words + len(text.split()),
-            "prompt_tokens_details": {"cached_tokens": cached},
-        },
-    }
+    completion = completed(text, body, "chatcmpl", cached)
     return {"response": {"status_code": 200, "body": completion}, "error": None}
 
 
@@ -157,12 +140,5 @@ def serving_batches(server: BatchServer) -> Iterator[BatchServer]:
 
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     http.daemon_threads = True
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    server.url = f"http://127.0.0.1:{http.server_port}/v1"
-    try:
+    with listening(http) as server.url:
         yield server
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()

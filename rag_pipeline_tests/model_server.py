@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from rag_pipeline_tests.listening import listening
+
 DIMENSION = 8
 Body = dict[str, Any]
 
@@ -163,15 +165,9 @@ def serving(faults: Faults = lambda path, body: None) -> Iterator[ModelServer]:
             """A client that has given up is no news."""
 
     http = Listener(("127.0.0.1", 0), Handler)
-    server = ModelServer(f"http://127.0.0.1:{http.server_port}/v1")
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with listening(http) as address:
+        server = ModelServer(address)
         yield server
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
 
 
 def _tokens(texts: list[str]) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from rag_pipeline_tests.listening import listening
+
 
 @dataclass
 class Fault:
@@ -38,6 +40,30 @@ class OpenAIServer:
         return [request["messages"][-1]["content"] for request in self.requests]
 
 
+def completed(text: str, body: dict[str, Any], call_id: str, cached: int = 0) -> dict[str, Any]:
+    """Return a completion with usage: a token a word."""
+    words = sum(len(m["content"].split()) for m in body["messages"])
+    return {
+        "id": call_id,
+        "object": "chat.completion",
+        "created": 0,
+        "model": body["model"],
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": text},
+            }
+        ],
+        "usage": {
+            "prompt_tokens": words,
+            "completion_tokens": len(text.split()),
+            "total_tokens": words + len(text.split()),
+            "prompt_tokens_details": {"cached_tokens": cached},
+        },
+    }
+
+
 @contextmanager
 def serving(answer: Answer) -> Iterator[OpenAIServer]:
     requests: list[dict[str, Any]] = []
@@ -60,26 +86,7 @@ def serving(answer: Answer) -> Iterator[OpenAIServer]:
                     return
                 self._send(made.status, made.body, made.headers)
                 return
-            words = sum(len(m["content"].split()) for m in body["messages"])
-            completion = {
-                "id": f"chatcmpl-{len(requests)}",
-                "object": "chat.completion",
-                "created": 0,
-                "model": body["model"],
-                "choices": [
-                    {
-                        "index": 0,
-                        "finish_reason": "stop",
-                        "message": {"role": "assistant", "content": made},
-                    }
-                ],
-                "usage": {
-                    "prompt_tokens": words,
-                    "completion_tokens": len(made.split()),
-                    "total_tokens": words + len(made.split()),
-                    "prompt_tokens_details": {"cached_tokens": 0},
-                },
-            }
+            completion = completed(made, body, f"chatcmpl-{len(requests)}")
             self._send(200, json.dumps(completion).encode(), {})
 
         def _send(self, status: int, body: bytes, more: dict[str, str]) -> None:
@@ -104,12 +111,8 @@ def serving(answer: Answer) -> Iterator[OpenAIServer]:
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield OpenAIServer(f"http://127.0.0.1:{server.server_port}/v1", requests, headers)
-    finally:
-        stopped.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(server) as address:
+        try:
+            yield OpenAIServer(address, requests, headers)
+        finally:
+            stopped.set()

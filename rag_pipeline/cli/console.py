@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -19,7 +20,7 @@ from rich.progress import (
     Task,
     TextColumn,
 )
-from rich.table import Column
+from rich.table import Column, Table
 from rich.text import Text
 
 _WIDE = 200
@@ -69,6 +70,11 @@ def print_json(value: Any) -> None:
 def command(text: str) -> str:
     """Return the markup of a command that the reader may copy."""
     return f"[bold]{escape(text)}[/bold]"
+
+
+def titled_table(title: str) -> Table:
+    """Return an empty table with a title at its left and a rule under its head."""
+    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
 
 
 def visible(text: str) -> str:

@@ -5,11 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from rag_pipeline.cli.console import console, print_json
+from rag_pipeline.cli.console import console, print_json, titled_table
 from rag_pipeline.cli.estimates import last_outcome, outcome_line, usd
 from rag_pipeline.config import load_config
 from rag_pipeline.costs import GROUPS, Group, Totals, totals_by
@@ -64,12 +63,7 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
 
 
 def _table(corpus: str, by: str, groups: Mapping[str, Totals], total: Totals) -> Table:
-    table = Table(
-        title=f"{corpus}: what calls to models cost, by {by}",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-    )
+    table = titled_table(f"{corpus}: what calls to models cost, by {by}")
     table.add_column(by, overflow="fold", min_width=13)
     for name in ("calls", "input tokens", "of them cached", "output tokens", "USD"):
         table.add_column(name, justify="right")

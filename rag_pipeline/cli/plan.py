@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from rag_pipeline.cli.console import command, console, print_json
+from rag_pipeline.cli.console import command, console, print_json, titled_table
 from rag_pipeline.cli.estimates import estimate_lines, hold_budget
 from rag_pipeline.cli.find import option_for
 from rag_pipeline.cli.forecast import RERANKING, Forecast, forecast
@@ -50,12 +48,7 @@ def show_plan(file: Path, as_json: bool) -> None:
     if not busy:
         console.print(f"everything is current: a run would do nothing ({len(found)} steps checked)")
         return
-    table = Table(
-        title=f"{config.corpus}: what a run would do",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-    )
+    table = titled_table(f"{config.corpus}: what a run would do")
     table.add_column("step", overflow="fold", min_width=21)
     asks = any(row.asks != 0 for row in busy)
     for name in ("chunks", *(["to ask"] if asks else []), "to embed"):

@@ -9,7 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from rag_pipeline.cli.console import command, console, indented, visible
+from rag_pipeline.cli.console import command, console, indented, titled_table, visible
 from rag_pipeline.cli.estimates import usd
 from rag_pipeline.costs import Totals
 from rag_pipeline.datamodels import ScoredChunk
@@ -57,12 +57,7 @@ def show_leaderboard(board: Mapping[str, Any]) -> None:
         0 if against else 1, (console.width - 42 - min(longest, 44) - 13 * len(against)) // 9
     )
     metrics = sorted([m for m in _METRICS if m != by][:room], key=_by_name)
-    table = Table(
-        title=f"{board['corpus']}: configurations by {by}, in percent",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-    )
+    table = titled_table(f"{board['corpus']}: configurations by {by}, in percent")
     table.add_column("configuration", overflow="fold", min_width=13)
     roomy = console.width >= (110 if against else _NARROW)
     counted = ("n", "missing", "chunks") if roomy else ("n", "missing")

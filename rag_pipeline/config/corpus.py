@@ -143,23 +143,10 @@ class CorpusConfig(Settings):
                     f"token vectors and the embedding {configuration.embedding!r} keeps none; set "
                     f"embeddings.{configuration.embedding}.token_vectors: true"
                 )
-        for name, contextualizer in self.contextualizers.items():
-            chat = getattr(contextualizer, "chat", None)
-            if chat is not None and chat not in self.chats:
-                raise ValueError(
-                    f"contextualizers.{name}.chat: {chat!r} is not one of: "
-                    f"{', '.join(self.chats) or 'none, there are no chats'}"
-                )
-        for place, chat in {**self.evaluation.chats(), **self.assistant.chats()}.items():
+        for place, chat in self._chats_asked():
             if chat not in self.chats:
                 known = ", ".join(self.chats) or "none, as there is no `chats` section"
                 raise ValueError(f"{place}: {chat!r} is not one of: {known}")
-        for name, settings in self.rerankers.items():
-            if isinstance(settings, LLMReranker) and settings.chat not in self.chats:
-                raise ValueError(
-                    f"rerankers.{name}.chat: {settings.chat!r} is not one of: "
-                    f"{', '.join(self.chats) or 'none (name a model under chats)'}"
-                )
         for name, chunking in self.chunkings.items():
             embedding = getattr(chunking, "embedding", None)
             if embedding is not None and embedding not in self.embeddings:
@@ -168,6 +155,17 @@ class CorpusConfig(Settings):
                     f"{', '.join(self.embeddings)}"
                 )
         return self
+
+    def _chats_asked(self) -> Iterator[tuple[str, str]]:
+        """Yield the places where a chat model is named, with its name."""
+        for name, contextualizer in self.contextualizers.items():
+            if isinstance(contextualizer, LLMContext):
+                yield f"contextualizers.{name}.chat", contextualizer.chat
+        yield from self.evaluation.chats().items()
+        yield from self.assistant.chats().items()
+        for name, reranker in self.rerankers.items():
+            if isinstance(reranker, LLMReranker):
+                yield f"rerankers.{name}.chat", reranker.chat
 
     def variants(self, stage: str) -> Variants:
         """Return the named settings of one stage."""
