@@ -7,8 +7,8 @@ from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.intent import Intent, detect
 from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
 from rag_pipeline.assistant.model import Model, Reflection
-from rag_pipeline.assistant.pipeline import (
-    Assistant,
+from rag_pipeline.assistant.pipeline import Assistant
+from rag_pipeline.assistant.results import (
     Assisted,
     FoundDocument,
     Passage,

@@ -32,6 +32,8 @@ _MOST_ENTITIES = 20
 _MARGIN = 1.25
 """A prompt may have that many times the tokens that it is estimated to have."""
 _MARKUP = re.compile(r"<(?=\s*/?\s*passage)|\[\[(?=\s*##)", re.IGNORECASE)
+_PATIENCE_SECONDS = 5.0
+"""How long what fails at once is tried again."""
 _VERDICTS = ("grounded", "complete", "consistent", "specific")
 
 
@@ -202,8 +204,15 @@ def open_language_model(corpus: Corpus) -> LanguageModel | None:
     require_dspy()
     from rag_pipeline.assistant.signatures import Prompts, fingerprint
 
-    # Whoever asks is waiting: the provider's batches take up to a day.
-    settings = corpus.config.chat(chat).model_copy(update={"batch": False})
+    # Whoever asks is waiting: a provider's batches take up to a day, an outage lasts for minutes.
+    configured, seconds = corpus.config.chat(chat), corpus.config.assistant.model_seconds
+    settings = configured.model_copy(
+        update={
+            "batch": False,
+            "timeout_seconds": min(configured.timeout_seconds, seconds),
+            "patience_seconds": min(configured.patience_seconds, seconds, _PATIENCE_SECONDS),
+        }
+    )
     workspace = corpus.workspace
 
     def ask_now(asked: Sequence[Prompt]) -> list[Reply | ProviderError]:

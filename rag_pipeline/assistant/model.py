@@ -7,7 +7,12 @@ from typing import Any, Protocol, TypeVar
 from rag_pipeline.assistant.answering import Formed
 from rag_pipeline.assistant.intent import Intent
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.errors import CallsStoppedError, MissingExtraError, ProviderError
+from rag_pipeline.errors import (
+    BudgetError,
+    CallsStoppedError,
+    MissingExtraError,
+    ProviderError,
+)
 
 T = TypeVar("T")
 
@@ -23,7 +28,8 @@ class Reflection:
 class Model(Protocol):
     """What a language model does for the assistant; without one, rules do it.
 
-    Each raises ProviderError where the model fails; then a rule does it, see `or_rule`.
+    Each raises ProviderError or BudgetError where the model fails; then a rule does it, see
+    `ModelOrRules`.
     """
 
     def rewrite(self, query: str) -> str:
@@ -53,16 +59,51 @@ class Model(Protocol):
         """Review an answer, and better it where it is wanting."""
 
 
-def or_rule(detail: dict[str, Any], step: str, ask: Callable[[], T], rule: Callable[[], T]) -> T:
-    """Return what a model says, else what a rule does; `detail` then says why, under `by_rule`.
+class ModelOrRules:
+    """Has a model do the steps of one answer, and does by rule what the model fails at.
 
-    Where no call can work (a wrong key, no budget, a missing package) the error is raised: what
-    is set up wrongly must not look like an answer.
+    Once no call can work (an outage, a refused key, a spent budget) the model is not asked again:
+    whoever waits for the answer waits for one failure at most. With `needs_model` such a failure
+    is raised. Safe to share between threads.
     """
-    try:
-        return ask()
-    except (CallsStoppedError, MissingExtraError):
-        raise
-    except ProviderError as error:
-        detail.setdefault("by_rule", {})[step] = str(error)[:300]
+
+    def __init__(self, needs_model: bool = False) -> None:
+        self._needs_model = needs_model
+        self._stopped: str | None = None
+        self._failed: dict[str, str] = {}
+
+    def __call__(
+        self,
+        detail: dict[str, Any],
+        step: str,
+        ask: Callable[[], T],
+        rule: Callable[[], T],
+        of: str = "",
+    ) -> T:
+        """Return what a model says, else what a rule does; `by_rule` of `detail` then says why.
+
+        Raises MissingExtraError: what is not installed is no outage.
+        """
+        reason = self._stopped
+        if reason is None:
+            try:
+                return ask()
+            except MissingExtraError:
+                raise
+            except (CallsStoppedError, BudgetError) as error:
+                if self._needs_model:
+                    raise
+                reason = self._stopped = str(error)[:300]
+            except ProviderError as error:
+                reason = str(error)[:300]
+        self._failed.setdefault(step, reason)
+        detail.setdefault("by_rule", {})[f"{step} of {of}" if of else step] = reason
         return rule()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return one line that says what was done by rules, and why first; none if nothing was."""
+        if not self._failed:
+            return ()
+        reason = next(iter(self._failed.values()))
+        return (f"done by rules, as the model failed: {', '.join(self._failed)} ({reason})",)

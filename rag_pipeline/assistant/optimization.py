@@ -13,7 +13,8 @@ import dspy
 from rag_pipeline.assistant import prompts as stored
 from rag_pipeline.assistant.datasets import ReleasedDataset
 from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
-from rag_pipeline.assistant.pipeline import Assistant, Assisted
+from rag_pipeline.assistant.pipeline import Assistant
+from rag_pipeline.assistant.results import Assisted
 from rag_pipeline.assistant.signatures import Prompts, fingerprint
 from rag_pipeline.config import ChatEntities
 from rag_pipeline.corpus import Corpus
@@ -68,7 +69,10 @@ def optimize_prompts(
 
     def answer(prompts: Prompts, query: str) -> Assisted:
         with_prompts = model.with_prompts(prompts)
-        return Assistant(datasets, corpus.config.assistant, embed, with_prompts).ask(query)
+        answering = Assistant(
+            datasets, corpus.config.assistant, embed, with_prompts, needs_model=True
+        )
+        return answering.ask(query)
 
     def score(prompts: Prompts, on: Sequence[Query]) -> float | None:
         return _mean([measure(query, answer(prompts, query.query)) for query in on])

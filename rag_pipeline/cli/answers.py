@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rich.markup import escape
-
 from rag_pipeline.assistant import Assisted
 from rag_pipeline.cli.console import console, visible
 
@@ -21,23 +19,26 @@ def as_record(made: Assisted) -> dict[str, Any]:
 
 
 def show_answer(made: Assisted, trace: bool) -> None:
-    """Print the answer, its sources, what is wrong with them, and the stages if wanted."""
-    console.print(escape(made.text), soft_wrap=True)
+    """Print the answer, its sources, what is wrong with them or the model, and the stages."""
+    for line in made.text.splitlines():
+        console.print(visible(line), soft_wrap=True)
     if made.sources:
         console.print()
     for source in made.sources:
         mark = "" if source.verified else " [red](not in the document)[/red]"
         added = f" [yellow]({_origin(source.origin)})[/yellow]" if source.origin else ""
         where = f"{source.document_id} {source.start}-{source.end}"
-        console.print(f"\\[{source.number}] [bold]{escape(where)}[/bold]{mark}{added}")
+        console.print(f"\\[{source.number}] [bold]{visible(where)}[/bold]{mark}{added}")
     for problem in made.problems:
-        console.print(f"[red]{escape(problem)}[/red]", soft_wrap=True)
+        console.print(f"[red]{visible(problem)}[/red]", soft_wrap=True)
+    for warning in made.warnings:
+        console.print(f"[yellow]{visible(warning)}[/yellow]", soft_wrap=True)
     if trace:
         console.print()
         for stage in made.stages:
             detail = ", ".join(f"{name}: {value}" for name, value in stage.detail.items())
             line = f"{stage.name} ({1000 * stage.seconds:.0f} ms) {detail}"
-            console.print(f"[dim]{escape(line)}[/dim]", soft_wrap=True)
+            console.print(f"[dim]{visible(line)}[/dim]", soft_wrap=True)
 
 
 def _origin(origin: Mapping[str, Any]) -> str:

@@ -53,12 +53,14 @@ class Expansion(Settings):
 class AssistantSettings(Settings):
     """How a question becomes an answer; without `chat`, by rules and verbatim sentences.
 
-    `files` is how many leading documents are searched each for itself, `boosted_files` in how
-    many of them also with `variants` boosted queries, `passages` how many passages an answer is
-    made from. `reflections` bounds how often a model may improve its answer.
+    `files` is how many leading documents an answer lists, `boosted_files` in how many of them
+    `variants` boosted queries are searched for besides, `passages` how many passages an answer is
+    made from. `reflections` bounds how often a model may improve its answer. What a model does not
+    do within `model_seconds` of being asked, rules do.
     """
 
     chat: str | None = None
+    model_seconds: float = Field(default=30.0, gt=0)
     files: int = Field(default=5, ge=1, le=50)
     boosted_files: int = Field(default=3, ge=0, le=50)
     variants: int = Field(default=1, ge=0, le=5)

@@ -90,6 +90,7 @@ class AssistantAnswer(BaseModel):
     sources: list[CitedSpan]
     files: list[FoundFile]
     problems: list[str]
+    warnings: list[str]
     stages: list[StageReport]
 
 
@@ -286,6 +287,7 @@ def answer_of(made: Assisted) -> AssistantAnswer:
             for d in made.documents
         ],
         problems=list(made.problems),
+        warnings=list(made.warnings),
         stages=[
             StageReport(name=s.name, milliseconds=1000 * s.seconds, detail=dict(s.detail))
             for s in made.stages

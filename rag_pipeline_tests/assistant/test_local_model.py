@@ -32,7 +32,7 @@ def check(made, steps):
 
 def test_a_question_gets_through(talking):
     with llama_server(context_tokens=2048) as url:
-        assistant = talking(f"{url}/v1", CHAT, passages=1, boosted_files=0)
+        assistant = talking(f"{url}/v1", CHAT, passages=1, boosted_files=0, model_seconds=240)
         made = assistant.ask("How long does confidentiality last?", document_id="nda/acme.txt")
     check(made, {"intent", "answer"})
 
@@ -47,6 +47,7 @@ def test_every_stage_gets_through(talking):
             boosted_files=1,
             rewrite_queries=True,
             reflections=1,
+            model_seconds=240,
         )
         for question in (
             "How long does confidentiality last under the Acme NDA?",

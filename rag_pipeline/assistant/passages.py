@@ -1,0 +1,172 @@
+"""A question -> passages and documents of the datasets it is asked of, merged and reranked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from rag_pipeline.assistant.datasets import Boost, Dataset, Found, Search, choose
+from rag_pipeline.assistant.expansion import ExpandedDataset
+from rag_pipeline.assistant.results import FoundDocument, Passage
+from rag_pipeline.config import AssistantSettings
+from rag_pipeline.context_aware import Discovered
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import InputError
+from rag_pipeline.fusion import reciprocal_rank_fusion
+
+MAX_QUERY_CHARACTERS = 4_000
+_DISCOVERED = 200
+_RERANKED = 50
+"""So many documents are reranked by their best passages."""
+
+PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
+"""From a query and passages to a relevance score for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Passages and documents, best first, and the boosted queries by document."""
+
+    passages: list[Passage]
+    documents: list[FoundDocument]
+    boosted: dict[str, list[str]]
+
+
+class Searcher:
+    """Searches datasets together; safe to share between threads."""
+
+    def __init__(
+        self,
+        datasets: Mapping[str, Dataset],
+        expansions: Mapping[str, ExpandedDataset],
+        settings: AssistantSettings,
+        reranker: PassageScorer | None,
+    ) -> None:
+        self.datasets = datasets
+        self.expansions = expansions
+        self.settings = settings
+        self.reranker = reranker
+
+    def chosen(self, datasets: Sequence[str] | None, document_id: str | None) -> list[Dataset]:
+        """Return the named datasets, or the one that has a document; raise InputError for none."""
+        if document_id is None:
+            return choose(self.datasets, datasets)
+        dataset, _ = self.holder(document_id, datasets)
+        return [dataset]
+
+    def holder(self, document_id: str, datasets: Sequence[str] | None) -> tuple[Dataset, Document]:
+        """Return a document, and the first dataset that has it; raise InputError for none."""
+        chosen = choose(self.datasets, datasets)
+        for dataset in (*chosen, *self.expansions_of(chosen)):
+            with suppress(InputError):
+                return dataset, dataset.document(document_id)
+        names = ", ".join(d.name for d in chosen)
+        raise InputError(f"no document {document_id[:200]!r} in: {names}")
+
+    def held(self, dataset: str, document_id: str, expanded: bool) -> Document | None:
+        """Return a document that a passage is of; None where its source shows passages only."""
+        held_in = self.expansions if expanded else self.datasets
+        with suppress(InputError):
+            return held_in[dataset].document(document_id)
+        return None
+
+    def expansions_of(self, chosen: Sequence[Dataset]) -> list[ExpandedDataset]:
+        """Return what was found outside for some datasets."""
+        return [self.expansions[d.name] for d in chosen if d.name in self.expansions]
+
+    def discover(
+        self, query: str, chosen: Sequence[Dataset], top_k: int, rerank: bool
+    ) -> list[FoundDocument]:
+        """Return the documents that a question is about, best first.
+
+        Several datasets' documents are merged by reciprocal rank: their scores don't compare.
+        """
+        found = _each(chosen, lambda d: d.search(Search(query, _DISCOVERED, rerank=rerank)))
+        documents = _merged_documents(chosen, found)
+        if not rerank or self.reranker is None:
+            return documents[:top_k]
+        best: dict[tuple[str, str], str] = {}
+        for dataset, each in zip(chosen, found, strict=True):
+            for chunk in each.chunks:
+                best.setdefault((dataset.name, chunk.document_id), chunk.text)
+        documents = documents[:_RERANKED]
+        scores = self.reranker(query, [best[d.dataset, d.document_id] for d in documents])
+        scored = [replace(d, score=s) for d, s in zip(documents, scores, strict=True)]
+        return sorted(scored, key=lambda d: -d.score)[:top_k]
+
+    def search(
+        self,
+        query: str,
+        chosen: Sequence[Dataset],
+        document_id: str | None,
+        k: int,
+        rerank: bool = True,
+        boost: Boost | None = None,
+        own: bool = False,
+    ) -> Searched:
+        """Return the k best passages of some datasets; for `own` see `Search`."""
+        wanted = Search(
+            query,
+            k,
+            document_id,
+            self.settings.boosted_files,
+            self.settings.variants,
+            rerank,
+            own,
+        )
+        found = _each(chosen, lambda d: d.search(wanted, boost))
+        rankings = [
+            [(f"{n}\0{position}", chunk.score) for position, chunk in enumerate(each.chunks)]
+            for n, each in enumerate(found)
+        ]
+        passages = []
+        for key, _ in reciprocal_rank_fusion(rankings)[:k]:
+            n, _, position = key.partition("\0")
+            passages.append(Passage(chosen[int(n)].name, found[int(n)].chunks[int(position)]))
+        passages = _distinct(passages)
+        if rerank and self.reranker is not None and passages:
+            scores = self.reranker(query, [p.chunk.text for p in passages])
+            ranked = sorted(zip(scores, passages, strict=True), key=lambda pair: -pair[0])
+            passages = [replace(p, chunk=replace(p.chunk, score=s)) for s, p in ranked]
+        boosted = {d: list(q) for each in found for d, q in each.boosted.items()}
+        return Searched(passages, _merged_documents(chosen, found), boosted)
+
+
+def checked(query: str) -> None:
+    """Raise InputError for an empty or overlong query."""
+    if not query.strip():
+        raise InputError("the query is empty")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise InputError(
+            f"the query has {len(query)} characters; at most {MAX_QUERY_CHARACTERS} are read"
+        )
+
+
+def _each(chosen: Sequence[Dataset], search: Callable[[Dataset], Found]) -> list[Found]:
+    if len(chosen) == 1:
+        return [search(chosen[0])]
+    with ThreadPoolExecutor(min(len(chosen), 8)) as pool:
+        return list(pool.map(search, chosen))
+
+
+def _merged_documents(chosen: Sequence[Dataset], found: Sequence[Found]) -> list[FoundDocument]:
+    known: dict[str, tuple[str, Discovered]] = {}
+    rankings = []
+    for dataset, each in zip(chosen, found, strict=True):
+        keys = [f"{dataset.name}\0{d.document_id}" for d in each.documents]
+        known |= {k: (dataset.name, d) for k, d in zip(keys, each.documents, strict=True)}
+        rankings.append([(k, d.score) for k, d in zip(keys, each.documents, strict=True)])
+    order = reciprocal_rank_fusion(rankings) if len(rankings) > 1 else rankings[0]
+    return [
+        FoundDocument(known[key][0], known[key][1].document_id, known[key][1].title, score)
+        for key, score in order
+    ]
+
+
+def _distinct(passages: Sequence[Passage]) -> list[Passage]:
+    """Drop passages that say, in the same document, word for word what a better one says."""
+    kept: dict[tuple[str, str, str], Passage] = {}
+    for passage in passages:
+        words = " ".join(passage.chunk.text.split()).casefold()
+        kept.setdefault((passage.dataset, passage.chunk.document_id, words), passage)
+    return list(kept.values())
