@@ -1,5 +1,6 @@
-"""Shards on Celery workers with real Redis and Postgres, of which one is killed on the way."""
+"""Shards in processes of their own, and on Celery workers with real Redis and Postgres."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -14,10 +15,10 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
+from rag_pipeline.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_corpus, write_documents
 from rag_pipeline_tests.servers import Server, postgres, redis
-from rag_pipeline_tests.test_interruption import many_documents
+from rag_pipeline_tests.test_interruption import make, many_documents
 
 KEY = "recursive_150.none.minilm"
 SHARDS = 12
@@ -27,6 +28,8 @@ HOME = """
 telemetry: {enabled: false}
 nux: {enabled: false}
 run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
+"""
+POSTGRES = """
 storage: {postgres: {postgres_url: {env: DAGSTER_POSTGRES_URL}}}
 """
 # Two documents a shard; every batch that is sent to the model is logged with the process.
@@ -57,15 +60,16 @@ defs = dg.Definitions.merge(
 
 
 @dataclass
-class Cluster:
-    """A corpus whose chunks are there and whose vectors are not, and what is to build them."""
+class Project:
+    """A corpus whose chunks are there and whose vectors are not, with a Dagster home."""
 
     folder: Path
-    corpus: Path
+    shards: int
     environment: dict[str, str]
-    broker: Server
-    database: Server
-    workers: list["subprocess.Popen[bytes]"]
+
+    @property
+    def corpus(self) -> Path:
+        return self.folder / "tiny.yaml"
 
     @property
     def calls(self) -> list[list[str]]:
@@ -109,37 +113,52 @@ class Cluster:
         return (self.folder / "log").read_text()[-6000:]
 
 
-@contextmanager
-def cluster(folder: Path, visibility: int) -> Iterator[Cluster]:
-    """Start Redis, Postgres and two workers; stop them by their ids."""
-    pytest.importorskip("dagster_celery")
-    corpus = write_corpus(folder, queries=None)
-    for old in (folder / "documents").rglob("*.*"):
-        old.unlink()
-    write_documents(folder / "documents", many_documents(2 * SHARDS, "build 1"))
+@dataclass
+class Cluster(Project):
+    """A project, and what is to build its vectors."""
+
+    broker: Server
+    database: Server
+    workers: list["subprocess.Popen[bytes]"]
+
+
+def prepared(folder: Path, shards: int) -> Workspace:
+    """Write a corpus of two documents a shard and build its chunks."""
+    corpus = make(folder, many_documents(2 * shards, "build 1"))
     workspace = Workspace(load_config(corpus))
     indexing.update_documents(workspace)
     indexing.update(workspace, "chunks", "recursive_150")
     indexing.update(workspace, "contextualized_chunks", "recursive_150.none")
-    home = folder / "home"
-    home.mkdir()
-    (home / "dagster.yaml").write_text(HOME)
+    return workspace
+
+
+def write_project(folder: Path, shards: int, home: str) -> None:
+    prepared(folder, shards)
+    (folder / "home").mkdir()
+    (folder / "home" / "dagster.yaml").write_text(home)
     (folder / "tiny_definitions.py").write_text(
-        DEFINITIONS % (str(folder / "calls.log"), str(corpus))
+        DEFINITIONS % (str(folder / "calls.log"), str(folder / "tiny.yaml"))
     )
+
+
+@contextmanager
+def cluster(folder: Path, visibility: int) -> Iterator[Cluster]:
+    """Start Redis, Postgres and two workers; stop them by their ids."""
+    pytest.importorskip("dagster_celery")
+    write_project(folder, SHARDS, HOME + POSTGRES)
     with ExitStack() as stack:
         broker = stack.enter_context(redis(folder / "redis"))
         database = stack.enter_context(postgres(folder / "postgres"))
         environment = {
             **os.environ,
-            "DAGSTER_HOME": str(home),
+            "DAGSTER_HOME": str(folder / "home"),
             "DAGSTER_POSTGRES_URL": f"postgresql+psycopg2://dagster@127.0.0.1:{database.port}/postgres",
             "PYTHONWARNINGS": "ignore",
             "RAG_EXECUTOR": "celery",
             "RAG_CELERY_BROKER": f"redis://127.0.0.1:{broker.port}/0",
             "RAG_CELERY_VISIBILITY_SECONDS": str(visibility),
         }
-        made = Cluster(folder, corpus, environment, broker, database, [])
+        made = Cluster(folder, SHARDS, environment, broker, database, [])
         for name in ("one", "two"):
             app = ("-A", "rag_pipeline.orchestration.celery_app", "worker", "-Q", "dagster")
             options = ("-c", "1", "-n", f"{name}@localhost", "--loglevel", "warning")
@@ -155,21 +174,9 @@ def end_group(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def expected(made: Cluster) -> tuple[list[str], set[str]]:
+def expected(made: Project) -> tuple[list[str], set[str]]:
     """Build the same vectors in this process, into a table of their own; return rows and texts."""
-    import hashlib
-
-    from rag_pipeline.vector_index import indexed_text
-
-    folder = made.folder / "alone"
-    corpus = write_corpus(folder, queries=None)
-    for old in (folder / "documents").rglob("*.*"):
-        old.unlink()
-    write_documents(folder / "documents", many_documents(2 * SHARDS, "build 1"))
-    workspace = Workspace(load_config(corpus))
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", "recursive_150")
-    indexing.update(workspace, "contextualized_chunks", "recursive_150.none")
+    workspace = prepared(made.folder / "alone", made.shards)
     indexing.update(workspace, "vector_index", KEY)
     rows = workspace.vector_index(KEY).open().to_arrow().to_pylist()
     texts = {
@@ -178,7 +185,7 @@ def expected(made: Cluster) -> tuple[list[str], set[str]]:
     return sorted(repr(sorted(row.items())) for row in rows), texts
 
 
-def check(made: Cluster, killed: int) -> None:
+def check(made: Project, killed: int) -> None:
     """Hold the rows and the calls against those of one undisturbed process."""
     rows, texts = expected(made)
     assert made.rows() == rows
@@ -186,9 +193,26 @@ def check(made: Cluster, killed: int) -> None:
     largest = max(len(batch) - 1 for batch in made.calls)
     assert set(sent) == texts
     assert len(sent) - len(texts) <= killed * largest, "more again than was in flight"
-    assert len({pid for pid, *_ in made.calls}) >= 2, "both workers took part"
+    assert len({pid for pid, *_ in made.calls}) >= 2, "it was not one process that did all"
     steps = made.folder / "store" / "tiny" / "steps"
     assert not steps.exists() or not list(steps.iterdir()), "what steps hand on is cleared"
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(BOUND + 60)
+def test_shards_in_processes_of_their_own_are_the_rows_of_one_process(tmp_path):
+    write_project(tmp_path, 3, HOME)
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(tmp_path / "home"),
+        "PYTHONWARNINGS": "ignore",
+        "RAG_EXECUTOR": "multiprocess",
+        "RAG_MAX_CONCURRENT": "2",
+    }
+    made = Project(tmp_path, 3, environment)
+    assert made.ends(made.start()) == 0, made.told()
+    check(made, killed=0)
+    assert len({pid for pid, *_ in made.calls}) == 3, "a process a shard"
 
 
 @pytest.mark.bench
