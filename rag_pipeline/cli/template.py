@@ -25,6 +25,7 @@ attributes:
     include: ["**/*"]          # globs below the path
     exclude: []
     max_bytes: 50000000        # a larger file is quarantined, the others go on
+    parse_seconds: 120         # so is a PDF, HTML or Office file that takes longer to parse
 {queries}
   store: {store}               # what is built: a folder, or s3://bucket/prefix
 

@@ -312,6 +312,11 @@ class CorpusConfig(Settings):
         """Return what loading a document depends on besides its bytes."""
         return fingerprint("documents", self.documents.code_version)
 
+    def refusals_fingerprint(self) -> str:
+        """Return what refusing a document depends on besides its bytes: the limits too."""
+        limits = self.documents.max_bytes, self.documents.parse_seconds
+        return fingerprint("documents", self.documents.code_version, *limits)
+
     def chunks_fingerprint(self, chunking: str) -> str:
         """Return what the chunks of one chunking were made from."""
         settings = self.chunkings[chunking]

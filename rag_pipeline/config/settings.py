@@ -67,7 +67,7 @@ class RemoteModel(Settings):
 
 
 class DocumentsSource(Settings):
-    """Which files are the corpus: a folder (or file) or a bucket's prefix, globs, a size limit."""
+    """Which files are the corpus: a folder (or file) or a bucket's prefix, globs, limits."""
 
     code_version = 1
     path: str = ""
@@ -75,6 +75,7 @@ class DocumentsSource(Settings):
     include: tuple[str, ...] = ("**/*",)
     exclude: tuple[str, ...] = ()
     max_bytes: int = Field(default=50_000_000, gt=0)
+    parse_seconds: float = Field(default=120, gt=0)
 
     @model_validator(mode="after")
     def _one_place(self) -> "DocumentsSource":

@@ -46,7 +46,8 @@ def update_documents(workspace: Workspace) -> Report:
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
     documents.ensure()
     quarantine.ensure()
-    fingerprint = workspace.config.documents_fingerprint()
+    config = workspace.config
+    fingerprint = config.documents_fingerprint()
     found = _changes(workspace)
     seen, known = found.seen, found.known
     good: list[Document] = []
@@ -64,7 +65,8 @@ def update_documents(workspace: Workspace) -> Report:
             report.rows += documents.replace([], [batch])
         if bad:
             of_bad = [origins[i] for i, _, _ in bad]
-            quarantine.replace([], [quarantine_rows(bad, fingerprint, "documents", of_bad)])
+            rows = quarantine_rows(bad, config.refusals_fingerprint(), "documents", of_bad)
+            quarantine.replace([], [rows])
         report.documents += len(good)
         report.quarantined.update({i: reason for i, _, reason in bad})
         good.clear()
@@ -124,15 +126,20 @@ def _compare_files(
 ) -> tuple[list[Source | Rejected], set[str], set[str]]:
     """Return the stale sources, the ids of all sources, and the ids that the tables know."""
     config = workspace.config
-    fingerprint = config.documents_fingerprint()
+    made, refusal = config.documents_fingerprint(), config.refusals_fingerprint()
     loaded = workspace.documents().state()
     refused = workspace.quarantine("documents").state()
     stale: list[Source | Rejected] = []
     seen: set[str] = set()
     for source in scan(config.documents, config.documents_path):
-        seen.add(source.document_id)
-        before = loaded.get(source.document_id) or refused.get(source.document_id)
-        if before is None or before[:2] != (source.content_hash, fingerprint):
+        name, content_hash = source.document_id, source.content_hash
+        seen.add(name)
+        known = (
+            loaded[name][:2] == (content_hash, made)
+            if name in loaded
+            else name in refused and refused[name][:2] == (content_hash, refusal)
+        )
+        if not known:
             stale.append(source)
     return stale, seen, set(loaded) | set(refused)
 

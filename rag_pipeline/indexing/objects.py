@@ -34,11 +34,15 @@ class Objects:
 
 def compare_objects(workspace: Workspace) -> Objects:
     """List the bucket and read the tables' origins; copies no object."""
-    fingerprint = workspace.config.documents_fingerprint()
+    config = workspace.config
+    tables = (
+        (workspace.documents(), config.documents_fingerprint()),
+        (workspace.quarantine("documents"), config.refusals_fingerprint()),
+    )
     by_origin: dict[str, set[str]] = {}
     known: dict[str, str] = {}
     columns = ["document_id", "fingerprint", "origin"]
-    for table in (workspace.documents(), workspace.quarantine("documents")):
+    for table, fingerprint in tables:
         if not table.exists() or "origin" not in table.open().schema.names:
             continue
         for batch in table.read(columns):

@@ -88,7 +88,7 @@ def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source | Re
         return
     with tempfile.TemporaryDirectory(prefix="rag-object-") as name:
         _copy(source, listed, Path(name) / listed.relative)
-        yield list(scan_file(Path(name), listed.relative, source.max_bytes))
+        yield list(scan_file(Path(name), listed.relative, source))
 
 
 def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:

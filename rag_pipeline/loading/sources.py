@@ -10,7 +10,8 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError
 from rag_pipeline.loading.folder import UNSAFE, Found, find_files
-from rag_pipeline.loading.parsers import PARSERS, parse
+from rag_pipeline.loading.parser_process import parse_apart
+from rag_pipeline.loading.parsers import PARSERS
 from rag_pipeline.loading.records import (
     RECORD_SUFFIXES,
     Located,
@@ -69,7 +70,7 @@ class Source:
     n_bytes: int
     base: Path
     relative: str
-    max_bytes: int
+    settings: DocumentsSource
     offset: int | None = None
 
     def load(self) -> Document:
@@ -98,7 +99,7 @@ class Source:
             raise DocumentError(self.document_id, "empty: 0 bytes")
         fields: dict[str, MetadataValue] = {}
         if suffix in PARSERS:
-            text, title = parse(self.document_id, raw, suffix, self.max_bytes)
+            text, title = parse_apart(self.document_id, raw, suffix, self.settings)
             if suffix != ".xlsx":  # whose headings are sheet names
                 title = title or markdown_title(text) or first_line_title(text)
         else:
@@ -155,27 +156,27 @@ def scan(source: DocumentsSource, root: Path) -> Iterator[Source | Rejected]:
     Two documents of one id: the first file's is kept, the other is rejected under the name of
     its place. Raises ConfigError if there is nothing to load.
     """
-    return _scan(*_find(source, root), source.max_bytes)
+    return _scan(*_find(source, root), source)
 
 
-def scan_file(base: Path, relative: str, max_bytes: int) -> Iterator[Source | Rejected]:
+def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Source | Rejected]:
     """List the documents of one file under `base`, in order of document_id."""
-    return _scan(base, [Found(relative)], max_bytes)
+    return _scan(base, [Found(relative)], source)
 
 
-def _scan(base: Path, found: list[Found], max_bytes: int) -> Iterator[Source | Rejected]:
+def _scan(base: Path, found: list[Found], source: DocumentsSource) -> Iterator[Source | Rejected]:
     located: list[Located] = []
     for name, reason in found:
         if reason:
             located.append(Located(_printable(name), name, reason=_printable(reason)))
         elif name.lower().endswith(RECORD_SUFFIXES):
             try:
-                located.extend(locate(base / name, name, max_bytes))
+                located.extend(locate(base / name, name, source.max_bytes))
             except OSError as error:
                 located.append(Located(name, name, reason=_unreadable(error)))
         else:
             located.append(Located(name, name))
-    return _sources(_without_twins(located, base), base, max_bytes)
+    return _sources(_without_twins(located, base), base, source)
 
 
 def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[Found]]:
@@ -225,7 +226,9 @@ def _order(document: Located) -> tuple[str, bool, str, int]:
     return document.document_id, bool(document.reason), document.relative, document.offset
 
 
-def _sources(located: list[Located], base: Path, max_bytes: int) -> Iterator[Source | Rejected]:
+def _sources(
+    located: list[Located], base: Path, source: DocumentsSource
+) -> Iterator[Source | Rejected]:
     for document in located:
         name, whole = document.document_id, document.length is None
         if document.reason:
@@ -236,11 +239,11 @@ def _sources(located: list[Located], base: Path, max_bytes: int) -> Iterator[Sou
         except OSError as error:
             yield Rejected(name, "", _unreadable(error))
             continue
-        if whole and n_bytes > max_bytes:
-            yield Rejected(name, content_hash, oversized(n_bytes, max_bytes))
+        if whole and n_bytes > source.max_bytes:
+            yield Rejected(name, content_hash, oversized(n_bytes, source.max_bytes))
         else:
             offset = None if whole else document.offset
-            yield Source(name, content_hash, n_bytes, base, document.relative, max_bytes, offset)
+            yield Source(name, content_hash, n_bytes, base, document.relative, source, offset)
 
 
 def _hash_if_readable(base: Path, document: Located) -> str:

@@ -1,0 +1,102 @@
+"""Parsing in a process of its own, which a hostile document may hang, or blow up, alone.
+
+The process is started with the first document, reused, and started again when it has died. It
+parses one document at a time and ends itself when one takes too long: the clock is its own, so
+that no hang, and no death of the process that started it, leaves it behind.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.parsers import Parsed, parse
+
+_ONE_AT_A_TIME = threading.Lock()
+_CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
+_started: dict[int, "subprocess.Popen[bytes]"] = {}
+"""This process's parser by this process's id: a fork must not share its parent's."""
+
+
+def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSource) -> Parsed:
+    """Parse one file as `parsers.parse` does, within `settings.parse_seconds`.
+
+    Raises DocumentError also for a document that takes longer, and for one that the parser's
+    process does not survive.
+    """
+    asked = {
+        "id": document_id,
+        "suffix": suffix,
+        "max_bytes": settings.max_bytes,
+        "seconds": settings.parse_seconds,
+        "bytes": len(raw),
+    }
+    with _ONE_AT_A_TIME:
+        process = _process()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.write(raw)
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        except BrokenPipeError:
+            answer = b""
+        except BaseException:  # interrupted: what it would still answer is of no later document
+            process.kill()
+            process.communicate()
+            raise
+        if not answer.endswith(b"\n"):
+            process.communicate()
+            raise DocumentError(document_id, _last_words(asked, process.returncode))
+    said: dict[str, Any] = json.loads(answer)
+    if "reason" in said:
+        raise DocumentError(document_id, said["reason"])
+    return Parsed(said["text"], said["title"])
+
+
+def _process() -> "subprocess.Popen[bytes]":
+    process = _started.get(os.getpid())
+    if process is None or process.poll() is not None:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+        )
+        _started[os.getpid()] = process
+    return process
+
+
+def _last_words(asked: Mapping[str, Any], status: int) -> str:
+    suffix = asked["suffix"]
+    if status == -signal.SIGALRM:
+        return f"{suffix} takes longer to parse than documents.parse_seconds, {asked['seconds']:g}"
+    if status == -signal.SIGKILL:
+        return f"the parser of {suffix} was killed: out of memory?"
+    return f"the parser of {suffix} died (status {status})"
+
+
+def serve() -> None:
+    """Parse what comes on the standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever waits for the answer
+    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a parser prints is no answer
+    while line := questions.readline():
+        asked = json.loads(line)
+        raw = questions.read(asked["bytes"])
+        # Not handled, SIGALRM ends the process, whatever it is at.
+        signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
+        try:
+            said = parse(asked["id"], raw, asked["suffix"], asked["max_bytes"])._asdict()
+        except DocumentError as error:
+            said = {"reason": error.reason}
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(json.dumps(said).encode() + b"\n")
+        answers.flush()

@@ -1,0 +1,95 @@
+"""Documents that hang or kill their parser: quarantined alone, and the others go on."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Document
+from rag_pipeline.loading import parser_process
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import write_file
+from rag_pipeline_tests.test_loading import docx_bytes, outcomes
+
+
+def endless_pdf() -> bytes:
+    """Return a PDF of a few kilobytes whose one page draws three million letters."""
+    page = zlib.compress(b"BT /F 9 Tf " + b"(a)Tj " * 3_000_000 + b"ET")
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R"
+        b"/Resources<</Font<</F 5 0 R>>>>>>",
+        b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(page), page),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    body = b"".join(b"%d 0 obj%s endobj\n" % entry for entry in enumerate(objects, 1))
+    return b"%PDF-1.4\n" + body + b"trailer<</Root 1 0 R/Size 6>>\n%%EOF"
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    (tmp_path / "a.pdf").write_bytes(endless_pdf())
+    (tmp_path / "b.docx").write_bytes(docx_bytes("Fees"))
+    return tmp_path
+
+
+def start_anew(monkeypatch: pytest.MonkeyPatch, child: str = parser_process._CHILD) -> None:
+    monkeypatch.setattr(parser_process, "_CHILD", child)
+    monkeypatch.setattr(parser_process, "_started", {})
+
+
+def with_pdf_parser(parser: str) -> str:
+    return (
+        f"import os, sys; from rag_pipeline.loading import parsers; "
+        f"parsers.PARSERS['.pdf'] = lambda *_: {parser}; {parser_process._CHILD}"
+    )
+
+
+def test_a_document_that_takes_too_long_is_refused_and_the_next_is_read(slow):
+    (slow_reason,) = outcomes(slow / "a.pdf", parse_seconds=1.5).values()
+    assert slow_reason == ".pdf takes longer to parse than documents.parse_seconds, 1.5"
+    (document,) = outcomes(slow / "b.docx").values()
+    assert isinstance(document, Document)
+    assert document.title == "Fees"
+
+
+@pytest.mark.parametrize(
+    ("parser", "reason"),
+    [
+        ("os.kill(os.getpid(), 9)", "the parser of .pdf was killed: out of memory?"),
+        ("os.kill(os.getpid(), 11)", "the parser of .pdf died (status -11)"),
+        ("print('Parsing!') or 1 / 0", "corrupt .pdf: division by zero"),
+    ],
+)
+def test_a_parser_that_dies_takes_one_document_along(slow, monkeypatch, parser, reason):
+    start_anew(monkeypatch, with_pdf_parser(parser))
+    found = outcomes(slow)
+    assert found["a.pdf"] == reason
+    assert isinstance(found["b.docx"], Document)
+
+
+def test_one_process_parses_all(slow, monkeypatch):
+    told = with_pdf_parser("parsers.Parsed(str(os.getpid()), '')")
+    start_anew(monkeypatch, told)
+    first, second = (outcomes(slow / "a.pdf")["a.pdf"] for _ in range(2))
+    assert isinstance(first, Document)
+    assert first == second
+
+
+def test_a_refused_document_is_tried_again_under_another_limit(tmp_path, monkeypatch):
+    (tmp_path / "documents").mkdir()
+    (tmp_path / "documents" / "a.txt").write_text("twelve bytes")
+
+    def refused(limit: int) -> dict[str, str]:
+        documents = {"path": "documents", "max_bytes": limit}
+        file = write_file(tmp_path, queries=None, documents=documents)
+        return indexing.update_documents(Workspace(load_config(file))).quarantined
+
+    assert refused(10) == {"a.txt": "oversized: 12 bytes, and documents.max_bytes is 10"}
+    assert refused(10) == {}, "not again under the same"
+    assert refused(11) == {"a.txt": "oversized: 12 bytes, and documents.max_bytes is 11"}
+    assert refused(12) == {}
+    assert Workspace(load_config(tmp_path / "tiny.yaml")).documents().count() == 1
