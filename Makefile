@@ -4,9 +4,11 @@ BIN := $(VENV)/bin
 CORPUS ?= rag_pipeline/defs/sample/defs.yaml
 PORT ?= 3000
 
-.PHONY: run up test bench bench-scale bench-workers lint install clean
+DAGSTER_HOME ?= $(CURDIR)/.dagster
 
-run up: export DAGSTER_HOME := $(CURDIR)/.dagster
+.PHONY: run up services services-stop test bench bench-scale bench-workers lint install clean
+
+run up: export DAGSTER_HOME := $(DAGSTER_HOME)
 
 run: $(VENV)/installed .dagster/dagster.yaml  ## Index, evaluate and release the sample corpus
 	$(BIN)/rag run $(CORPUS)
@@ -19,6 +21,12 @@ up: $(VENV)/installed .dagster/dagster.yaml  ## Dagster UI and daemon on http://
 		$(abspath $(BIN))/dagster dev --workspace $(CURDIR)/workspace.yaml --port $(PORT) \
 		--log-level warning
 
+services:  ## Redis and Postgres for many workers on this machine (REDIS_PORT, POSTGRES_PORT)
+	@deploy/services.sh start .dagster/services
+
+services-stop:  ## Stop them; their data stays in .dagster/services
+	@deploy/services.sh stop .dagster/services
+
 test: $(VENV)/installed-dev lint  ## Lint, types, import contracts, tests
 	$(BIN)/python -m pytest -m "not bench" -n 2 --dist loadfile
 
@@ -28,8 +36,9 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench-workers: $(VENV)/installed-dev  ## A whole worker killed, broker and database restarted
-	$(BIN)/python -m pytest -m bench rag_pipeline_tests/orchestration/test_workers.py -s
+bench-workers: $(VENV)/installed-dev  ## Shards on other processes; workers killed, servers restarted
+	$(BIN)/python -m pytest -m bench rag_pipeline_tests/orchestration/test_workers.py \
+		rag_pipeline_tests/test_deploy.py -s
 
 bench: $(VENV)/installed-dev  ## The benchmarks: ratios, each to a baseline in the same run
 	$(BIN)/python -m rag_pipeline_tests.benchmarks

@@ -1,7 +1,10 @@
 """The files under deploy/, held against what reads them as far as a machine without Docker can."""
 
+import os
 import re
 import shlex
+import subprocess
+import tempfile
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +13,8 @@ import pytest
 import yaml
 from dagster._config import process_config
 from dagster._core.instance import InstanceRef
+
+from rag_pipeline_tests.servers import free_port, program
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -157,3 +162,42 @@ def test_the_helm_values_are_what_the_chart_and_dagster_k8s_know():
 
 def snake(names) -> set[str]:
     return {re.sub(r"([A-Z])", lambda m: "_" + m[1].lower(), name) for name in names}
+
+
+@pytest.mark.bench
+def test_local_services_start_keep_their_data_and_stop():
+    redis = pytest.importorskip("redis")
+    psycopg2 = pytest.importorskip("psycopg2")
+    program("redis-server")
+    program("pg_ctl", "usr/lib/postgresql/*/bin")
+    ports = {"REDIS_PORT": str(free_port()), "POSTGRES_PORT": str(free_port())}
+
+    def services(action: str) -> None:
+        command = [DEPLOY / "services.sh", action, folder]
+        environment = {**os.environ, **ports}
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # Postgres has a user of its own where root starts it
+        try:
+            services("start")
+            services("start")
+            variables = dict(
+                part.split("=", 1)
+                for part in shlex.split((Path(folder) / "env").read_text())
+                if "=" in part
+            )
+            broker = redis.Redis.from_url(variables["RAG_CELERY_BROKER"])
+            broker.set("key", "kept")
+            url = variables["DAGSTER_POSTGRES_URL"].replace("+psycopg2", "")
+            psycopg2.connect(url).close()
+            assert Path(variables["DAGSTER_HOME"], "dagster.yaml").is_file()
+            services("stop")
+            with pytest.raises(redis.ConnectionError):
+                broker.get("key")
+            with pytest.raises(psycopg2.OperationalError):
+                psycopg2.connect(url)
+            services("start")
+            assert broker.get("key") == b"kept"
+        finally:
+            services("stop")
