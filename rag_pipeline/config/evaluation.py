@@ -34,10 +34,10 @@ class ExtractiveAnswers(Settings):
     At most `sentences` of them. Below `confidence` (0..1) the answer is that nothing answers.
     """
 
-    code_version = 1
+    code_version = 2
     method: Literal["extractive"] = "extractive"
     contexts: int = Field(default=5, ge=1, le=50)
-    sentences: int = Field(default=3, ge=1, le=20)
+    sentences: int = Field(default=4, ge=1, le=20)
     confidence: Share = 0.2
 
 

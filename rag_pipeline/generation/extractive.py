@@ -17,7 +17,7 @@ NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
 SentenceEmbed = Callable[[Sequence[str]], Vectors]
 """From texts to unit vectors, shape (texts, dimension)."""
 
-_CANDIDATES = 8
+_CANDIDATES = 16
 """Sentences of a query that are compared by vectors: the best by terms and rank."""
 _COSINE_WEIGHT = 0.5
 _TERM_WEIGHT = 0.3
@@ -25,7 +25,7 @@ _RANK_WEIGHT = 0.1
 _LENGTH_WEIGHT = 0.1
 _LONG = 200
 """Characters from which a sentence is no longer preferred for its length: headings say little."""
-_CLOSE_TO_BEST = 0.7
+_CLOSE_TO_BEST = 0.6
 """Further sentences are added while they score this share of the best one."""
 
 

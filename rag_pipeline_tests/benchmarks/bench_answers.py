@@ -1,4 +1,4 @@
-"""Answers and contexts of the default configuration against plain dense retrieval.
+"""Answers and contexts of the default and of context_aware against plain dense retrieval.
 
     python -m rag_pipeline_tests.benchmarks.bench_answers [--data FOLDER] [--sets NAME ...]
 
@@ -39,8 +39,21 @@ _SAMPLE = Path(rag_pipeline.__file__).parent / "defs" / "sample" / "defs.yaml"
 _FACTS = ("TIME", "MONEY", "PERCENTAGE", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION")
 
 
+def with_context_aware(content: dict[str, Any], plain: str) -> dict[str, str]:
+    """Add the default over a context-aware retriever; return what is compared, by its name."""
+    attributes = content["attributes"]
+    default = next(c for c in attributes["configurations"] if c.get("name") == "default")
+    single_pass = dict(attributes["retrievers"][default["retriever"]])
+    top_k = single_pass.pop("top_k")
+    retriever = {"method": "context_aware", "over": single_pass, "top_k": top_k}
+    attributes["retrievers"]["context_aware"] = retriever
+    named = {**default, "name": "context_aware", "retriever": "context_aware"}
+    attributes["configurations"].append(named)
+    return {"plain": plain, "default": "default", "context_aware": "context_aware"}
+
+
 def sample(work: Path) -> tuple[Path, dict[str, str]]:
-    """Return the sample corpus with its own two configurations that are named."""
+    """Return the sample corpus with its own two configurations that are named, and a third."""
     content = yaml.safe_load(_SAMPLE.read_text())
     attributes = content["attributes"]
     config = load_config(_SAMPLE)
@@ -48,9 +61,9 @@ def sample(work: Path) -> tuple[Path, dict[str, str]]:
     attributes["queries"] = str(config.queries_path)
     attributes["store"] = str(work / "store")
     attributes["configurations"] = [c for c in attributes["configurations"] if "name" in c]
-    file = work / "sample.yaml"
+    file, names = work / "sample.yaml", with_context_aware(content, "baseline")
     file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return file, {"plain": "baseline", "default": "default"}
+    return file, names
 
 
 def legalbench(work: Path, data: Path) -> tuple[Path, dict[str, str]]:
@@ -72,7 +85,10 @@ def legalbench(work: Path, data: Path) -> tuple[Path, dict[str, str]]:
         *("init", "legalbench", "--documents", str(folder / "documents")),
         *("--queries", str(queries), "--store", str(work / "store"), "--output", str(file)),
     )
-    return file, {"plain": "plain", "default": "default"}
+    content = yaml.safe_load(file.read_text())
+    names = with_context_aware(content, "plain")
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return file, names
 
 
 def _gold_text(documents: Path, span: dict[str, Any]) -> str:
@@ -83,7 +99,7 @@ def _gold_text(documents: Path, span: dict[str, Any]) -> str:
 
 
 def report(file: Path, names: dict[str, str]) -> None:
-    """Print the metrics of both configurations, with 95 % intervals."""
+    """Print the metrics of the configurations, with 95 % intervals."""
     workspace = Workspace(load_config(file))
     for metric in METRICS:
         cells = []
