@@ -2,13 +2,14 @@
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.assistant.answering import Formed
 from rag_pipeline.assistant.intent import KINDS, Intent
 from rag_pipeline.assistant.model import Reflection
-from rag_pipeline.assistant.prompts import adopted
+from rag_pipeline.assistant.prompts import FOLDER, adopted
 from rag_pipeline.assistant.written import (
     cited_answer,
     clause_answer,
@@ -22,6 +23,7 @@ from rag_pipeline.costs import attributed, charging, estimate_tokens
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
 from rag_pipeline.generation import Ask
+from rag_pipeline.store import Store
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant.signatures import Prompts
@@ -40,16 +42,19 @@ _VERDICTS = ("grounded", "complete", "consistent", "specific")
 class LanguageModel:
     """The stages of an assistant by a chat model; safe to share between threads.
 
-    `ask` sends prompts, `settings` are the model's, `prompts` what each stage is asked with. Every
-    method raises ProviderError where the reply is none of its signature.
+    `ask` sends prompts, `settings` are the model's, `current` tells what each stage is to be asked
+    with now. Every method raises ProviderError where the reply is none of its signature.
     """
 
-    def __init__(self, ask: Ask, settings: ChatModel, prompts: "Prompts | None" = None) -> None:
+    def __init__(
+        self, ask: Ask, settings: ChatModel, current: "Callable[[], Prompts] | None" = None
+    ) -> None:
         require_dspy()
         from rag_pipeline.assistant.engine import open_lm
         from rag_pipeline.assistant.signatures import Prompts
 
-        self.prompts = prompts or Prompts()
+        as_written = Prompts()
+        self._current = current or (lambda: as_written)
         self._settings = settings
         self._lm = open_lm(ask, settings.model)
 
@@ -58,10 +63,15 @@ class LanguageModel:
         """Return the model's name at its provider."""
         return self._settings.model
 
+    @property
+    def prompts(self) -> "Prompts":
+        """Return what each stage is asked with."""
+        return self._current()
+
     def with_prompts(self, prompts: "Prompts") -> "LanguageModel":
         """Return the same model asked with other prompts."""
         other = object.__new__(LanguageModel)
-        other.prompts, other._settings, other._lm = prompts, self._settings, self._lm
+        other._current, other._settings, other._lm = lambda: prompts, self._settings, self._lm
         return other
 
     def rewrite(self, query: str) -> str:
@@ -193,37 +203,62 @@ class LanguageModel:
         return chunks[: max(count, 1)]
 
 
-def open_language_model(corpus: Corpus) -> LanguageModel | None:
+class _Adopted:
+    """The prompts of a store that are to be used; those adopted meanwhile are picked up."""
+
+    def __init__(self, store: Store, model: str) -> None:
+        self._store = store
+        self._model = model
+        self._lock = Lock()
+        self._read: tuple[list[str], Prompts] | None = None
+
+    def __call__(self) -> "Prompts":
+        """Return the newest adopted; raise StoreError naming a file that can't be read."""
+        from rag_pipeline.assistant.signatures import Prompts, fingerprint
+
+        listed = self._store.list(FOLDER)
+        with self._lock:
+            if self._read is None or self._read[0] != listed:
+                version = adopted(self._store, fingerprint(), self._model)
+                stored = version.prompts if version else None
+                prompts = (
+                    Prompts.of_record({k: p.model_dump() for k, p in stored.items()})
+                    if stored is not None
+                    else Prompts()
+                )
+                self._read = listed, prompts
+            return self._read[1]
+
+
+def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel | None:
     """Return the model that a corpus's assistant is set to, with its adopted prompts, or None.
 
+    It gives up within the seconds that who asks may be kept waiting, unless it may be `patient`.
     Raises MissingExtraError where dspy is not installed.
     """
     chat = corpus.config.assistant.chat
     if chat is None:
         return None
     require_dspy()
-    from rag_pipeline.assistant.signatures import Prompts, fingerprint
-
-    # Whoever asks is waiting: a provider's batches take up to a day, an outage lasts for minutes.
-    configured, seconds = corpus.config.chat(chat), corpus.config.assistant.model_seconds
-    settings = configured.model_copy(
-        update={
-            "batch": False,
-            "timeout_seconds": min(configured.timeout_seconds, seconds),
-            "patience_seconds": min(configured.patience_seconds, seconds, _PATIENCE_SECONDS),
-        }
-    )
+    # One prompt follows from the other: a provider's batches would take days.
+    settings = corpus.config.chat(chat).model_copy(update={"batch": False})
+    if not patient:
+        seconds = corpus.config.assistant.model_seconds
+        settings = settings.model_copy(
+            update={
+                "timeout_seconds": min(settings.timeout_seconds, seconds),
+                "patience_seconds": min(settings.patience_seconds, seconds, _PATIENCE_SECONDS),
+            }
+        )
     workspace = corpus.workspace
 
     def ask_now(asked: Sequence[Prompt]) -> list[Reply | ProviderError]:
         with charging(workspace.ledger):
             return ask(asked, settings, workspace.cache)
 
-    version = adopted(workspace.store, fingerprint(), settings.model)
-    prompts = None
-    if version is not None:
-        prompts = Prompts.of_record({k: p.model_dump() for k, p in version.prompts.items()})
-    return LanguageModel(ask_now, settings, prompts)
+    current = _Adopted(workspace.store, settings.model)
+    current()  # what can't be read is told before anybody asks
+    return LanguageModel(ask_now, settings, current)
 
 
 def require_dspy() -> None:

@@ -189,7 +189,7 @@ def _bootstrap(
 
 
 def _model(corpus: Corpus) -> LanguageModel:
-    model = open_language_model(corpus)
+    model = open_language_model(corpus, patient=True)
     if model is None:
         raise ConfigError(
             f"{corpus.config.where}: assistant.chat: None: prompts are optimized for a model; "

@@ -12,6 +12,7 @@ from rag_pipeline.orchestration.answers import build_answer_assets
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
+from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.workspace import Workspace
 
@@ -51,7 +52,11 @@ def build_definitions(
     """Return everything that Dagster knows of one corpus."""
     jobs = build_jobs(config)
     return dg.Definitions(
-        assets=[*build_assets(config, retries), build_answer_assets(config, retries)],
+        assets=[
+            *build_assets(config, retries),
+            build_answer_assets(config, retries),
+            *build_prompt_assets(config, retries),
+        ],
         asset_checks=build_checks(config, retries),
         jobs=list(jobs.values()),
         schedules=build_schedules(config, jobs),

@@ -29,6 +29,8 @@ DESCRIPTIONS = {
     "are. A partition is a configuration.",
     "leaderboard": "Every configuration with its metrics, best first.",
     "release": "The manifest that pins the configuration and the exact builds that are served.",
+    "assistant_prompts": "The prompts of the assistant's model, with examples of good answers "
+    "where these make it score higher. Made on demand alone: it costs some answers a query.",
 }
 KINDS = {
     "documents": {"lancedb"},
@@ -45,6 +47,7 @@ KINDS = {
     "context_scores": {"parquet"},
     "leaderboard": {"json"},
     "release": {"json"},
+    "assistant_prompts": {"json"},
 }
 
 

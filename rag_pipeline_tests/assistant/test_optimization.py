@@ -2,6 +2,7 @@ import json
 import re
 import shutil
 
+import dagster as dg
 import pytest
 
 pytest.importorskip("dspy", reason="needs the extra `dspy`")
@@ -13,6 +14,7 @@ from rag_pipeline.assistant.prompts import history
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CallsStoppedError, ConfigError, InputError, StoreError
 from rag_pipeline.evaluation.runs import load_queries, update_queries
+from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.assistant.scripted import passage_with, scripted, signature_of
 from rag_pipeline_tests.cli.invoking import rag
 from rag_pipeline_tests.conftest import write_file
@@ -78,10 +80,12 @@ def test_the_parts_are_disjoint_and_chosen_by_the_seed():
 def test_examples_that_help_are_adopted_stored_and_used(corpus_with):
     with serving(answering(with_examples_right=True)) as server:
         corpus = corpus_with(server.url)
+        running = open_assistant([corpus])
+        before = running.ask("7: how expensive may a hotel be?")
         *_, last = split(load_queries(corpus.workspace), 0)
         made = optimize_prompts(corpus, sentence_vectors, trials=2)
         cheap = len(server.requests)
-        answered = open_assistant([corpus]).ask("7: how expensive may a hotel be?")
+        answered = running.ask("7: how expensive may a hotel be?")
         outcome = rag(
             "optimize", "-c", corpus.config.where, "--metric", "AnswerPresence", "--trials", 1
         )
@@ -89,7 +93,8 @@ def test_examples_that_help_are_adopted_stored_and_used(corpus_with):
     assert made.score_after == 1.0
     assert (made.number, made.adopted, made.validated) == (1, True, 3)
     assert cheap <= 2 * (9 + 2 * 9 + 3), "what was asked before is answered by the cache"
-    assert "180 euros" in answered.text and answered.sources[0].verified
+    assert "999 euros" in before.text
+    assert "180 euros" in answered.text and answered.sources[0].verified, "without a restart"
     prompt = made.prompts["answer"]
     assert 1 <= len(prompt.examples) <= 4
     assert all("180 euros" in example["answer"] for example in prompt.examples)
@@ -101,6 +106,9 @@ def test_examples_that_help_are_adopted_stored_and_used(corpus_with):
     assert outcome.code == 0, outcome.err
     assert "prompts 2 (test-model): AnswerPresence 100.0 before, 100.0 after" in outcome.out
     assert [version.number for version in history(corpus.workspace.store)] == [2, 1]
+    for number in (1, 2):
+        corpus.workspace.store.remove_file(f"assistant/prompts/{number}.json")
+    assert running.model.prompts.answer.demos == []
 
 
 def test_examples_that_harm_are_kept_but_not_used(corpus_with):
@@ -135,3 +143,29 @@ def test_what_can_not_be_optimized_is_refused(corpus_with):
         few = corpus_with(server.url)
         with pytest.raises(InputError, match="5 queries have entities"):
             optimize_prompts(few, sentence_vectors)
+
+
+def test_dagsters_asset_does_the_same_and_tells_it(corpus_with):
+    with serving(answering(with_examples_right=True)) as server:
+        corpus = corpus_with(server.url)
+        definitions = build_definitions(corpus.config, retries=None)
+        result = dg.materialize(
+            [definitions.resolve_assets_def(dg.AssetKey(["tiny", "assistant_prompts"]))],
+            run_config={
+                "ops": {"tiny__assistant_prompts": {"config": {"trials": 1, "seed": 1}}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+        )
+    (event,) = result.asset_materializations_for_node("tiny__assistant_prompts")
+    told = {name: value.value for name, value in event.metadata.items()}
+    (stored,) = history(corpus.workspace.store)
+    assert (stored.number, stored.seed, stored.adopted) == (1, 1, True)
+    assert told.pop("score_before") == pytest.approx(stored.score_before, abs=1e-4)
+    assert told == {
+        "model": "test-model",
+        "metric": "EntityF1",
+        "validated_queries": 3,
+        "score_after": 1.0,
+        "adopted": True,
+        "usd": 0.0,
+    }

@@ -167,6 +167,23 @@ def test_a_corpus_without_bm25_has_no_lexical_index(tmp_path):
     assert not graph.has(asset_key(config, "lexical_index"))
 
 
+def test_the_assistants_prompts_are_an_asset_where_it_has_a_model(tmp_path):
+    chat = {"provider": "openai", "model": "m"}
+    file = write_corpus(tmp_path, chats={"small": chat}, assistant={"chat": "small"})
+    definitions = build_definitions(load_config(file))
+    graph = definitions.resolve_asset_graph()
+    node = graph.get(dg.AssetKey(["tiny", "assistant_prompts"]))
+    assert node.partitions_def is None
+    assert {parent.path[1] for parent in node.parent_keys} == {"queries", "release"}
+    targets = [job.asset_layer.selected_asset_keys for job in named_jobs(definitions)]
+    assert targets and not any(node.key in keys for keys in targets), "nothing starts it by itself"
+
+
+def named_jobs(definitions: dg.Definitions) -> list[dg.JobDefinition]:
+    jobs = definitions.get_repository_def().get_all_jobs()
+    return [job for job in jobs if not job.name.startswith("__")]
+
+
 def test_two_corpora_live_side_by_side(tmp_path):
     both = []
     for name in ("left-hand", "right"):
