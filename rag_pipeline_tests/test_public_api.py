@@ -1,3 +1,5 @@
+import pkgutil
+import re
 import subprocess
 import sys
 
@@ -17,6 +19,11 @@ def test_the_public_names_are_pinned():
         "ScoredChunk",
     ]
     assert all(hasattr(rag_pipeline, name) for name in rag_pipeline.__all__)
+
+
+def test_the_map_of_the_package_names_every_module():
+    modules = {module.name for module in pkgutil.iter_modules(rag_pipeline.__path__)}
+    assert modules - set(re.findall(r"\w+", rag_pipeline.__doc__)) == set()
 
 
 def test_importing_the_package_imports_nothing_heavy():
