@@ -1,5 +1,7 @@
-"""Numbers -> charts as inline SVG, coloured by the page's own variables, with a title for readers
-who can't see them. Every text in them is escaped."""
+"""Numbers -> charts as inline SVG, every text in them escaped.
+
+They are coloured by the page's own variables, and have a title for readers who can't see them.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
