@@ -1,6 +1,5 @@
 """What there is to do: every asset partition in the order of the flow, and whether it is stale."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rag_pipeline import release
@@ -176,15 +175,3 @@ def _is_current(workspace: Workspace, step: Step) -> bool:
             except StoreError:
                 return False
     raise ValueError(f"no asset {step.asset!r}")
-
-
-def ready(workspace: Workspace) -> Iterator[Step]:
-    """Yield the stale steps of which everything they read from is current."""
-    config = workspace.config
-    stale: set[Step] = set()
-    for step in steps(config):
-        blocked = any(before in stale for before in upstream(config, step))
-        if blocked or plan_step(workspace, step).must_run:
-            stale.add(step)
-            if not blocked:
-                yield step

@@ -1,5 +1,5 @@
 from rag_pipeline import indexing
-from rag_pipeline.planning import Step, plan_step, ready, steps, upstream
+from rag_pipeline.planning import Step, plan_step, steps, upstream
 from rag_pipeline_tests.conftest import DOCUMENTS, write_documents
 
 
@@ -32,12 +32,6 @@ def test_every_step_reads_only_from_steps_before_it(config):
     order = steps(config)
     for position, step in enumerate(order):
         assert set(upstream(config, step)) <= set(order[:position])
-
-
-def test_only_what_can_be_built_is_ready(workspace):
-    assert list(ready(workspace)) == [Step("documents")]
-    indexing.update_documents(workspace)
-    assert set(ready(workspace)) == {Step("queries"), Step("chunks", "recursive_150")}
 
 
 def test_a_changed_document_is_stale_downstream_once_its_chunks_are_made(tmp_path, workspace):

@@ -228,11 +228,6 @@ def _record(found: Diagnosis, with_passages: bool) -> dict[str, object]:
     return {**record, "why": found.why}
 
 
-def _check_cutoff(k: int) -> None:
-    if f"AnswerPresence@{k}" not in METRICS:
-        raise InputError(f"-k {k} is not one of: 1 to 10, 20")
-
-
 def _percent(mean: float | None) -> str:
     return "–" if mean is None else f"{100 * mean:.1f}"
 

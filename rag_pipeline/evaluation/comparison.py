@@ -4,10 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import InputError
-from rag_pipeline.evaluation.retrieval_metrics import METRICS
 from rag_pipeline.evaluation.scores import (
-    LATER_METRICS,
     LOWER_IS_BETTER,
     UNDIRECTED,
     Scores,
@@ -94,12 +91,3 @@ def evaluated_scores(workspace: Workspace) -> dict[str, Scores]:
     names = workspace.config.all_configurations
     every = {name: read_scores(workspace, name) for name in names}
     return {name: scores for name, scores in every.items() if scores}
-
-
-def known_metric(scores: Scores, metric: str, option: str) -> str:
-    """Return the metric; raise InputError naming the measured ones if it is none of them."""
-    if metric not in scores:
-        ordered = [m for m in (*METRICS, *LATER_METRICS) if m in scores]
-        known = ordered + [m for m in scores if m not in ordered]
-        raise InputError(f"{option} {metric!r} is not one of: {', '.join(known) or 'none yet'}")
-    return metric
