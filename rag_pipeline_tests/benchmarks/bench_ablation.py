@@ -56,14 +56,16 @@ def ablated(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if stage == "lexical":
             corpus = f"{attributes['corpus']}_{name}"
             own = {"corpus": corpus, "configurations": [{**default, "name": name}]}
-            yield {**attributes, **own, stage: {**attributes[stage], **value}}
+            settings = {**attributes, **own, stage: {**attributes[stage], **value}}
+            yield {key: value for key, value in settings.items() if key != "baseline"}
             continue
         if stage == "retriever":
             retrievers[name] = {**retrievers[default[stage]], **value}
             value = name
         if not (stage == "chunking" and default[stage] == "given"):
             configurations.append({**default, "name": name, stage: value})
-    yield {**attributes, "retrievers": retrievers, "configurations": configurations}
+    together = {**attributes, "retrievers": retrievers, "configurations": configurations}
+    yield {key: value for key, value in together.items() if key != "baseline"}
 
 
 def measure(name: str, data: Path, work: Path) -> dict[str, dict[str, Difference]]:
