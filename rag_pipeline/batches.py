@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_pipeline.errors import CallsStoppedError, ProviderError, StoreError
+from rag_pipeline.grouping import groups
 from rag_pipeline.progress import advance
 from rag_pipeline.providers.batching import (
     MOST_BYTES,
@@ -135,7 +136,9 @@ def _submitted(
         new = [key for key in keys if key not in noted]
         if new:
             may_submit(new)
-        for part in _parts(new, request):
+        sizes = (len(batch_line(key.hex(), request(key)).encode()) + 1 for key in new)
+        for positions in groups(sizes, MOST_REQUESTS, MOST_BYTES):
+            part = [new[position] for position in positions]
             notes.add(_token(part, round_number), part)
         placed = notes.tokens(keys)
         for token, batch_id in dict.fromkeys(placed.values()):
@@ -148,22 +151,6 @@ def _submitted(
             notes.submitted(token, found.batch_id)
             batches[token] = found, {key for key in keys if placed[key][0] == token}
     return batches
-
-
-def _parts(
-    keys: Sequence[bytes], request: Callable[[bytes], Mapping[str, Any]]
-) -> Iterator[list[bytes]]:
-    part: list[bytes] = []
-    size = 0
-    for key in keys:
-        length = len(batch_line(key.hex(), request(key)).encode()) + 1
-        if part and (size + length > MOST_BYTES or len(part) == MOST_REQUESTS):
-            yield part
-            part, size = [], 0
-        part.append(key)
-        size += length
-    if part:
-        yield part
 
 
 def _token(keys: Sequence[bytes], round_number: int) -> str:

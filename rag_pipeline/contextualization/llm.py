@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.chat import Prompt, Reply
 from rag_pipeline.config import ChatModel, LLMContext, StructuralContext
-from rag_pipeline.contextualization.structural import structural_contexts
+from rag_pipeline.contextualization.structural import cut_line, structural_contexts
 from rag_pipeline.costs import most_tokens
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 from rag_pipeline.errors import ProviderError
@@ -181,7 +181,7 @@ def _summaries(
                 if isinstance(reply, ProviderError):
                     summaries[number] = reply
                 else:
-                    said.append(_cut(reply.text, limit))
+                    said.append(cut_line(reply.text, limit))
             if len(said) < len(own):
                 continue
             if len(said) == 1:
@@ -215,16 +215,7 @@ def _joined(
     for chunk, reply, known in zip(chunks, replies, structural, strict=True):
         if isinstance(reply, ProviderError):
             return ProviderError(f"{chunk.chunk_id}: {reply}")
-        written = _cut(reply.text, settings.max_characters)
+        written = cut_line(reply.text, settings.max_characters)
         context = "\n".join(part for part in (known, written) if part)
         contextualized.append(ContextualizedChunk(chunk, context))
     return contextualized
-
-
-def _cut(text: str, limit: int) -> str:
-    """Return a reply on one line, cut at a blank below the limit."""
-    line = " ".join(text.split())
-    if len(line) <= limit:
-        return line
-    blank = line.rfind(" ", limit // 2, limit)
-    return line[: blank if blank > 0 else limit]

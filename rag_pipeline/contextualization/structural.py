@@ -123,7 +123,7 @@ class _Outline:
                 level = len(heading[1])
                 markdown = [h for h in markdown if h[0] < level]
                 outline._add(markdown, ("", ""), "", [])
-                markdown.append((level, _cut(heading[2].rstrip("# "))))
+                markdown.append((level, cut_line(heading[2].rstrip("# "))))
                 numbered = capitals = ""
             elif words.isupper() and 3 < len(words) < _PIECE and not _UNLIKE_HEADING.search(words):
                 outline._add(markdown, ("", ""), "", [])
@@ -134,9 +134,9 @@ class _Outline:
             else:
                 outline._add(markdown, (capitals, numbered), lead_in, blocks)
             if words.endswith((":", ":-", ":—")):
-                lead_in = _cut(words)
+                lead_in = cut_line(words)
             if _NAMES_BLOCK.match(words):
-                blocks.append((indent, _cut(words)))
+                blocks.append((indent, cut_line(words)))
                 del blocks[:-_MAX_DEPTH]
         return outline
 
@@ -180,14 +180,14 @@ def _about(document: Document) -> list[str]:
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
-    about = [_cut(document.title)]
+    about = [cut_line(document.title)]
     if name.casefold() != about[0].casefold():
-        about.append(_cut(name))
+        about.append(cut_line(name))
     between = _BETWEEN.search(head)
     if between:
         parties = _ASIDE.sub(" ", _PARTIES_END.split(between[1], maxsplit=1)[0])
         if " and " in parties and parties.lstrip()[:1].isupper():
-            about.append(f"between {_cut(parties, _PARTIES)}")
+            about.append(f"between {cut_line(parties, _PARTIES)}")
     date = _DATE.search(head)
     if date:
         about.append(" ".join(date[0].split()))
@@ -196,14 +196,14 @@ def _about(document: Document) -> list[str]:
 
 def _definitions(text: str) -> list[str]:
     """Return the first types and functions of a source file; prose has none."""
-    found = (_cut(match[0]) for match in _DEFINITION.finditer(text))
+    found = (cut_line(match[0]) for match in _DEFINITION.finditer(text))
     return list(itertools.islice(dict.fromkeys(found), _DEFINITIONS))
 
 
 def _defined_terms(text: str) -> dict[str, str]:
     terms: dict[str, str] = {}
     for found in _DEFINED.finditer(text):
-        terms.setdefault(" ".join(found[1].split()), f": {_cut(found[2])}")
+        terms.setdefault(" ".join(found[1].split()), f": {cut_line(found[2])}")
     return terms
 
 
@@ -220,10 +220,10 @@ def _joined(pieces: Sequence[str], limit: int) -> str:
 def _first_clause(words: str) -> str:
     """Return a numbered heading's number and words, without the sentence that may follow."""
     end = re.search(r"(?<=[\w)\"”’]{2})[.:;](?=\s|$)", words[4:])
-    return _cut(words[: 4 + end.start()] if end else words)
+    return cut_line(words[: 4 + end.start()] if end else words)
 
 
-def _cut(text: str, limit: int = _PIECE) -> str:
+def cut_line(text: str, limit: int = _PIECE) -> str:
     """Return a text on one line, cut at a blank below the limit."""
     line = " ".join(text.split())
     if len(line) <= limit:

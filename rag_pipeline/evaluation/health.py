@@ -5,12 +5,12 @@ system health", which names the five figures and gives three limits; what it lea
 below.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rag_pipeline.config import HealthLimits
+from rag_pipeline.evaluation.summary import mean_of_known
 
 Severity = Literal["error", "warning"]
 _OPTIMAL = range(3, 6)
@@ -65,14 +65,14 @@ def measure_health(rows: Sequence[Mapping[str, float | None]], scale: float = 1.
     return Health(
         queries=len(judged),
         missing=len(rows) - len(judged),
-        average_relevance=_mean(_number(row["ContextRelevance"]) / scale for row in judged),
-        usage_rate=_mean(_number(row["UsageRate"]) for row in judged),
-        missing_rate=_mean(float(_number(row["MissingItems"]) > 0) for row in judged),
-        ranking_efficiency=_mean(
+        average_relevance=mean_of_known(_number(row["ContextRelevance"]) / scale for row in judged),
+        usage_rate=mean_of_known(_number(row["UsageRate"]) for row in judged),
+        missing_rate=mean_of_known(float(_number(row["MissingItems"]) > 0) for row in judged),
+        ranking_efficiency=mean_of_known(
             max(0.0, _number(row["ContextPrecision"]) - _number(row["RankingPenalty"]))
             for row in relevant
         ),
-        optimal_rate=_mean(float(row["RelevantCount"] in _OPTIMAL) for row in judged),
+        optimal_rate=mean_of_known(float(row["RelevantCount"] in _OPTIMAL) for row in judged),
     )
 
 
@@ -171,8 +171,3 @@ def _drop(value: float | None, released: float | None, limit: float) -> Alert:
 
 def _number(value: float | None) -> float:
     return 0.0 if value is None else value
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    known = list(values)
-    return math.fsum(known) / len(known) if known else None

@@ -1,7 +1,7 @@
 """Turn per-query values of a metric into a mean with its n, missing count and interval."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,12 @@ class Summary:
     missing: int
     low: float | None
     high: float | None
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None where there is none."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
 
 
 def summarize(values: Sequence[float | None]) -> Summary:

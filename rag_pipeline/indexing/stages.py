@@ -11,6 +11,7 @@ from rag_pipeline.chunking import read_given_chunks
 from rag_pipeline.config import GivenChunking, LLMContext
 from rag_pipeline.embedding import missing_texts
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.grouping import groups
 from rag_pipeline.indexing.builders import (
     build_chunks,
     build_contexts,
@@ -120,7 +121,9 @@ def plan(stage: Stage) -> Plan:
             stale.append(document_id)
     known = (set(mine) | set(refused)) - {d for d in before if stage.covers(d)}
     most = stage.shard_documents or MAX_SHARD_DOCUMENTS
-    shards = _shards(stale, _weights(stage, before, stale), stage.shard_weight, most)
+    weights = _weights(stage, before, stale)
+    together = groups((weights[document_id] for document_id in stale), most, stage.shard_weight)
+    shards = tuple(tuple(stale[place] for place in group) for group in together)
     return Plan(tuple(stale), tuple(sorted(known)), current, waiting, shards)
 
 
@@ -201,21 +204,3 @@ def _weights(stage: Stage, before: State, stale: Sequence[str]) -> Mapping[str, 
         columns = batch.to_pydict()
         sizes.update(zip(columns["document_id"], columns["characters"], strict=True))
     return sizes
-
-
-def _shards(
-    stale: Sequence[str], weights: Mapping[str, int], limit: int, most: int
-) -> tuple[tuple[str, ...], ...]:
-    shards: list[tuple[str, ...]] = []
-    shard: list[str] = []
-    weight = 0
-    for document_id in stale:
-        size = weights[document_id]
-        if shard and (weight + size > limit or len(shard) >= most):
-            shards.append(tuple(shard))
-            shard, weight = [], 0
-        shard.append(document_id)
-        weight += size
-    if shard:
-        shards.append(tuple(shard))
-    return tuple(shards)

@@ -5,7 +5,7 @@ docs.voyageai.com/docs/contextualized-chunk-embeddings, docs.voyageai.com/docs/r
 docs.cohere.com/docs/reranking-best-practices, jina.ai/reranker.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -113,21 +113,6 @@ def embedding_limits(
         request_tokens=request_tokens or known.request_tokens,
         text_tokens=text_tokens or known.text_tokens,
     )
-
-
-def batches(sizes: Iterable[int], most: int, most_tokens: int | None) -> Iterator[list[int]]:
-    """Yield positions in order, at most so many together, and so many tokens; one at least."""
-    batch: list[int] = []
-    tokens = 0
-    for position, size in enumerate(sizes):
-        full = most_tokens is not None and tokens + size > most_tokens
-        if batch and (len(batch) >= most or full):
-            yield batch
-            batch, tokens = [], 0
-        batch.append(position)
-        tokens += size
-    if batch:
-        yield batch
 
 
 class TokenCounter:

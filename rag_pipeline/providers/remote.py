@@ -10,8 +10,9 @@ from rag_pipeline.calls import Endpoint, failure_of_status, open_endpoint
 from rag_pipeline.config import OpenAIEmbedding, RemoteModel, VoyageEmbedding
 from rag_pipeline.costs import Kind, record, require_budget
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.grouping import groups
 from rag_pipeline.providers import Usage, Vectors
-from rag_pipeline.providers.limits import TokenCounter, batches, embedding_limits
+from rag_pipeline.providers.limits import TokenCounter, embedding_limits
 
 _NO_SUCH_MODEL = re.compile(
     r"\bmodel\b.*\b(not found|not supported|does not exist|not exist|not available|unknown)"
@@ -84,12 +85,12 @@ class RequestBuilder:
         if not self.limits.contextual:
             return [(chunk,) for chunk in chunks]
         sizes = self._sizes([(chunk,) for chunk in chunks])
-        groups = batches(sizes, len(chunks), self.limits.text_tokens)
-        return [tuple(chunks[i] for i in group) for group in groups]
+        together = groups(sizes, len(chunks), self.limits.text_tokens)
+        return [tuple(chunks[i] for i in group) for group in together]
 
     def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         """Yield positions of inputs, each group within the limits of one request."""
-        return batches(self._sizes(inputs), self.limits.texts, self.limits.request_tokens)
+        return groups(self._sizes(inputs), self.limits.texts, self.limits.request_tokens)
 
     def fit(self, texts: Sequence[str]) -> list[str]:
         """Return texts as they may be sent; raise TextTooLongError."""

@@ -11,9 +11,10 @@ from rag_pipeline.calls import CallCache, CallCounts, call_key, run_bounded, run
 from rag_pipeline.chat import Prompt, Reply
 from rag_pipeline.config import LLMReranker
 from rag_pipeline.errors import CallsStoppedError, ProviderError
+from rag_pipeline.grouping import groups
 from rag_pipeline.progress import advance
 from rag_pipeline.providers import LocalScorer, RemoteScorer, Scorer
-from rag_pipeline.providers.limits import TokenCounter, batches
+from rag_pipeline.providers.limits import TokenCounter
 
 _SCORE = {
     "type": "object",
@@ -106,8 +107,8 @@ def _requests(
         most = max(limits.pair_tokens - question, 1)
         passages = tuple(counter.fit(passages, scorer.identity, most, scorer.truncate))
     sizes = [question + tokens for tokens in counter.count(passages)]
-    groups = batches(sizes, limits.passages, limits.request_tokens)
-    return [Asked(query, tuple(passages[i] for i in group)) for group in groups]
+    together = groups(sizes, limits.passages, limits.request_tokens)
+    return [Asked(query, tuple(passages[i] for i in group)) for group in together]
 
 
 async def _score_all(

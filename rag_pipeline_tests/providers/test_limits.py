@@ -1,27 +1,7 @@
-from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from rag_pipeline.providers.limits import EMBEDDING_LIMITS, TokenCounter, batches
+from rag_pipeline.providers.limits import EMBEDDING_LIMITS, TokenCounter
 from rag_pipeline.providers.minilm import load_tokenizer
-
-
-@given(
-    sizes=st.lists(st.integers(1, 50)),
-    most=st.integers(1, 8),
-    tokens=st.one_of(st.none(), st.integers(1, 100)),
-)
-def test_batches_are_in_order_within_both_limits_and_as_full_as_can_be(sizes, most, tokens):
-    groups = list(batches(sizes, most, tokens))
-    assert [p for group in groups for p in group] == list(range(len(sizes)))
-    for group in groups:
-        assert 1 <= len(group) <= most
-        assert tokens is None or len(group) == 1 or sum(sizes[p] for p in group) <= tokens
-    for one, other in pairwise(groups):
-        over = tokens is not None and sum(sizes[p] for p in [*one, other[0]]) > tokens
-        assert len(one) == most or over
 
 
 def test_the_estimate_is_on_the_safe_side_of_a_tokenizer():

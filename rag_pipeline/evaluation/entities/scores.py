@@ -6,12 +6,12 @@ states a fact if one of its extracted entities of that type does, or its text do
 annotated it listed what matters, not everything that an answer may say.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag_pipeline.evaluation.entities.matching import find, matches, value_of, words_of
 from rag_pipeline.evaluation.entities.rules import Entity
+from rag_pipeline.evaluation.summary import mean_of_known
 
 Groups = Mapping[str, Sequence[Sequence[str]]]
 """Type -> facts -> acceptable variants."""
@@ -147,8 +147,8 @@ def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
     for score in judged:
         for kind, counts in score.by_type.items():
             by_type[kind] = by_type.get(kind, Counts()) + counts
-    precision = _mean(score.total.precision for score in judged)
-    recall = _mean(score.total.recall for score in judged)
+    precision = mean_of_known(score.total.precision for score in judged)
+    recall = mean_of_known(score.total.recall for score in judged)
     both = recall is not None
     return EntitySummary(
         queries=len(judged),
@@ -156,9 +156,9 @@ def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
         by_type=by_type,
         mean_precision=precision,
         mean_recall=recall,
-        mean_f1=_mean(score.total.f1 for score in judged),
+        mean_f1=mean_of_known(score.total.f1 for score in judged),
         f1_of_means=harmonic_mean(precision or 0.0, recall or 0.0) if both else None,
-        mean_critical_recall=_mean(score.critical_recall for score in judged),
+        mean_critical_recall=mean_of_known(score.critical_recall for score in judged),
     )
 
 
@@ -168,8 +168,3 @@ def _distinct(kind: str, texts: Iterable[str]) -> list[str]:
     for text in texts:
         kept.setdefault(value_of(kind, text) or words_of(text).stems, text)
     return list(kept.values())
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None

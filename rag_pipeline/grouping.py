@@ -1,0 +1,18 @@
+"""Sizes -> groups of neighbours that fit a request, a file or a shard."""
+
+from collections.abc import Iterable, Iterator
+
+
+def groups(sizes: Iterable[int], most: int, most_size: int | None) -> Iterator[list[int]]:
+    """Yield positions in order, at most `most` together and `most_size` in all; one at least."""
+    group: list[int] = []
+    total = 0
+    for position, size in enumerate(sizes):
+        full = most_size is not None and total + size > most_size
+        if group and (len(group) >= most or full):
+            yield group
+            group, total = [], 0
+        group.append(position)
+        total += size
+    if group:
+        yield group
