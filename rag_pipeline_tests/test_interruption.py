@@ -127,7 +127,7 @@ def test_searches_during_a_rebuild_never_fail_and_see_one_build(tmp_path):
     done = threading.Event()
 
     def search() -> None:
-        while not done.is_set():
+        while not done.wait(0.02):  # the build needs some of the time too
             seen.append(builds_seen(corpus))
 
     searchers = [threading.Thread(target=search) for _ in range(2)]
