@@ -97,7 +97,7 @@ class Prices(Settings):
             for name in (model, _SNAPSHOT.sub("", model), "*"):
                 if name in listed.models:
                     return listed.models[name]
-        host = provider.rsplit(":", 1)[0] if provider.count(":") == 1 else provider
+        host = urlsplit(f"//{provider}").hostname or provider
         return FREE if provider in self.local or is_loopback(host) else None
 
 
@@ -112,7 +112,8 @@ def vendor(provider: str, base_url: str | None) -> str:
     host = parts.hostname or base_url
     if any(host in known.hosts for known in _packaged().providers.values()):
         return next(n for n, known in _packaged().providers.items() if host in known.hosts)
-    return f"{host}:{parts.port}" if parts.port else host
+    named = f"[{host}]" if ":" in host else host
+    return f"{named}:{parts.port}" if parts.port else named
 
 
 def load_prices(own: Path | None = None) -> Prices:

@@ -42,7 +42,7 @@ def test_an_unknown_price_is_unknown_and_a_local_model_free():
     prices = load_prices()
     assert prices.price("openai", "gpt-99") is None
     assert prices.price("models.example.com", "gpt-4o-mini") is None
-    for name in ("minilm", "localhost:8000", "127.0.0.1:1234"):
+    for name in ("minilm", "localhost:8000", "127.0.0.1:1234", "[::1]:1234", "[::1]"):
         free = prices.price(name, "whatever")
         assert free is not None and free.usd(Tokens(10**9, 0, 10**9)) == 0.0
 
@@ -54,6 +54,7 @@ def test_an_unknown_price_is_unknown_and_a_local_model_free():
         ("https://api.openai.com/v1", "openai"),
         ("https://models.example.com/v1", "models.example.com"),
         ("http://127.0.0.1:8080/v1", "127.0.0.1:8080"),
+        ("http://[::1]:8080/v1", "[::1]:8080"),
     ],
 )
 def test_another_server_has_prices_of_its_own(base_url: str | None, name: str):
