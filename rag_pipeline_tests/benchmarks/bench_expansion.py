@@ -1,9 +1,11 @@
-"""Expansion on the sample corpus: every fourth document is held out and put into a folder.
+"""Expansion on the sample corpus: does it look outside when it should, and find what is there?
 
     python -m rag_pipeline_tests.benchmarks.bench_expansion
 
-Prints how many questions about indexed and about held-out documents are quoted from their gold
-documents, without and with expansion, and how often was looked outside.
+First, each question is asked of the corpus, and of the corpus without its gold documents: prints
+how well the answer's confidence tells the two apart. Then every fourth document is held out and put
+into a folder: prints how many questions about indexed and about held-out documents are quoted from
+their gold documents, without and with expansion, and how often was looked outside.
 """
 
 import json
@@ -11,12 +13,19 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from rag_pipeline import Corpus
-from rag_pipeline.assistant import Assistant, open_assistant
+from rag_pipeline.assistant import Assistant, open_assistant, sentence_vectors
+from rag_pipeline.assistant.datasets import Boost, Found, Search
 from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.config.assistant import AssistantSettings
+from rag_pipeline.datamodels import Document, Query
+from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.orchestration.runner import run
+from rag_pipeline.store import quoted
 
 DATA = Path(__file__).parents[2] / "data"
 CORPUS = Path(__file__).parents[2] / "rag_pipeline" / "defs" / "sample" / "defs.yaml"
@@ -25,9 +34,61 @@ QUESTIONS = 24
 """Of each kind."""
 
 
+THRESHOLDS = (0.25, 0.28, 0.3, 0.32, 0.35, 0.4, 0.5)
+
+
+class Without:
+    """A corpus's release without some documents."""
+
+    def __init__(self, corpus: Corpus, document_ids: set[str]) -> None:
+        self.name = corpus.name
+        self._corpus = corpus
+        listed = ", ".join(quoted(document_id) for document_id in sorted(document_ids))
+        self._where = f"document_id NOT IN ({listed})" if document_ids else None
+
+    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+        """Search what is left."""
+        found = self._corpus.search_in_stages(
+            *(wanted.query, wanted.k, self._where, boost),
+            *(wanted.boosted_files, wanted.variants, wanted.rerank),
+        )
+        return Found(found.chunks, found.documents, found.boosted)
+
+    def document(self, document_id: str) -> Document:
+        """Return a document."""
+        return self._corpus.document(document_id)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name."""
+        return {"name": self.name}
+
+
 def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        _measure(Path(name))
+    for measure in (_separate, _measure):
+        with tempfile.TemporaryDirectory() as name:
+            measure(Path(name))
+
+
+def _separate(folder: Path) -> None:
+    config = load_config(CORPUS).model_copy(update={"store": str(folder / "store")})
+    list(run(config, "default"))
+    corpus = Corpus(config)
+
+    def confidence(query: Query, without: set[str]) -> float:
+        datasets = {corpus.name: Without(corpus, without)}
+        made = Assistant(datasets, AssistantSettings(), sentence_vectors).ask(query.query)
+        return made.confidence or 0.0
+
+    asked = [q for q in load_queries(corpus.workspace) if q.gold_spans]
+    there = np.array([confidence(q, set()) for q in asked])
+    gone = np.array([confidence(q, {s.document_id for s in q.gold_spans}) for q in asked])
+    wins = (there[:, None] > gone).mean() + 0.5 * (there[:, None] == gone).mean()
+    print(f"{len(asked)} questions with and without their gold documents: AUC {wins:.3f}")
+    for threshold in THRESHOLDS:
+        rates = (
+            f"{(gone < threshold).mean():.2f} of those without, {(there < threshold).mean():.2f}"
+        )
+        print(f"  min_confidence {threshold:.2f} looks outside for {rates} of those with")
 
 
 def _measure(folder: Path) -> None:
