@@ -159,6 +159,7 @@ def _lexical(workspace: Workspace) -> Iterator[Finding]:
 
 def _lexical_problem(workspace: Workspace, path: str) -> str | None:
     try:
+        workspace.store.check_folder(path)
         open_lexical_index(workspace.store.local_folder(path))
     except StoreError as error:
         return str(error)

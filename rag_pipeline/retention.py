@@ -4,6 +4,7 @@ Always kept is what is served, what a kept release or a configuration's last run
 stands for the documents and settings as they are now.
 """
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -46,7 +47,10 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     """Free everything that is past its time; with `dry_run` only say what that is."""
     freed = sweep(workspace, dry_run)
     freed += _versions(workspace, dry_run)
-    freed += _calls(workspace, dry_run, share=0.0)
+    gone = _unneeded(workspace, share=0.0)
+    freed += _calls(workspace, gone, dry_run)
+    freed += _segments(workspace, gone, dry_run)
+    freed += _copies(workspace, {f.name for f in freed if f.what == "lexical index"}, dry_run)
     if not dry_run and workspace.store.calls_path.exists():
         workspace.cache.shrink()
     return freed
@@ -65,7 +69,7 @@ def sweep(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     freed += _tables(workspace, kept, dry_run)
     freed += _leftovers(workspace, dry_run)
     if not dry_run:
-        freed += _calls(workspace, dry_run, WORTH_SWEEPING)
+        freed += _calls(workspace, _unneeded(workspace, WORTH_SWEEPING), dry_run)
     return freed
 
 
@@ -226,24 +230,61 @@ def _bare_table(workspace: Workspace, name: str) -> Table:
 # --- the call cache ---
 
 
-def _calls(workspace: Workspace, dry_run: bool, share: float) -> Iterator[Freed]:
-    """Yield the answers that were last used too long ago and that no current text needs."""
-    path = workspace.store.calls_path
-    if not path.exists():
-        return
+def _unused_since(workspace: Workspace) -> int:
+    return int(time.time() - workspace.config.retention.calls_days * _DAY)
+
+
+def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
+    """Return the answers that were last used too long ago and that no current text needs."""
+    if not workspace.store.calls_path.exists():
+        return set()
     cache = workspace.cache
-    since = int(time.time() - workspace.config.retention.calls_days * _DAY)
-    answers, old = len(cache), cache.unused(since)
-    if not old or len(old) < share * answers:
+    old = cache.unused(_unused_since(workspace))
+    if not old or len(old) < share * len(cache):
+        return set()
+    return old.difference(_needed_calls(workspace))
+
+
+def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
+    if not gone:
         return
-    needed = {key for key in _needed_calls(workspace) if key in old}
+    cache, path, since = workspace.cache, workspace.store.calls_path, _unused_since(workspace)
+    size = path.stat().st_size * len(gone) // len(cache)
     if not dry_run:
-        cache.touch(list(needed))
+        cache.touch(list(cache.unused(since) - gone))
         cache.prune(since)
-    count = len(old) - len(needed)
-    if count:
-        size = path.stat().st_size * count // answers
-        yield Freed("calls", f"{count:,} answers", "unused for long, of no current text", size)
+    yield Freed("calls", f"{len(gone):,} answers", "unused for long, of no current text", size)
+
+
+def _segments(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
+    """Yield what a bucket holds of answers that this machine has dropped, now or before."""
+    exchange = workspace.cache.exchange
+    if exchange is None:
+        return
+    exchange.pull(at_most_every=0)
+
+    def keep(keys: Sequence[bytes]) -> set[bytes]:
+        return workspace.cache.known(keys) - gone
+
+    answers, size = exchange.prune(_unused_since(workspace), keep, dry_run)
+    if answers:
+        why = "of segments as old, and dropped here"
+        yield Freed("shared calls", f"{answers:,} answers", why, size)
+
+
+def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
+    """Yield this machine's copies of BM25 indexes that the bucket has no more."""
+    store = workspace.store
+    if store.is_local:
+        return
+    keys = store.list("lexical")
+    paths = {f"lexical/{key}/{name}" for key in keys for name in store.list(f"lexical/{key}")}
+    before = time.time() - workspace.config.retention.version_hours * _HOUR
+    for copy in store.stale_copies(paths - freed, before):
+        size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())
+        if not dry_run:
+            shutil.rmtree(copy, ignore_errors=True)
+        yield Freed("copy", str(copy), "of a BM25 index that is gone", size)
 
 
 def _needed_calls(workspace: Workspace) -> Iterator[bytes]:

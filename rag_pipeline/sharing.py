@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,6 +168,35 @@ class Exchange:
             small = [name for name in present if known.bytes(name) < SMALL_BYTES]
             if len(small) > MOST_SEGMENTS:
                 self._compact(small, known)
+
+    def prune(
+        self, before: float, keep: Callable[[Sequence[bytes]], set[bytes]], dry_run: bool = False
+    ) -> tuple[int, int]:
+        """Drop old answers from the segments written before a time (Unix seconds).
+
+        `keep` returns those of some keys whose answers stay; what is no answer always stays. A
+        segment that loses some is written anew before it is deleted. Returns how many answers and
+        about how many bytes were dropped, or would be. Raises StoreError.
+        """
+        answers = freed = 0
+        with self._alone(), self._names() as known:
+            for name in self._segments():
+                old = int(name.partition("-")[0]) / 1000 < before
+                found = self._read(name) if old and name in known else None
+                if found is None:
+                    continue
+                records, size = found
+                kept_keys = keep([r.key for r in records if r.kind == "answer"])
+                kept = [r for r in records if r.kind != "answer" or r.key in kept_keys]
+                if len(kept) == len(records):
+                    continue
+                answers += len(records) - len(kept)
+                freed += size - len(_packed(kept)) if kept else size
+                if not dry_run:
+                    if kept:
+                        self._write(kept, known)
+                    self.files.remove_file(f"{_FOLDER}/{name}")
+        return answers, freed
 
     def _in_background(self) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 from rich.markup import escape
 
@@ -17,6 +18,7 @@ from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.inspection import Finding, inspect
+from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 from rag_pipeline.workspace import Workspace
 
 _PACKAGES = ("dagster", "lancedb", "pyarrow", "bm25s", "onnxruntime", "great-expectations")
@@ -66,6 +68,8 @@ def _checks(wanted: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "models", lambda: f"{check_models(config)} can be asked; none was"
     if "://" not in config.store_url:
         yield "disk", lambda: _disk(Path(config.store_url))
+    else:
+        yield "bucket", lambda: _bucket(config.store_url)
     yield "documents", lambda: _documents(config)
     yield "call cache", lambda: _call_cache(config)
     if "://" in config.store_url or Path(config.store_url).exists():
@@ -141,6 +145,15 @@ def _disk(store: Path) -> str:
     if free < _ENOUGH_BYTES:
         raise OSError(f"{store}: only {free / 1e6:,.0f} MB free; make room for what is built")
     return f"{store}: writable, {free / 1e9:,.0f} GB free"
+
+
+def _bucket(url: str) -> str:
+    bucket, prefix = split_url(url)
+    key = f"{prefix}/.doctor-{uuid4().hex}".lstrip("/")
+    with clear_s3_errors(url):
+        s3_client().put_object(Bucket=bucket, Key=key, Body=b"writable")
+        s3_client().delete_object(Bucket=bucket, Key=key)
+    return f"{url}: objects can be written and deleted"
 
 
 def _documents(config: CorpusConfig) -> str:

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
@@ -21,7 +21,13 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.sharing import cache_folder
 from rag_pipeline.store import folders
 from rag_pipeline.store.conditional import BucketFiles, ConditionalFiles, FolderFiles
-from rag_pipeline.store.s3 import arrow_files, lance_options, split_url
+from rag_pipeline.store.s3 import (
+    arrow_files,
+    clear_s3_errors,
+    lance_options,
+    s3_client,
+    split_url,
+)
 from rag_pipeline.store.states import StateCache
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table, one_line
 
@@ -75,7 +81,7 @@ class Store:
         """Return the call cache's file; on this machine when the store is a bucket."""
         if self.is_local:
             return Path(self.url) / "calls.sqlite"
-        return cache_folder() / hashlib.sha256(self.url.encode()).hexdigest()[:16] / "calls.sqlite"
+        return cache_folder() / _digest(self.url) / "calls.sqlite"
 
     # --- small files ---
 
@@ -95,12 +101,14 @@ class Store:
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write a file so that a reader sees the old content or the new, never a part."""
+        if not self.is_local:
+            # Not by Arrow: three requests an object, and where they fail its stream is closed,
+            # with all retries, while it holds the interpreter lock.
+            with clear_s3_errors(self.address(path)):
+                s3_client().put_object(**self._object(path), Body=content)
+            return
         target = f"{self._root}/{path}"
         try:
-            if not self.is_local:
-                with self._files.open_output_stream(target) as stream:
-                    stream.write(content)
-                return
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=Path(target).parent, prefix=".tmp-")
             try:
@@ -114,6 +122,10 @@ class Store:
                 raise
         except OSError as error:
             raise StoreError(f"{self.url}: cannot write {path}: {one_line(error)}") from None
+
+    def _object(self, path: str) -> dict[str, str]:
+        bucket, _, key = f"{self._root}/{path}".partition("/")
+        return {"Bucket": bucket, "Key": key}
 
     def read_json(self, path: str) -> Any:
         """Return a JSON file's value, None if there is no file."""
@@ -241,12 +253,10 @@ class Store:
         if self.has_folder(path):
             shutil.rmtree(built)
             return
-        pafs.copy_files(
-            str(built),
-            f"{self._root}/{path}",
-            source_filesystem=pafs.LocalFileSystem(),
-            destination_filesystem=self._files,
-        )
+        for file in sorted(p for p in built.rglob("*") if p.is_file()):
+            name = f"{path}/{file.relative_to(built).as_posix()}"
+            with clear_s3_errors(self.address(name)):
+                s3_client().upload_file(str(file), *self._object(name).values())
         self.write_bytes(f"{path}/{folders.FILES}", listed)
         shutil.rmtree(built)
 
@@ -270,8 +280,48 @@ class Store:
         listed = self.read_bytes(f"{path}/{folders.FILES}")
         if listed is None:
             raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
-        cache = cache_folder() / "folders"
-        return folders.fetch(self._files, f"{self._root}/{path}", listed, place, cache)
+        target = self._copies / self._copy_name(path, listed)
+        return folders.fetch(self._files, f"{self._root}/{path}", listed, place, target)
+
+    def check_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a bucket's folder are there, as large as listed.
+
+        A whole copy on this machine says nothing of what others will find in the bucket.
+        """
+        listed = None if self.is_local else self.read_bytes(f"{path}/{folders.FILES}")
+        if listed is None:
+            return
+        root = f"{self._root}/{path}/"
+        sizes = {info.path.removeprefix(root): info.size for info in self._infos(path)}
+        for name, entry in folders.read_list(listed, self.address(path)).items():
+            if sizes.get(name) != entry["bytes"]:
+                raise StoreError(
+                    f"{self.address(f'{path}/{name}')}: torn: {sizes.get(name, 'no')} bytes, and "
+                    f"{folders.FILES} says {entry['bytes']}"
+                )
+
+    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
+        """Return this machine's copies of the corpus's folders, but of those at these paths.
+
+        Only those last used before a time (Unix seconds).
+        """
+        wanted = set()
+        for path in paths:
+            listed = self.read_bytes(f"{path}/{folders.FILES}")
+            if listed is not None:
+                wanted.add(self._copy_name(path, listed))
+        mine = f"{_digest(self.address(''))}-*"
+        found = [copy for copy in sorted(self._copies.glob(mine)) if copy.name not in wanted]
+        return [copy for copy in found if copy.stat().st_mtime <= before]
+
+    @property
+    def _copies(self) -> Path:
+        return cache_folder() / "folders"
+
+    def _copy_name(self, path: str, listed: bytes) -> str:
+        # The list's own hash is part of it: a folder that was built again is another copy.
+        content = hashlib.sha256(listed).hexdigest()
+        return f"{_digest(self.address(''))}-{_digest(path + content)}"
 
     def building_folder(self, path: str) -> Path:
         """Return a new empty folder to build in, on the store's own disk when it is local."""
@@ -291,6 +341,10 @@ class Store:
                 self._files.delete_dir(f"{self._root}/{path}")
             except NotADirectoryError:
                 self.remove_file(path)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _json_bytes(value: Any) -> bytes:

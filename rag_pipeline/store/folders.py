@@ -53,15 +53,14 @@ def read_list(content: bytes, place: str) -> Listed:
     return listed
 
 
-def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, cache: Path) -> Path:
-    """Return a copy under `cache` of the folder `source`, whose `FILES.json` is `content`.
+def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, target: Path) -> Path:
+    """Return `target` as a copy of the folder `source`, whose `FILES.json` is `content`.
 
-    Safe to be called by several processes at once. Raises StoreError naming `place` when a file
-    is missing or differs from the list.
+    Drops the copies beside it that nobody used for long. Safe to be called by several processes
+    at once. Raises StoreError naming `place` when a file is missing or differs from the list.
     """
     listed = read_list(content, place)
-    # The list's own hash is part of the name: a folder that was built again is another copy.
-    target = cache / hashlib.sha256(f"{place}\0".encode() + content).hexdigest()[:24]
+    cache = target.parent
     if target.is_dir():
         if _is_whole(target, listed):
             with suppress(OSError):  # says that it is in use

@@ -124,6 +124,8 @@ def test_the_list_of_a_local_folder_stands_beside_its_files(tmp_path):
     publish(store)
     folder = store.local_folder(PATH)
     listed = (folder / "FILES.json").read_bytes()
-    copy = folders.fetch(pafs.LocalFileSystem(), str(folder), listed, PATH, tmp_path / "cache")
+    copy = folders.fetch(
+        pafs.LocalFileSystem(), str(folder), listed, PATH, tmp_path / "cache" / "x"
+    )
     assert sorted(folders.read_list(listed, PATH)) == ["documents/names", "index"]
     assert (copy / "index").read_text() == "index of build 1"
