@@ -14,6 +14,7 @@ from rag_pipeline.errors import (
     InputError,
     RagPipelineError,
 )
+from rag_pipeline.orchestration.secrets import load_secrets
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,6 +46,11 @@ app = typer.Typer(
 for topic in (building, asking, judging, releases, upkeep):
     app.add_typer(topic.app)
 app.add_typer(expansion.app, name="expansion")
+
+
+@app.callback()
+def _before_each_command() -> None:
+    load_secrets()
 
 
 def main() -> None:

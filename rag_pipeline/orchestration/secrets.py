@@ -14,13 +14,17 @@ def load_secrets() -> list[str]:
 
     Raises ConfigError for a secret that is not there, may not be read, or is no such object.
     """
+    named = [name.strip() for name in os.environ.get("RAG_SECRETS", "").split(",")]
+    secrets = list(filter(None, named))
+    if not secrets:
+        return []
+
     from botocore.exceptions import BotoCoreError, ClientError
 
     from rag_pipeline.store.s3 import is_lasting
 
-    named = [name.strip() for name in os.environ.get("RAG_SECRETS", "").split(",")]
     loaded: list[str] = []
-    for secret in filter(None, named):
+    for secret in secrets:
         try:
             values = _read(secret)
         except ClientError as error:
@@ -38,10 +42,10 @@ def load_secrets() -> list[str]:
 
 
 def _read(secret: str) -> dict[str, str]:
-    from dagster_aws.secretsmanager import SecretsManagerResource
+    import boto3
 
     # The value itself must not get into any message.
-    text = SecretsManagerResource().get_client().get_secret_value(SecretId=secret)
+    text = boto3.client("secretsmanager").get_secret_value(SecretId=secret)
     try:
         values = json.loads(text.get("SecretString", ""))
     except ValueError:

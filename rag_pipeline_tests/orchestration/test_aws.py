@@ -11,6 +11,7 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.secrets import load_secrets
+from rag_pipeline_tests.cli.invoking import rag
 
 
 @pytest.fixture
@@ -28,6 +29,17 @@ def test_secrets_become_variables_and_do_not_replace_any(secrets, monkeypatch):
     monkeypatch.setenv("RAG_SECRETS", "rag/keys")
     assert load_secrets() == ["A_KEY"]
     assert (os.environ["A_KEY"], os.environ["B_KEY"]) == ("one", "mine")
+
+
+def test_the_command_line_reads_them_before_each_command(secrets, monkeypatch, tmp_path):
+    monkeypatch.setenv("RAG_SECRETS", "rag/keys")
+    rag("doctor", "-c", tmp_path / "none.yaml")
+    assert os.environ["A_KEY"] == "one"
+    monkeypatch.setenv("RAG_SECRETS", "rag/nothing")
+    outcome = rag("doctor", "-c", tmp_path / "none.yaml")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: RAG_SECRETS: rag/nothing: ")
+    assert rag("--help").code == 0
 
 
 def test_no_secret_is_asked_for_when_none_is_named(monkeypatch):
