@@ -1,6 +1,7 @@
 """Serve released corpora to people and agents: MCP by stdio or HTTP, and what stands around it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import MissingExtraError
@@ -10,19 +11,20 @@ __all__ = ["ServerSettings", "serve_http", "serve_stdio"]
 
 
 def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
-    """Serve by HTTP until stopped; a line of JSON on standard error tells of each request."""
-    _need_packages()
-    import uvicorn
+    """Serve by HTTP until SIGINT or SIGTERM, then finish what is open within `stop_seconds`.
 
+    A line of JSON on standard error tells of each request.
+    """
+    _need_packages()
     from rag_pipeline.assistant import open_assistant
     from rag_pipeline.serving.app import build_app
-    from rag_pipeline.serving.connections import listening
+    from rag_pipeline.serving.connections import Server, listening
     from rag_pipeline.serving.guards import log_to_stderr
     from rag_pipeline.serving.tracing import trace_to_collector
 
     log_to_stderr()
     trace_to_collector()
-    uvicorn.Server(listening(build_app(open_assistant(corpora), settings), settings)).run()
+    Server(listening(build_app(open_assistant(corpora), settings), settings)).run()
 
 
 def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
@@ -31,7 +33,8 @@ def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     from rag_pipeline.assistant import open_assistant
     from rag_pipeline.serving.tools import build_mcp
 
-    build_mcp(open_assistant(corpora)).run("stdio", show_banner=False)
+    with suppress(KeyboardInterrupt):
+        build_mcp(open_assistant(corpora)).run("stdio", show_banner=False)
 
 
 def _need_packages() -> None:

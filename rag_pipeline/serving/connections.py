@@ -1,6 +1,11 @@
-"""How the server listens: uvicorn's settings, and a limit on how slowly a request may arrive."""
+"""How the server listens and stops: uvicorn's settings, and limits on how slow a request may be."""
 
 import asyncio
+import signal
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import h11
@@ -31,10 +36,42 @@ def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
         limit_concurrency=_CONNECTIONS * settings.max_concurrency,
         h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
         timeout_keep_alive=_KEPT_SECONDS,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=settings.stop_seconds,
         log_level="warning",
         server_header=False,
     )
+
+
+class Server(uvicorn.Server):
+    """Serves until SIGINT or SIGTERM, then finishes what is open for a bounded time and returns.
+
+    A second SIGINT stops at once.
+    """
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Note the signal; uvicorn would raise it again after having stopped."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let the work of requests go on in threads that nobody waits for in the end."""
+        asyncio.get_running_loop().set_default_executor(_NotAwaited())
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more requests, and finish those that are open."""
+        seconds = self.config.timeout_graceful_shutdown
+        sys.stderr.write(
+            f"stopping: open requests are finished, within {seconds:g} s; Ctrl-C stops at once\n"
+        )
+        await super().shutdown(sockets)
+
+
+class _NotAwaited(ThreadPoolExecutor):
+    """A request that has had its time may still wait for a model, which must not hold the end."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=True)
 
 
 class _HeadersInTime(H11Protocol):

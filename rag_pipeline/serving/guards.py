@@ -125,6 +125,10 @@ class Guards:
             if began:
                 raise
             raise Refused(504, f"not answered in {self._settings.timeout_seconds:g} s") from None
+        except asyncio.CancelledError:
+            if began:
+                raise
+            raise Refused(503, "the server is stopping", {"Retry-After": "10"}) from None
 
     def _check_headers(self, scope: Scope, headers: dict[str, str]) -> None:
         """Refuse odd headers and, where no token is needed, other sites' pages.

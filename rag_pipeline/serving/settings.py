@@ -14,7 +14,8 @@ _LEAST_TOKEN = 16
 class ServerSettings:
     """Limits are per server, `requests_per_minute` per client address.
 
-    `body_seconds` is how long a request's headers, and then its body, may take to arrive.
+    `body_seconds` is how long a request's headers, and then its body, may take to arrive,
+    `stop_seconds` how long a server that was told to stop finishes what is open.
     `allowed_hosts` are the backends (`host` or `host:port`) that a request may choose by header.
     """
 
@@ -27,6 +28,7 @@ class ServerSettings:
     body_seconds: float = 10.0
     max_concurrency: int = 64
     requests_per_minute: int = 6_000
+    stop_seconds: int = 10
 
     def __repr__(self) -> str:
         token = "set" if self.token else "none"

@@ -1,0 +1,78 @@
+"""A server that is told to stop, by a signal to its process."""
+
+import http.client
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from rag_pipeline_tests.servers import free_port
+
+SERVER = """
+import asyncio, sys, time
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from rag_pipeline.serving.connections import Server, listening
+from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.settings import ServerSettings
+port, seconds = int(sys.argv[1]), float(sys.argv[2])
+async def slow(request):
+    print("asked", flush=True)
+    await asyncio.to_thread(time.sleep, seconds)
+    return PlainTextResponse("done")
+settings = ServerSettings(port=port, stop_seconds=1)
+app = Guards(Starlette(routes=[Route("/", slow, methods=["POST"])]), settings)
+Server(listening(app, settings)).run()
+print("ended", flush=True)
+import os
+sys.stdout.flush()
+os._exit(0)
+"""
+LINE = "stopping: open requests are finished, within 1 s; Ctrl-C stops at once\n"
+
+
+class Asked(threading.Thread):
+    """One request, sent as soon as the server listens."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.port, self.reply = port, b""
+        self.start()
+
+    def run(self) -> None:
+        while not self.reply:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+            try:
+                connection.request("POST", "/")
+                self.reply = connection.getresponse().read()
+            except ConnectionRefusedError:
+                time.sleep(0.02)
+            except (OSError, http.client.HTTPException):
+                self.reply = b"cut off"
+
+
+@pytest.mark.parametrize(
+    ("sent", "seconds", "reply"),
+    [(signal.SIGINT, 0.4, b"done"), (signal.SIGTERM, 60, b"the server is stopping")],
+)
+def test_open_requests_are_finished_within_a_bound(sent, seconds, reply):
+    port = free_port()
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SERVER, str(port), str(seconds)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        asked = Asked(port)
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(sent)
+        assert process.stdout.readline() == "ended\n"
+        asked.join()
+        said = process.stderr.read()
+    assert process.returncode == 0
+    assert reply in asked.reply
+    assert said.startswith(LINE) and "Traceback" not in said
