@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
+from rag_pipeline_tests.listening import listening
 
 SLOW_DOWN = (
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
@@ -79,15 +80,8 @@ def proxy(target: str, fault: Fault) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield address.removesuffix("/v1")
 
 
 @pytest.fixture
