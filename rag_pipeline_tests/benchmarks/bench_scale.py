@@ -5,7 +5,8 @@
 The default of `rag init` over generated documents (see `scale_corpus`), through the product's own
 stages; only the vectors and token vectors are drawn and not made by a model. Every step runs in a
 process of its own, and its peak is that process's resident memory. A query's time is without its
-embedding. `--folder` keeps what is built, and steps that are done there are not done again.
+embedding. `--folder` keeps what is built, and steps that are done there are not done again;
+`scale_plot` draws what is measured there.
 """
 
 import argparse
@@ -305,7 +306,9 @@ def measure(folder: Path, chunks: int, token_vectors: bool) -> None:
         sys.stdout.write(f"  {name:20} {said}\n")
         sys.stdout.flush()
     scale = Scale(folder, chunks, token_vectors)
-    said = "  ".join(f"{name} {size}" for name, size in sizes(scale).items())
+    known["sizes"] = sizes(scale)
+    done.write_text(json.dumps(known, indent=1))
+    said = "  ".join(f"{name} {size}" for name, size in known["sizes"].items())
     sys.stdout.write(f"  MiB on disk          {said}\n")
 
 
