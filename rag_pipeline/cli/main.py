@@ -1,5 +1,6 @@
 """`rag`: its commands in the order of its help, and how it says what went wrong."""
 
+import os
 import sys
 
 import typer
@@ -55,6 +56,9 @@ def _before_each_command() -> None:
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one message, not in a traceback."""
+    # Lance warns of tables that it makes and of files that it can't clear away; what matters of
+    # that ends in an error of ours.
+    os.environ.setdefault("LANCEDB_LOG", "error")
     make_legible()
     set_quiet(False)
     try:
