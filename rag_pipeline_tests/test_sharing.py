@@ -5,6 +5,8 @@ import logging
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,32 @@ def test_many_small_segments_become_one_and_say_the_same(machines, monkeypatch, 
         assert machine.cache.get(list(answers(*range(7)))) == answers(*range(7))
         assert machine.ledger.spent() == pytest.approx(6 * 0.15)
     assert len(two.segments()) == 1
+
+
+def test_old_answers_leave_the_segments_and_charges_stay(machines, tmp_path):
+    one, two = machines
+    one.cache.put(answers(1, 2))
+    one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+    one.exchange.push()
+    two.pull()
+    before = one.segments()
+    tomorrow = time.time() + 86_400
+
+    def keep(keys: Sequence[bytes]) -> set[bytes]:
+        return {b"key 1"}
+
+    assert one.exchange.prune(0, keep) == (0, 0), "nothing is so old"
+    assert one.exchange.prune(tomorrow, keep, dry_run=True)[0] == 1
+    assert one.segments() == before
+    assert one.exchange.prune(tomorrow, keep)[0] == 1
+    assert one.exchange.prune(tomorrow, keep) == (0, 0)
+    third = Machine(str(tmp_path / "shared"), tmp_path / "three")
+    third.pull()
+    assert third.cache.get(list(answers(1, 2))) == answers(1)
+    assert third.ledger.spent() == pytest.approx(0.15)
+    two.pull()
+    assert two.cache.get(list(answers(1, 2))) == answers(1, 2), "who has it keeps it"
+    assert two.ledger.spent() == pytest.approx(0.15)
 
 
 def test_a_big_segment_is_not_merged_again(machines, monkeypatch):
