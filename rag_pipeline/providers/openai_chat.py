@@ -88,21 +88,7 @@ class OpenAIChat:
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """Return the body of a request."""
-        settings = self._settings
-        body: dict[str, Any] = {
-            "model": settings.model,
-            "messages": list(messages),
-            "max_completion_tokens": settings.max_output_tokens,
-        }
-        for name in ("temperature", "seed"):
-            if getattr(settings, name) is not None:
-                body[name] = getattr(settings, name)
-        if schema is not None:
-            body["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": dict(schema), "strict": True},
-            }
-        return body
+        return request_body(self._settings, messages, schema)
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
         """Return the answer to a request that went in a batch, charged once for its `call_id`."""
@@ -140,3 +126,23 @@ class OpenAIChat:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def request_body(
+    settings: ChatModel, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what a chat model is sent, for an answer of a JSON schema if there is one."""
+    body: dict[str, Any] = {
+        "model": settings.model,
+        "messages": list(messages),
+        "max_completion_tokens": settings.max_output_tokens,
+    }
+    for name in ("temperature", "seed"):
+        if getattr(settings, name) is not None:
+            body[name] = getattr(settings, name)
+    if schema is not None:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": dict(schema), "strict": True},
+        }
+    return body

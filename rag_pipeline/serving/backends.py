@@ -4,60 +4,20 @@ Without an allow-list the headers are refused, or the server could be made to re
 Keys from headers live as long as their request; they are never logged, cached or shown.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
-from urllib.parse import urlsplit
-
-import httpx
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.datasets import Dataset
-from rag_pipeline.errors import ConfigError, InputError, ProviderError
+from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.serving.dify import DifyDataset
+from rag_pipeline.serving.outgoing import allowed_url, check_hosts, post_json
 
 RETRIEVAL = ("x-retrieval-endpoint", "x-retrieval-api-key")
 RERANK = ("x-rerank-url", "x-rerank-model")
 LLM = ("x-llm-api-url", "x-llm-model", "x-llm-api-key")
 
 _DATASET_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_LONGEST_HEADER = 2_000
-_MOST_BYTES = 2_000_000
-_SECONDS = 30.0
-
-
-def check_hosts(allowed: Sequence[str]) -> None:
-    """Raise ConfigError for an entry that is not `host` or `host:port`."""
-    for entry in allowed:
-        if urlsplit(f"//{entry}").netloc != entry or "@" in entry or not entry.strip():
-            raise ConfigError(f"--allow-host {entry!r}: write a host, or host:port")
-
-
-def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
-    """Return the address of a header if its host is allowed; raise InputError otherwise.
-
-    An entry without a port allows the scheme's own port only.
-    """
-    shown = header.upper()
-    if not allowed:
-        raise InputError(f"{shown}: this server allows no backends by header")
-    try:
-        parts = urlsplit(value)
-        port = parts.port
-    except ValueError:
-        raise InputError(f"{shown}: not an address") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise InputError(f"{shown}: not an http(s) address without user name")
-    if parts.query or parts.fragment or len(value) > _LONGEST_HEADER:
-        raise InputError(f"{shown}: an address without query and fragment is wanted")
-    own = 443 if parts.scheme == "https" else 80
-    name = f"[{parts.hostname}]" if _is_v6(parts.hostname) else parts.hostname
-    entry = name if port in (None, own) else f"{name}:{port}"
-    if entry.lower() not in {a.lower() for a in allowed}:
-        raise InputError(f"{shown}: {entry[:200]} is not among the hosts that this server allows")
-    return value
 
 
 class HeaderBackends:
@@ -107,7 +67,7 @@ class DifyDatasets(Mapping[str, Dataset]):
         """Return a dataset; a name that is none of Dify's raises KeyError."""
         if not _DATASET_ID.fullmatch(name):
             raise KeyError(name)
-        return DifyDataset(name, self._endpoint, self._key, client())
+        return DifyDataset(name, self._endpoint, self._key)
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and _DATASET_ID.fullmatch(name) is not None
@@ -135,23 +95,12 @@ class HeaderReranker:
             "top_n": len(passages),
             "return_documents": False,
         }
+        reply = post_json("X-RERANK-URL: the reranker", self._url, body)
         try:
-            reply = client().post(self._url, json=body)
-            if reply.status_code != 200 or len(reply.content) > _MOST_BYTES:
-                raise ProviderError(f"X-RERANK-URL: the reranker answered {reply.status_code}")
-            results: list[Any] = reply.json()["results"]
-            scores = {int(r["index"]): float(r["relevance_score"]) for r in results}
+            scores = {int(r["index"]): float(r["relevance_score"]) for r in reply["results"]}
             return [scores[n] for n in range(len(passages))]
-        except httpx.HTTPError as error:
-            raise ProviderError(f"X-RERANK-URL: {type(error).__name__}") from None
         except (ValueError, KeyError, TypeError):
             raise ProviderError("X-RERANK-URL: the reply is not a ranking") from None
-
-
-@lru_cache(maxsize=1)
-def client() -> httpx.Client:
-    """Return the client of all backends: no redirects, no proxies of the environment."""
-    return httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS)
 
 
 def _complete(
@@ -163,10 +112,3 @@ def _complete(
     if named and lacking:
         raise InputError(f"{', '.join(lacking).upper()}: missing beside {named[0].upper()}")
     return bool(named)
-
-
-def _is_v6(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).version == 6
-    except ValueError:
-        return False

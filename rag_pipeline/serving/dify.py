@@ -4,10 +4,8 @@ Sources: Dify's External Knowledge API (`POST /retrieval`) and its Knowledge API
 (`POST /datasets/{id}/retrieve`).
 """
 
-import json
 from typing import Any
 
-import httpx
 from pydantic import BaseModel, Field, ValidationError
 
 from rag_pipeline.assistant import Assistant
@@ -15,10 +13,10 @@ from rag_pipeline.assistant.datasets import Boost, Found, Search
 from rag_pipeline.context_aware import Discovered
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
+from rag_pipeline.serving.outgoing import post_json
 
 _NO_KNOWLEDGE = 2001
 _INVALID = 1002
-_MAX_REPLY_BYTES = 5_000_000
 
 
 class _Setting(BaseModel):
@@ -76,11 +74,10 @@ def _failure(code: int, message: str) -> dict[str, Any]:
 class DifyDataset:
     """A Dify dataset as a dataset of ours; its segments are documents' chunks without offsets."""
 
-    def __init__(self, name: str, endpoint: str, key: str, client: httpx.Client) -> None:
+    def __init__(self, name: str, endpoint: str, key: str) -> None:
         self.name = name
         self._url = f"{endpoint.rstrip('/')}/datasets/{name}/retrieve"
         self._key = key
-        self._client = client
 
     def __repr__(self) -> str:
         return f"DifyDataset({self.name!r})"
@@ -116,20 +113,10 @@ class DifyDataset:
 
     def _post(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        reply = post_json(f"{self.name}: Dify", self._url, body, headers)
         try:
-            with self._client.stream("POST", self._url, json=body, headers=headers) as reply:
-                content = b""
-                for part in reply.iter_bytes():
-                    content += part
-                    if len(content) > _MAX_REPLY_BYTES:
-                        raise ProviderError(f"{self.name}: Dify's reply is too long")
-                if reply.status_code != 200:
-                    raise ProviderError(f"{self.name}: Dify answered {reply.status_code}")
-            records = json.loads(content)["records"]
-            return [record for record in records if isinstance(record["segment"], dict)]
-        except httpx.HTTPError as error:
-            raise ProviderError(f"{self.name}: Dify: {type(error).__name__}") from None
-        except (ValueError, KeyError, TypeError):
+            return [r for r in reply["records"] if isinstance(r["segment"], dict)]
+        except (KeyError, TypeError):
             raise ProviderError(f"{self.name}: Dify's reply is not what it should be") from None
 
     def _chunk(self, record: dict[str, Any], rank: int) -> ScoredChunk:

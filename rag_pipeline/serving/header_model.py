@@ -2,26 +2,34 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import openai
 
 from rag_pipeline.assistant import LanguageModel
 from rag_pipeline.chat import Prompt, Reply, read_reply
 from rag_pipeline.config import ChatModel
-from rag_pipeline.errors import ProviderError
+from rag_pipeline.errors import CallsStoppedError, ProviderError
 from rag_pipeline.providers import Usage
+from rag_pipeline.providers.openai_chat import request_body
+
+_SECONDS = 20.0
+"""Twice so long is less than a request may take."""
 
 
 def header_model(url: str, name: str, key: str) -> LanguageModel:
     """Return the assistant's model behind an address that has been allowed.
 
     Its calls go past the call cache and the ledger: whoever brings the key pays, and sees nobody
-    else's answers. Errors carry the status alone, never what the server said of the key.
+    else's answers. A refusal or an outage is not tried by every step. Errors carry the status
+    alone, never what the server said of the key.
     """
-    settings = ChatModel(provider="openai", model=name, base_url=url)
+    settings = ChatModel(provider="openai", model=name, base_url=url, timeout_seconds=_SECONDS)
     sdk = openai.OpenAI(
-        api_key=key or "none", base_url=url, max_retries=1, timeout=60.0, http_client=_connections()
+        api_key=key or "none",
+        base_url=url,
+        max_retries=1,
+        timeout=settings.timeout_seconds,
+        http_client=_connections(),
     )
 
     def ask(prompts: Sequence[Prompt]) -> list[Reply | ProviderError]:
@@ -31,26 +39,14 @@ def header_model(url: str, name: str, key: str) -> LanguageModel:
 
 
 def _asked(sdk: openai.OpenAI, settings: ChatModel, prompt: Prompt) -> Reply | ProviderError:
-    more: dict[str, Any] = {}
-    if prompt.schema is not None:
-        more["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "schema": dict(prompt.schema), "strict": True},
-        }
     try:
-        made = sdk.chat.completions.create(
-            model=settings.model,
-            messages=prompt.messages,  # type: ignore[arg-type]
-            temperature=0.0,
-            max_completion_tokens=settings.max_output_tokens,
-            **more,
-        )
+        made = sdk.chat.completions.create(**request_body(settings, prompt.messages, prompt.schema))
         text = made.choices[0].message.content or ""
         return Reply(text, read_reply(text, prompt), Usage())
     except openai.APIStatusError as error:
-        return ProviderError(f"X-LLM-API-URL: the model answered {error.status_code}")
+        return CallsStoppedError(f"X-LLM-API-URL: the model answered {error.status_code}")
     except openai.OpenAIError as error:
-        return ProviderError(f"X-LLM-API-URL: {type(error).__name__}")
+        return CallsStoppedError(f"X-LLM-API-URL: {type(error).__name__}")
     except (ValueError, IndexError) as error:
         return ProviderError(f"X-LLM-MODEL: the reply can't be used: {str(error)[:100]}")
 

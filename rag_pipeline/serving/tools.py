@@ -11,7 +11,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_http_headers
 from pydantic import BaseModel, Field
 
-from rag_pipeline.assistant import Assistant, Assisted, Passage
+from rag_pipeline.assistant import Assistant, Assisted, FoundDocument, Passage
 from rag_pipeline.assistant.datasets import choose
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.serving.backends import HeaderBackends
@@ -182,10 +182,7 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
                 query, dataset_names(dataset_info), top_k_return, do_file_rerank
             )
         )
-        return [
-            FoundFile(dataset=d.dataset, document_name=d.document_id, title=d.title, score=d.score)
-            for d in found
-        ]
+        return [file_of(d) for d in found]
 
     @mcp.tool(annotations={"readOnlyHint": True})
     async def search_chunks(
@@ -282,16 +279,23 @@ def answer_of(made: Assisted) -> AssistantAnswer:
             )
             for s in made.sources
         ],
-        files=[
-            FoundFile(dataset=d.dataset, document_name=d.document_id, title=d.title, score=d.score)
-            for d in made.documents
-        ],
+        files=[file_of(d) for d in made.documents],
         problems=list(made.problems),
         warnings=list(made.warnings),
         stages=[
             StageReport(name=s.name, milliseconds=1000 * s.seconds, detail=dict(s.detail))
             for s in made.stages
         ],
+    )
+
+
+def file_of(found: FoundDocument) -> FoundFile:
+    """Return a discovered document in the form that clients read."""
+    return FoundFile(
+        dataset=found.dataset,
+        document_name=found.document_id,
+        title=found.title,
+        score=found.score,
     )
 
 

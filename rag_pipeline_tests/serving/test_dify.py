@@ -1,4 +1,6 @@
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
@@ -42,19 +44,40 @@ def test_dify_is_told_what_is_wrong(serving, changes, status, code):
     assert (reply.status_code, reply.json()["error_code"]) == (status, code)
 
 
-def dify(records, status=200):
-    """Return a dataset of a Dify that answers so; the requests are kept."""
-    seen = []
+@pytest.fixture
+def dify():
+    """Return a function to a dataset of a Dify that answers so, and the requests that it sees."""
+    servers = []
 
-    def answer(request):
-        seen.append(request)
-        return httpx.Response(status, json={"query": {}, "records": records})
+    def made(records, status=200):
+        seen = []
 
-    client = httpx.Client(transport=httpx.MockTransport(answer))
-    return DifyDataset("d1", "http://dify.test/v1", "secret-key", client), seen
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                seen.append((self.path, dict(self.headers), body))
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps({"query": {}, "records": records}).encode())
+
+            def log_message(self, *args):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        servers.append((server, thread))
+        endpoint = f"http://127.0.0.1:{server.server_port}/v1"
+        return DifyDataset("d1", endpoint, "secret-key"), seen
+
+    yield made
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
-def test_a_dify_dataset_is_searched_and_cited():
+def test_a_dify_dataset_is_searched_and_cited(dify):
     segment = {
         "id": "s1",
         "content": "The fee is 40 euros.",
@@ -66,13 +89,15 @@ def test_a_dify_dataset_is_searched_and_cited():
     assert "40 euros" in made.text
     assert made.sources[0].document_id == "fees.pdf"
     assert made.sources[0].verified
-    assert str(seen[0].url) == "http://dify.test/v1/datasets/d1/retrieve"
-    assert seen[0].headers["authorization"] == "Bearer secret-key"
-    assert json.loads(seen[0].content)["query"] == "How high is the fee?"
+    path, headers, body = seen[0]
+    sent = {name.lower(): value for name, value in headers.items()}
+    assert path == "/v1/datasets/d1/retrieve"
+    assert sent["authorization"] == "Bearer secret-key"
+    assert body["query"] == "How high is the fee?"
 
 
 @pytest.mark.parametrize(("records", "status"), [([], 500), ([], 401), ("no", 200), ([1], 200)])
-def test_a_dify_that_fails_is_named_without_its_key(records, status):
+def test_a_dify_that_fails_is_named_without_its_key(dify, records, status):
     dataset, _ = dify(records, status)
     assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
     with pytest.raises(ProviderError, match="d1: Dify") as error:

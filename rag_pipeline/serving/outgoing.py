@@ -1,0 +1,88 @@
+"""Requests to other servers: to allowed hosts, without redirects, bounded in size and time."""
+
+import ipaddress
+import json
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from rag_pipeline.errors import ConfigError, InputError, ProviderError
+
+_LONGEST_HEADER = 2_000
+_MOST_BYTES = 5_000_000
+_SECONDS = 30.0
+
+
+def check_hosts(allowed: Sequence[str]) -> None:
+    """Raise ConfigError for an entry that is not `host` or `host:port`."""
+    for entry in allowed:
+        if urlsplit(f"//{entry}").netloc != entry or "@" in entry or not entry.strip():
+            raise ConfigError(f"--allow-host {entry!r}: write a host, or host:port")
+
+
+def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
+    """Return the address of a header if its host is allowed; raise InputError otherwise.
+
+    An entry without a port allows the scheme's own port only.
+    """
+    shown = header.upper()
+    if not allowed:
+        raise InputError(f"{shown}: this server allows no backends by header")
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+        sent = httpx.URL(value)
+    except (ValueError, httpx.InvalidURL):
+        raise InputError(f"{shown}: not an address") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise InputError(f"{shown}: not an http(s) address without user name")
+    if parts.query or parts.fragment or len(value) > _LONGEST_HEADER:
+        raise InputError(f"{shown}: an address without query and fragment is wanted")
+    own = 443 if parts.scheme == "https" else 80
+    if (sent.host, sent.port or own) != (parts.hostname, port or own):
+        raise InputError(f"{shown}: not an address")  # that is, not one that all read alike
+    name = f"[{parts.hostname}]" if _is_v6(parts.hostname) else parts.hostname
+    entry = name if port in (None, own) else f"{name}:{port}"
+    if entry.lower() not in {a.lower() for a in allowed}:
+        raise InputError(f"{shown}: {entry[:200]} is not among the hosts that this server allows")
+    return value
+
+
+def post_json(
+    what: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> Any:
+    """Post JSON and return the reply's; raise ProviderError that begins with `what`."""
+    end = time.monotonic() + _SECONDS
+    try:
+        with _client().stream("POST", url, json=body, headers=headers) as reply:
+            if reply.status_code != 200:
+                raise ProviderError(f"{what} answered {reply.status_code}")
+            content = bytearray()
+            for part in reply.iter_bytes():
+                content += part
+                if len(content) > _MOST_BYTES:
+                    raise ProviderError(f"{what}: the reply has more than {_MOST_BYTES:,} bytes")
+                if time.monotonic() > end:  # httpx times each read, not the whole
+                    raise ProviderError(f"{what}: no whole reply within {_SECONDS:g} s")
+        return json.loads(content)
+    except httpx.HTTPError as error:
+        raise ProviderError(f"{what}: {type(error).__name__}") from None
+    except (ValueError, RecursionError):
+        raise ProviderError(f"{what}: the reply is not JSON") from None
+
+
+@lru_cache(maxsize=1)
+def _client() -> httpx.Client:
+    """Return the client of all backends: no redirects, no proxies of the environment."""
+    return httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS)
+
+
+def _is_v6(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == 6
+    except ValueError:
+        return False
