@@ -1,0 +1,63 @@
+"""One server with a token and one without stand through all of it, over documents that attack."""
+
+import socket
+from contextlib import ExitStack, suppress
+
+import httpx
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline_tests.conftest import attributes, write_documents, write_file
+from rag_pipeline_tests.serving.hostile.sending import ALLOWED, DOCUMENTS, TOKEN, ask, running
+
+
+@pytest.fixture(scope="package")
+def own(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hostile")
+    write_documents(folder / "documents", DOCUMENTS)
+    (configuration, _) = attributes()["configurations"]
+    file = write_file(folder, queries=None, configurations=[configuration])
+    corpus = Corpus.load(file)
+    list(run(corpus.config))
+    return open_assistant([corpus])
+
+
+@pytest.fixture(scope="package")
+def guarded(own):
+    """Return a server with a token and one allowed backend; it must outlive everything."""
+    with running(own, token=TOKEN, allowed_hosts=(ALLOWED,)) as server:
+        yield server
+        assert ask(server, "How much does a parcel weigh?").status_code == 200
+
+
+@pytest.fixture(scope="package")
+def open_server(own):
+    """Return a server without a token; it must outlive everything."""
+    with running(own) as server:
+        yield server
+        assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+@pytest.fixture(scope="package")
+def client():
+    with httpx.Client(timeout=60, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def inside():
+    """Return a port of loopback, by IPv4 and IPv6, that no request may reach."""
+    with socket.create_server(("127.0.0.1", 0)) as four, ExitStack() as opened:
+        port = four.getsockname()[1]
+        listeners = [four]
+        with suppress(OSError):  # a machine without IPv6, or somebody's port
+            six = socket.create_server(("::1", port), family=socket.AF_INET6)
+            listeners.append(opened.enter_context(six))
+        for listener in listeners:
+            listener.setblocking(False)
+        yield port
+        for listener in listeners:
+            with pytest.raises(BlockingIOError):
+                listener.accept()

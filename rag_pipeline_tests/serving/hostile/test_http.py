@@ -1,0 +1,223 @@
+"""What an attacker sends as HTTP: nothing gets in, nothing takes the server down."""
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from rag_pipeline_tests.serving.hostile.sending import TOKEN, ask, post, raw, request, running
+
+# --- tokens ---
+
+CREDENTIALS = {
+    "none": [],
+    "empty": [b"Authorization: "],
+    "scheme alone": [b"Authorization: Bearer"],
+    "no token": [b"Authorization: Bearer "],
+    "no scheme": [b"Authorization: " + TOKEN.encode()],
+    "another scheme": [b"Authorization: Basic " + TOKEN.encode()],
+    "wrong": [b"Authorization: Bearer the-token-of-this-tess"],
+    "prefix": [b"Authorization: Bearer the-token"],
+    "longer": [b"Authorization: Bearer the-token-of-this-test1"],
+    "upper case": [b"Authorization: Bearer THE-TOKEN-OF-THIS-TEST"],
+    "listed": [b"Authorization: Bearer x, Bearer the-token-of-this-test"],
+    "bytes": [b"Authorization: Bearer \xff\xfe\xe9"],
+    "long": [b"Authorization: Bearer " + b"a" * 30_000],
+    "doubled": [b"Authorization: Bearer the-token-of-this-test"] * 2,
+    "right and wrong": [b"Authorization: Bearer the-token-of-this-test", b"authorization: Bearer"],
+    "cookie": [b"Cookie: token=the-token-of-this-test"],
+    "forwarded": [b"X-Forwarded-For: 127.0.0.1", b"X-Original-URL: /health"],
+}
+
+
+@pytest.mark.parametrize("headers", CREDENTIALS.values(), ids=CREDENTIALS)
+def test_no_other_credentials_open_the_server(guarded, headers):
+    for line in (b"POST /api/ask HTTP/1.1", b"POST /mcp HTTP/1.1"):
+        sent = request(line, *headers, b"Content-Length: 0", token=None)
+        assert raw(guarded, sent) in (400, 401)
+
+
+PATHS = [
+    *("//", "//health", "/health/", "/health/../api/datasets", "/./api/datasets", "/HEALTH"),
+    *("/health%2f..%2fapi/datasets", "/%61pi/datasets", "/api/datasets?path=/health"),
+    *("/;/health", "/health;/api/datasets", "/health%00", "/mcp", "/mcp/", "/openapi.json"),
+    *("/..%2f..%2fetc/passwd", "/page/index.html", "/api/datasets#/health", "/\\health"),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_spelling_of_a_path_needs_no_token(guarded, path):
+    assert raw(guarded, request(b"GET %b HTTP/1.1" % path.encode(), token=None)) in (400, 401)
+
+
+# --- HTTP that is not ---
+
+MALFORMED = {
+    "garbage": b"\x00\xff\x00\xff\r\n\r\n",
+    "TLS": bytes.fromhex("160301020001000 1fc0303".replace(" ", "")) + b"\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "HTTP/0.9": b"GET /\r\n\r\n",
+    "HTTP/9.9": b"GET /api/datasets HTTP/9.9\r\nHost: a\r\n\r\n",
+    "no host": b"GET /api/datasets HTTP/1.1\r\n\r\n",
+    "two hosts": request(b"GET /api/datasets HTTP/1.1", b"Host: other"),
+    "space in a name": request(b"GET / HTTP/1.1", b"A B: c"),
+    "space before the colon": request(b"POST /api/ask HTTP/1.1", b"Content-Length : 5"),
+    "NUL in a header": request(b"GET / HTTP/1.1", b"A: b\x00c"),
+    "bare CR in a header": request(b"GET / HTTP/1.1", b"A: b\rX: c"),
+    "negative length": request(b"POST /api/ask HTTP/1.1", b"Content-Length: -1"),
+    "signed length": request(b"POST /api/ask HTTP/1.1", b"Content-Length: +5", body=b"12345"),
+    "length of letters": request(b"POST /api/ask HTTP/1.1", b"Content-Length: five"),
+    "length of 30 digits": request(b"POST /api/ask HTTP/1.1", b"Content-Length: " + b"9" * 30),
+    "length of 2 GB": request(b"POST /api/ask HTTP/1.1", b"Content-Length: 2147483648"),
+    "two lengths": request(b"POST /a HTTP/1.1", b"Content-Length: 1", b"Content-Length: 2"),
+    "unknown coding": request(b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: magic"),
+    "two codings": request(b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: gzip, chunked"),
+    "chunk without size": request(
+        b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"zz\r\n{}\r\n0\r\n\r\n"
+    ),
+    "chunk of 2^70": request(
+        b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"f" * 30 + b"\r\n{}\r\n"
+    ),
+    "length and chunks": request(
+        b"POST /api/ask HTTP/1.1",
+        b"Content-Length: 5",
+        b"Transfer-Encoding: chunked",
+        body=b"0\r\n\r\nGET /api/datasets HTTP/1.1\r\nHost: a\r\n\r\n",
+    ),
+    "a proxy's request": request(b"GET http://169.254.169.254/latest HTTP/1.1", token=None),
+    "a tunnel": request(b"CONNECT 127.0.0.1:22 HTTP/1.1", token=None),
+    "100 kB in the first line": request(b"GET /" + b"a" * 100_000 + b" HTTP/1.1"),
+    "100 kB in a header": request(b"GET / HTTP/1.1", b"A: " + b"a" * 100_000),
+    "10,000 headers": request(b"GET / HTTP/1.1", *[b"A%d: b" % n for n in range(10_000)]),
+    "unfinished": b"POST /api/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-",
+    "body that never comes": request(b"POST /api/ask HTTP/1.1", b"Content-Length: 100"),
+    "body cut off": request(b"POST /api/ask HTTP/1.1", b"Content-Length: 100", body=b"{"),
+    "chunks that end nowhere": request(
+        b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked", body=b"2\r\n{}\r\n"
+    ),
+    "expects to be asked for 2 GB": request(
+        b"POST /api/ask HTTP/1.1", b"Expect: 100-continue", b"Content-Length: 2147483648"
+    ),
+    "a web socket": request(
+        b"GET /mcp HTTP/1.1", b"Connection: Upgrade", b"Upgrade: websocket", token=None
+    ),
+}
+
+
+@pytest.mark.parametrize("sent", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_http_is_refused(guarded, sent):
+    status = raw(guarded, sent)
+    assert status == 0 or 400 <= status < 500
+
+
+def test_an_endless_body_is_cut_off(guarded):
+    head = request(b"POST /api/ask HTTP/1.1", b"Transfer-Encoding: chunked")
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    assert raw(guarded, head, *[chunk] * 40) in (0, 413)
+
+
+def test_what_follows_a_short_body_is_another_request_without_token(guarded):
+    smuggled = b"GET /api/datasets HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    sent = request(b"POST /api/ask HTTP/1.1", b"Content-Length: 2", body=b"{}" + smuggled)
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=60) as connection:
+        connection.sendall(sent)
+        reply = b""
+        while b" 401 " not in reply and (more := connection.recv(65_536)):
+            reply += more
+    assert b" 422 " in reply
+    assert b"release-" not in reply
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_other_methods_do_nothing(guarded, client, method):
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    for path in ("/api/ask", "/retrieval"):
+        reply = client.request(method, f"{guarded.url}{path}", headers=headers)
+        assert reply.status_code in (404, 405)
+    reply = client.request(method, f"{guarded.url}/mcp", headers=headers)
+    assert 400 <= reply.status_code < 500 or (method, reply.status_code) == ("DELETE", 200)
+
+
+# --- pages of others ---
+
+HOSTS = [
+    *("evil.example", "evil.example:9003", "127.0.0.1.evil.example", "localhost.evil.example"),
+    *("169.254.169.254", "0.0.0.0", "[::2]", "[::1", "evil.example@127.0.0.1.evil", ""),
+]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_name_made_to_point_here_is_not_answered(open_server, host):
+    for line in (b"GET / HTTP/1.1", b"GET /api/datasets HTTP/1.1", b"POST /mcp HTTP/1.1"):
+        sent = b"\r\n".join([line, b"Host: " + host.encode(), b"Content-Length: 0", b"", b""])
+        assert raw(open_server, sent) in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]:9003", "LOCALHOST:1"])
+def test_loopback_names_are_answered(open_server, host):
+    sent = f"GET /api/datasets HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    assert raw(open_server, sent) == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost.evil.example"]
+)
+def test_another_sites_page_may_not_ask(open_server, client, origin):
+    for path in ("/api/ask", "/mcp"):
+        reply = post(open_server, path, b'{"question": "a"}', client, {"Origin": origin})
+        assert reply.status_code == 403
+        assert "access-control-allow-origin" not in reply.headers
+
+
+# --- slow and many ---
+
+
+def test_slow_clients_keep_nobody_out(own):
+    with running(own, token=TOKEN, max_concurrency=4) as server:
+        half = request(b"POST /api/ask HTTP/1.1", b"Content-Length: 100", body=b"{")
+        begun = [b"", b"GET / HTTP/1.1\r\nHost: 127", half]
+        waiting = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(24)]
+        for number, connection in enumerate(waiting):
+            connection.sendall(begun[number % 3])
+        assert ask(server, "How much does a parcel weigh?").status_code == 200
+        replies = []
+        for number, connection in enumerate(waiting):
+            reply = b""
+            while more := connection.recv(65_536):  # until the server hangs up
+                reply += more
+                if b" 408 " in reply:
+                    break
+            connection.close()
+            replies.append((number % 3, reply[:12]))
+        assert set(replies) == {(0, b""), (1, b""), (2, b"HTTP/1.1 408")}
+
+
+def test_more_than_may_run_at_once_are_told_to_wait(own, monkeypatch):
+    go_on, asked = Event(), own.ask
+
+    def held(*arguments, **more):
+        assert go_on.wait(60)
+        return asked(*arguments, **more)
+
+    monkeypatch.setattr(own, "ask", held)
+    with (
+        running(own, token=TOKEN, max_concurrency=2) as server,
+        ThreadPoolExecutor(12) as pool,
+    ):
+        begun = [pool.submit(ask, server, "parcel") for _ in range(12)]
+        while sum(f.done() for f in begun) < 10:
+            go_on.wait(0.01)
+        refused = [f.result() for f in begun if f.done()]
+        assert {r.status_code for r in refused} == {503}
+        assert all(r.headers["Retry-After"] == "1" for r in refused)
+        go_on.set()
+        assert sorted(f.result().status_code for f in begun)[:2] == [200, 200]
+
+
+def test_more_than_a_client_may_ask_are_refused(own, client):
+    with running(own, token=TOKEN, requests_per_minute=60) as server:
+        replies = [client.get(f"{server.url}/nothing") for _ in range(12)]
+        assert [r.status_code for r in replies][:6] == [401] * 6  # guesses of a token count too
+        assert 429 in {r.status_code for r in replies[6:]}
+        assert all(int(r.headers["Retry-After"]) >= 1 for r in replies if r.status_code == 429)
