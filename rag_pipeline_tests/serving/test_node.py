@@ -76,7 +76,7 @@ def test_the_example_asks_the_server(scripts, serving):
     assert lines[1].startswith("passage: policy/travel.md ")
     assert "answer: " in said
     assert "180 euros" in said
-    assert lines[-1].startswith("[1] policy/travel.md ")
+    assert any(line.startswith("[1] policy/travel.md ") for line in lines[2:])
 
 
 class Scripted(BaseHTTPRequestHandler):
