@@ -8,6 +8,7 @@ Shared by all
     datamodels           what flows between the stages: documents, chunks, queries, answers
     config               the corpus file: variants of each stage, configurations, fingerprints
     progress, addresses  what a long step has done so far; which hosts are this machine
+    databases            SQLite files that many write at once
     grouping             sizes -> groups that fit a request, a file or a shard
     store                a folder or bucket per corpus: tables, indexes, notes, manifests
 

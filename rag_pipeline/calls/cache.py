@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rag_pipeline.databases import open_database
 from rag_pipeline.errors import StoreError
 from rag_pipeline.sharing import Exchange, Record, open_outbox, post
 
@@ -178,10 +179,7 @@ class CallCache:
             self._local.transaction = None
 
     def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=60)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
+        connection = open_database(self.path)
         connection.execute("PRAGMA journal_size_limit=67108864")
         self._migrate(connection)
         connection.execute(

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from rag_pipeline.costs.prices import FREE, Prices, Tokens, load_prices, vendor
+from rag_pipeline.databases import open_database
 from rag_pipeline.errors import BudgetError, StoreError
 from rag_pipeline.sharing import Record, open_outbox, post
 
@@ -218,10 +219,7 @@ class Ledger:
         try:
             connection = getattr(self._local, "connection", None)
             if connection is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                connection = sqlite3.connect(self.path, timeout=60)
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA synchronous=NORMAL")
+                connection = open_database(self.path)
                 connection.execute(_TABLE)
                 if self.shares:
                     _name_calls(connection)

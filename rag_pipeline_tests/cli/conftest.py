@@ -3,8 +3,15 @@ from pathlib import Path
 
 import pytest
 
+from rag_pipeline.cli.console import set_quiet
 from rag_pipeline_tests.cli.invoking import Outcome, rag
 from rag_pipeline_tests.conftest import write_corpus
+
+
+@pytest.fixture(autouse=True)
+def _aloud() -> None:
+    """Let no earlier `--quiet` silence what a test calls past the command line."""
+    set_quiet(False)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What is done to a store day by day, on a bucket: free, examine, mend, export and import."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +21,13 @@ QUESTION = "fee of contract 0"
 
 
 @pytest.fixture
-def workspace(bucket, tmp_path) -> Iterator[Workspace]:
-    """Return a corpus of one release, without queries, that keeps one."""
+def workspace(bucket, tmp_path, monkeypatch) -> Iterator[Workspace]:
+    """Return a corpus of one release, without queries, that keeps one.
+
+    What it shares is named for a moment nine seconds ago: times are compared by whole seconds.
+    """
+    clock = time.time_ns
+    monkeypatch.setattr("rag_pipeline.sharing.time.time_ns", lambda: clock() - 9 * 10**9)
     file = write_cycling(tmp_path, 2)
     content = yaml.safe_load(file.read_text())
     del content["attributes"]["queries"]
