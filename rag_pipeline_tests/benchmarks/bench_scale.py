@@ -281,7 +281,8 @@ def _peak_mib() -> int:
 def sizes(scale: Scale) -> Result:
     store = scale.folder / "store" / "scale"
     places = {path.name: path for path in (store / "tables").iterdir()}
-    places["lexical"] = store / "lexical"
+    lexical = scale.workspace.lexical_path(scale.chosen.context_key, "bm25s")
+    places["lexical"] = scale.workspace.store.local_folder(lexical)
     return {
         name: round(sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) / 2**20)
         for name, path in sorted(places.items())

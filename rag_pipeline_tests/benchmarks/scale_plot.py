@@ -11,6 +11,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 BUILDING = {
     "documents": "documents",
@@ -66,6 +67,9 @@ def _curve(axes: Axes, values: dict[int, float], label: str, style: str = "-") -
 
 def _dress(axes: Axes, title: str, unit: str) -> None:
     axes.set(title=title, xlabel="chunks", ylabel=unit, xscale="log", yscale="log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    lowest, highest = axes.get_ylim()
+    axes.yaxis.set_minor_formatter("{x:g}" if highest < 20 * lowest else NullFormatter())
     axes.grid(alpha=0.3)
     axes.legend()
 
