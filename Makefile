@@ -28,7 +28,7 @@ services-stop:  ## Stop them; their data stays in .dagster/services
 	@deploy/services.sh stop .dagster/services
 
 test: $(VENV)/installed-dev lint  ## Lint, types, import contracts, tests
-	$(BIN)/python -m pytest -m "not bench" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not bench" -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

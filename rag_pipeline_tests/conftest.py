@@ -23,6 +23,12 @@ needs_chromium = pytest.mark.skipif(
 BROWSER_MILLISECONDS = 60_000
 """How long a page may take to show what a test waits for."""
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the files with the longest tests first: at the end one process would wait for them."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 DOCUMENTS = {
     "nda/acme.txt": (
         "MUTUAL NON-DISCLOSURE AGREEMENT\n\n"

@@ -8,6 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
@@ -85,6 +87,7 @@ def builds_seen(corpus: Corpus) -> set[str]:
     return {chunk.text[:7] for chunk in found if chunk.text.startswith("build")}
 
 
+@pytest.mark.long
 def test_a_build_killed_at_ten_random_moments_ends_as_if_nothing_had_happened(tmp_path):
     documents = many_documents(24, "build 1")
     undisturbed = make(tmp_path / "undisturbed", documents)

@@ -25,6 +25,7 @@ ONE = {
 BOUND = 240
 
 
+@pytest.mark.long
 @pytest.mark.timeout(BOUND + 60)
 def test_an_edited_document_is_served_with_nobody_doing_anything(tmp_path, run_all):
     corpus = write_corpus(tmp_path, configurations=[ONE])

@@ -102,6 +102,7 @@ def test_the_command_line_says_the_reason_at_once(loaded, monkeypatch):
     assert len(built) == 1
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_shards_in_processes_of_their_own(tmp_path):
     corpus = write_corpus(tmp_path)
