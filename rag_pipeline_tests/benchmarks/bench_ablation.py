@@ -47,6 +47,8 @@ def ablated(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     What is set for a whole corpus, as `lexical` is, takes a corpus of its own.
     """
+    # The baseline is a configuration that none of them holds.
+    attributes = {key: value for key, value in attributes.items() if key != "baseline"}
     default = attributes["configurations"][0]
     retrievers = dict(attributes["retrievers"])
     configurations = [default]
@@ -56,16 +58,14 @@ def ablated(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if stage == "lexical":
             corpus = f"{attributes['corpus']}_{name}"
             own = {"corpus": corpus, "configurations": [{**default, "name": name}]}
-            settings = {**attributes, **own, stage: {**attributes[stage], **value}}
-            yield {key: value for key, value in settings.items() if key != "baseline"}
+            yield {**attributes, **own, stage: {**attributes[stage], **value}}
             continue
         if stage == "retriever":
             retrievers[name] = {**retrievers[default[stage]], **value}
             value = name
         if not (stage == "chunking" and default[stage] == "given"):
             configurations.append({**default, "name": name, stage: value})
-    together = {**attributes, "retrievers": retrievers, "configurations": configurations}
-    yield {key: value for key, value in together.items() if key != "baseline"}
+    yield {**attributes, "retrievers": retrievers, "configurations": configurations}
 
 
 def measure(name: str, data: Path, work: Path) -> dict[str, dict[str, Difference]]:
