@@ -45,7 +45,7 @@ class Freed(NamedTuple):
 
 def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     """Free everything that is past its time; with `dry_run` only say what that is."""
-    freed = sweep(workspace, dry_run)
+    freed = _swept(workspace, dry_run)
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
     freed += _calls(workspace, gone, dry_run)
@@ -56,11 +56,18 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     return freed
 
 
-def sweep(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
+def sweep(workspace: Workspace) -> list[Freed]:
     """Free what costs little to find: releases, indexes, results and tables past their time.
 
-    Superseded versions of tables go when the table is finished; see `Table.compact`.
+    Answers too, where enough of them may go. Superseded versions of tables go when the table is
+    finished; see `Table.compact`.
     """
+    freed = _swept(workspace, dry_run=False)
+    freed += _calls(workspace, _unneeded(workspace, WORTH_SWEEPING), dry_run=False)
+    return freed
+
+
+def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
     kept, old = _releases(workspace)
     freed = [_forget(workspace, release, dry_run) for release in old]
     freed += _stray_pins(workspace, kept, dry_run)
@@ -68,8 +75,6 @@ def sweep(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     freed += _results(workspace, dry_run)
     freed += _tables(workspace, kept, dry_run)
     freed += _leftovers(workspace, dry_run)
-    if not dry_run:
-        freed += _calls(workspace, _unneeded(workspace, WORTH_SWEEPING), dry_run)
     return freed
 
 
