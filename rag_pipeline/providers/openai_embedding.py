@@ -1,6 +1,6 @@
 """Embedding models behind the OpenAI protocol, through the `openai` SDK."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import openai
@@ -14,16 +14,12 @@ from rag_pipeline.providers.remote import RequestBuilder, Server, identity, read
 _HOME = "https://api.openai.com/v1"
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(RequestBuilder):
     """One embedding model of one server; documents and queries are treated alike."""
 
     def __init__(self, settings: OpenAIEmbedding) -> None:
-        self._requests = RequestBuilder(settings)
-        limits = self._requests.limits
-        self.model = settings.model
-        self.dimension = limits.dimension(settings.model, settings.dimensions)
-        self.max_concurrency = settings.max_concurrency
-        usual = limits.dimensions[0] if limits.dimensions else None
+        super().__init__(settings)
+        usual = self.limits.dimensions[0] if self.limits.dimensions else None
         self._shorten = settings.shorten or (usual is not None and self.dimension != usual)
         self._timeout = settings.timeout_seconds
         self._server = Server("openai", settings, settings.model, _HOME)
@@ -31,16 +27,8 @@ class OpenAIEmbedder:
             self._server,
             self.model,
             self.dimension,
-            limits.text_tokens if settings.truncate else "whole",
+            self.limits.text_tokens if settings.truncate else "whole",
         )
-
-    def parts(self, chunks: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return each chunk as an input of its own."""
-        return self._requests.parts(chunks)
-
-    def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        """Yield the positions of inputs in groups, each within the limits of one request."""
-        return self._requests.batches(inputs)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[EmbedRequest]:
@@ -54,9 +42,9 @@ class OpenAIEmbedder:
             async def embed(
                 inputs: Sequence[Sequence[str]], input_type: InputType
             ) -> tuple[Vectors, Usage]:
-                texts = self._requests.fit([text for texts in inputs for text in texts])
+                texts = self.fit([text for texts in inputs for text in texts])
                 return await server.endpoint.send(
-                    lambda: self._attempt(client, texts), self._requests.tokens(inputs)
+                    lambda: self._attempt(client, texts), self.tokens(inputs)
                 )
 
             yield embed

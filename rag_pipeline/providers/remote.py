@@ -67,7 +67,7 @@ class Server:
 
 
 class RequestBuilder:
-    """Group texts, or the chunks of documents, into requests within a model's limits."""
+    """What remote embedders share: texts, or the chunks of documents, grouped into requests."""
 
     def __init__(self, settings: OpenAIEmbedding | VoyageEmbedding) -> None:
         self.limits = embedding_limits(
@@ -76,7 +76,9 @@ class RequestBuilder:
             settings.max_request_tokens,
             settings.max_text_tokens,
         )
-        self._model = settings.model
+        self.model = settings.model
+        self.dimension = self.limits.dimension(settings.model, settings.dimensions)
+        self.max_concurrency = settings.max_concurrency
         self._counter = TokenCounter(settings.tokenizer)
         self._truncate = settings.truncate
 
@@ -95,7 +97,7 @@ class RequestBuilder:
     def fit(self, texts: Sequence[str]) -> list[str]:
         """Return texts as they may be sent; raise TextTooLongError."""
         most = self.limits.text_tokens
-        return self._counter.fit(texts, self._model, most, self._truncate)
+        return self._counter.fit(texts, self.model, most, self._truncate)
 
     def tokens(self, inputs: Sequence[Sequence[str]]) -> int:
         """Return about how many tokens a request has."""

@@ -1,7 +1,7 @@
 """Voyage's embedding models and rerankers, through the `voyageai` SDK."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,20 +21,15 @@ from rag_pipeline.providers.remote import (
 _HOME = "https://api.voyageai.com/v1"
 
 
-class VoyageEmbedder:
+class VoyageEmbedder(RequestBuilder):
     """A model that is told whether a text is a document or a query.
 
     A contextual one embeds the chunks of a document together.
     """
 
     def __init__(self, settings: VoyageEmbedding) -> None:
-        self._requests = RequestBuilder(settings)
-        limits = self._requests.limits
-        self.model = settings.model
-        self.dimension = limits.dimension(settings.model, settings.dimensions)
-        self.max_concurrency = settings.max_concurrency
-        self._contextual = limits.contextual
-        self._truncate = settings.truncate
+        super().__init__(settings)
+        limits = self.limits
         self._timeout = settings.timeout_seconds
         # A length is asked for where the model has more than one.
         self._asked = self.dimension if len(limits.dimensions) > 1 else None
@@ -46,14 +41,6 @@ class VoyageEmbedder:
             limits.text_tokens if settings.truncate or limits.contextual else "whole",
         )
 
-    def parts(self, chunks: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return a document's chunks as inputs: each alone, or as many together as are read."""
-        return self._requests.parts(chunks)
-
-    def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
-        """Yield the positions of inputs in groups, each within the limits of one request."""
-        return self._requests.batches(inputs)
-
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[EmbedRequest]:
         """Open the connections of the running event loop."""
@@ -63,10 +50,10 @@ class VoyageEmbedder:
             async def embed(
                 inputs: Sequence[Sequence[str]], input_type: InputType
             ) -> tuple[Vectors, Usage]:
-                fitting = [self._requests.fit(texts) for texts in inputs]
+                fitting = [self.fit(texts) for texts in inputs]
                 return await server.endpoint.send(
                     lambda: self._attempt(client, fitting, input_type),
-                    self._requests.tokens(inputs),
+                    self.tokens(inputs),
                 )
 
             yield embed
@@ -77,7 +64,7 @@ class VoyageEmbedder:
         what = self._server.what
         texts = [text for texts in inputs for text in texts]
         self._server.allow()
-        if self._contextual:
+        if self.limits.contextual:
             made = await _answer(
                 self._server,
                 client.contextualized_embed(
