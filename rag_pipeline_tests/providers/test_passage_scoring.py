@@ -103,6 +103,7 @@ def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCa
     with serving() as server:
         own = scorer("voyage", server.url, model="rerank-2.5")
         own.limits = RerankLimits(passages=2, pair_tokens=30, request_tokens=1000)
+        own.max_concurrency = 1  # so that requests arrive in the order in which they are made
         try:
             (split,) = score_passages([Asked(QUERY, PASSAGES)], own, cache)
             long = Asked(QUERY, (PASSAGES[0], "word " * 30))
