@@ -41,10 +41,10 @@ bench-workers: $(VENV)/installed-dev  ## Shards on other processes; workers kill
 		rag_pipeline_tests/test_deploy.py -s
 
 bench: $(VENV)/installed-dev  ## The benchmarks: ratios, each to a baseline in the same run
-	$(BIN)/python -m rag_pipeline_tests.benchmarks
+	$(BIN)/python -m benchmarks
 
 bench-scale: $(VENV)/installed-dev  ## 10^4, 10^5, 10^6 chunks: time, memory, size, latency; 10 GB
-	$(BIN)/python -W ignore -m rag_pipeline_tests.benchmarks.bench_scale
+	$(BIN)/python -W ignore -m benchmarks.bench_scale
 
 install: $(VENV)/installed
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from rag_pipeline import release as manifests
 from rag_pipeline.calls import CallCache
+from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.config import (
     ChatModel,
     ContextAwareRetriever,
@@ -22,18 +23,18 @@ from rag_pipeline.config import (
     Retriever,
     load_config,
 )
-from rag_pipeline.context_aware import Boost, Staged, remembering, retrieve_in_stages
-from rag_pipeline.costs import attributed, charging
 from rag_pipeline.datamodels import Document, ScoredChunk
-from rag_pipeline.embedding import Embedded, embed_queries
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.evaluation.runs import open_index
 from rag_pipeline.indexing import read_documents
-from rag_pipeline.providers import Embedder, open_embedder
+from rag_pipeline.models.embedding import Embedded, embed_queries
+from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline.release import Release
-from rag_pipeline.retrieval import Index
-from rag_pipeline.two_stage_retrieval import rerank_passages, retrieve_all
+from rag_pipeline.search.context_aware import Boost, Staged, remembering, retrieve_in_stages
+from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.retrieval import Index
+from rag_pipeline.search.two_stage_retrieval import rerank_passages, retrieve_all
 from rag_pipeline.workspace import Workspace
 
 _RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
@@ -93,7 +94,7 @@ class Corpus:
         served = self._open()
         wanted: dict[str, Any] = {"top_k": max(k, served.retriever.top_k), "top_n": k}
         settings = served.retriever.model_copy(update=wanted)
-        score = self.workspace.score(served.reranker, served.chat)
+        score = passage_scorer(self.workspace, served.reranker, served.chat)
         with charging(self.workspace.ledger), attributed("search"):
             found = retrieve_all(
                 served.index, [query], settings, served.reranker, served.embed, score, where
@@ -136,7 +137,7 @@ class Corpus:
             deep = settings.model_copy(update={"top_k": max(k, reranker.candidates)})
             none = NoReranker(method="none")
             found = retrieve_in_stages(served.index, query, deep, none, embed, where, boost)
-            score = self.workspace.score(reranker, served.chat)
+            score = passage_scorer(self.workspace, reranker, served.chat)
             assert score is not None
             ((chunks, _),) = rerank_passages([(query, found.chunks)], reranker, score)
             return replace(found, chunks=chunks[:k])

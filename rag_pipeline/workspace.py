@@ -5,19 +5,14 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
 
-from rag_pipeline.batches import BatchNotes
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.chat import Prompt, Reply, ask
+from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_prices
+from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import (
-    ChatModel,
     CorpusConfig,
-    LLMReranker,
-    PassageReranker,
-    Reranker,
     SemanticChunking,
     keeps_tokens,
 )
-from rag_pipeline.costs import Ledger, Totals, attributed, charging, load_prices
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
     CONTEXTUALIZED_CHUNKS_SCHEMA,
@@ -25,11 +20,11 @@ from rag_pipeline.datamodels import (
     QUARANTINE_SCHEMA,
     vector_schema,
 )
-from rag_pipeline.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.providers import Embedder, InputType, Vectors, open_embedder, open_scorer
-from rag_pipeline.reranking import Asked, Relevance, score_by_chat, score_passages
-from rag_pipeline.sharing import Exchange
+from rag_pipeline.models.batches import BatchNotes
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.embedding import Embedded, embed, embed_tokens
+from rag_pipeline.models.providers import Embedder, InputType, Vectors, open_embedder
 from rag_pipeline.store import SHARED_CALLS, Store, Table, state_digest
 
 
@@ -144,28 +139,6 @@ class Workspace:
         def charged(texts: Sequence[str]) -> Vectors:
             with charging(self.ledger):
                 return embed(texts, embedder, self.cache, "document", counts)
-
-        return charged
-
-    def score(
-        self, settings: Reranker, chat: ChatModel | None, counts: CallCounts | None = None
-    ) -> Callable[[Sequence[Asked]], list[Relevance]] | None:
-        """Return a function from queries with passages to their scores, through the call cache.
-
-        None for rerankers that read no passages. `chat` is the model of one that asks one.
-        """
-        if not isinstance(settings, PassageReranker):
-            return None
-
-        def charged(asked: Sequence[Asked]) -> list[Relevance]:
-            with charging(self.ledger):
-                if isinstance(settings, LLMReranker):
-                    assert chat is not None
-                    return score_by_chat(
-                        asked, settings, lambda prompts: ask(prompts, chat, self.cache, counts)
-                    )
-                scorer = open_scorer(self.config.located(settings))
-                return score_passages(asked, scorer, self.cache, counts)
 
         return charged
 

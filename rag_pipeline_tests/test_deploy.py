@@ -14,7 +14,7 @@ import yaml
 from dagster._config import process_config
 from dagster._core.instance import InstanceRef
 
-from rag_pipeline_tests.servers import free_port, program
+from rag_pipeline_tests.testing.servers import free_port, program
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"

@@ -7,7 +7,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.calls import call_key
 from rag_pipeline.config import load_config
-from rag_pipeline.vector_index import indexed_text
+from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
 

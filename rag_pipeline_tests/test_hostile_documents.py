@@ -13,10 +13,9 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests import test_queries
 from rag_pipeline_tests.cli.invoking import Outcome, rag
 from rag_pipeline_tests.conftest import attributes, write_file
-from rag_pipeline_tests.loading import formats
+from rag_pipeline_tests.loading import formats, test_queries
 from rag_pipeline_tests.loading.test_quarantine import BROKEN, BROKEN_LINES
 from rag_pipeline_tests.test_malformed import cases_of
 

@@ -6,7 +6,7 @@ from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing import lexical, stages
-from rag_pipeline.lexical_index import build_lexical_index, open_lexical_index
+from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
 

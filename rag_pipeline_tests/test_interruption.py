@@ -20,7 +20,7 @@ CHILD = """
 import hashlib, sys
 from pathlib import Path
 from rag_pipeline.config import load_config
-from rag_pipeline.providers import minilm
+from rag_pipeline.models.providers import minilm
 embed = minilm.MiniLM.embed
 def logged(self, texts, input_type="document"):
     with open(sys.argv[2], "a") as log:

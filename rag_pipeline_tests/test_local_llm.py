@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.chat import Prompt, Reply, ask
+from rag_pipeline.calls.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
 from rag_pipeline.config import ChatModel, LLMContext
 from rag_pipeline.contextualization import contextualize_with_model
-from rag_pipeline.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
 from rag_pipeline.datamodels import Chunk, Document
-from rag_pipeline_tests.llama_server import llama_server
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.llama_server import llama_server
 
 TEXT = (
     "MUTUAL NON-DISCLOSURE AGREEMENT\n\n"

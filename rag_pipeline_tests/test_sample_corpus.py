@@ -6,7 +6,7 @@ import pytest
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, GoldSpan, Query
 from rag_pipeline.loading import Source, scan
-from rag_pipeline.queries import QueryRecord, read_queries, resolve_queries
+from rag_pipeline.loading.queries import QueryRecord, read_queries, resolve_queries
 
 DATA = Path(__file__).parent.parent / "data"
 MEGABYTE = 1_000_000

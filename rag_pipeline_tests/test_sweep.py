@@ -14,10 +14,10 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.release import publish
-from rag_pipeline.vector_index import indexed_text
+from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import QUERIES, write_corpus, write_file
-from rag_pipeline_tests.model_server import ModelServer, Status, score_of, serving
+from rag_pipeline_tests.testing.model_server import ModelServer, Status, score_of, serving
 
 SECRET = "a-secret-of-nobody"
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from rag_pipeline.answering import SentenceEmbed, extract_answers
 from rag_pipeline.assistant.intent import Kind
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
-from rag_pipeline.generation import SentenceEmbed, extract_answers
 
 NO_ANSWER = "Nothing in the documents answers this."
 _LISTED = 12

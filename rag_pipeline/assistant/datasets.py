@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
 
-from rag_pipeline.context_aware import Discovered
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError
+from rag_pipeline.search.context_aware import Discovered
 from rag_pipeline.store import quoted
 
 Boost = Callable[[str, Sequence[str]], Sequence[str]]

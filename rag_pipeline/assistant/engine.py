@@ -6,9 +6,9 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from rag_pipeline.chat import Prompt, Reply
+from rag_pipeline.answering import Ask
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.generation import Ask
+from rag_pipeline.models.chat import Prompt, Reply
 
 # It warns of what comes back as an error anyway, and would print prompts beside it.
 logging.getLogger("dspy").setLevel(logging.CRITICAL)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from rag_pipeline.answering import Ask
 from rag_pipeline.assistant.answering import Formed
 from rag_pipeline.assistant.intent import KINDS, Intent
 from rag_pipeline.assistant.model import Reflection
@@ -16,13 +17,12 @@ from rag_pipeline.assistant.written import (
     comparison_answer,
     listing_answer,
 )
-from rag_pipeline.chat import Prompt, Reply, ask
+from rag_pipeline.calls.costs import attributed, charging, estimate_tokens
 from rag_pipeline.config import ChatModel
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.costs import attributed, charging, estimate_tokens
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
-from rag_pipeline.generation import Ask
+from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.store import Store
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import dspy
 
+from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.assistant import prompts as stored
 from rag_pipeline.assistant.datasets import ReleasedDataset
 from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
@@ -24,7 +25,6 @@ from rag_pipeline.evaluation import relevance_labels
 from rag_pipeline.evaluation.answer_presence import answer_presence
 from rag_pipeline.evaluation.entities import extract, extract_with_llm, score_entities
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.generation import SentenceEmbed
 
 Measure = Callable[[Query, Assisted], float | None]
 """From a query and its answer to a score of 0..1; None where it could not be judged."""

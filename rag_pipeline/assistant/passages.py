@@ -9,10 +9,10 @@ from rag_pipeline.assistant.datasets import Boost, Dataset, Found, Search, choos
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.results import FoundDocument, Passage
 from rag_pipeline.config import AssistantSettings
-from rag_pipeline.context_aware import Discovered
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
-from rag_pipeline.fusion import reciprocal_rank_fusion
+from rag_pipeline.search.context_aware import Discovered
+from rag_pipeline.search.fusion import reciprocal_rank_fusion
 
 MAX_QUERY_CHARACTERS = 4_000
 _DISCOVERED = 200

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.assistant.answering import Formed, form_answer, verified
 from rag_pipeline.assistant.datasets import Boost, Dataset
 from rag_pipeline.assistant.expansion import ExpandedDataset
@@ -22,10 +23,9 @@ from rag_pipeline.assistant.results import (
     Stage,
 )
 from rag_pipeline.config import AssistantSettings
-from rag_pipeline.context_aware import Expansion
 from rag_pipeline.datamodels import Citation, Document
 from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.generation import SentenceEmbed
+from rag_pipeline.search.context_aware import Expansion
 
 _NEUTRAL_QUERIES = ("definitions", "glossary")
 """Asked of the documents before giving up: a term may be explained apart from where it is used."""

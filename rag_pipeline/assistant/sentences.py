@@ -9,8 +9,8 @@ from threading import Lock
 
 import numpy as np
 
-from rag_pipeline.providers import LocalEmbedder, Vectors
-from rag_pipeline.providers.minilm import MiniLM
+from rag_pipeline.models.providers import LocalEmbedder, Vectors
+from rag_pipeline.models.providers.minilm import MiniLM
 
 _REMEMBERED = 20_000
 """Vectors of 384 numbers: some 35 MB."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rag_pipeline.answering import read_answer
 from rag_pipeline.assistant.answering import NO_ANSWER, Formed, Row, as_table
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
-from rag_pipeline.generation import read_answer
 
 _SUPPORT = 0.5
 """The share of a sentence's content words that the passages it cites must hold."""

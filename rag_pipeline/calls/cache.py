@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rag_pipeline.databases import open_database
+from rag_pipeline.calls.databases import open_database
+from rag_pipeline.calls.sharing import Exchange, Record, open_outbox, post
 from rag_pipeline.errors import StoreError
-from rag_pipeline.sharing import Exchange, Record, open_outbox, post
 
 FORMAT = 1
 """Of the file, in its `user_version`; 0 did not tell when an answer was last used."""

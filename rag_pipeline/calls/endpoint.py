@@ -11,9 +11,9 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from rag_pipeline.calls.limits import RateLimiter
+from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
-from rag_pipeline.sharing import cache_folder
 
 T = TypeVar("T")
 

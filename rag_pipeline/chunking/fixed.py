@@ -42,7 +42,7 @@ def _token_starts(text: str) -> npt.NDArray[np.int64]:
     The text is tokenized in slices that end after white space: the tokens are the same, and a
     long document's encoding (some 150 bytes a token) is never in memory as a whole.
     """
-    from rag_pipeline.providers.minilm import load_tokenizer
+    from rag_pipeline.models.providers.minilm import load_tokenizer
 
     tokenizer = load_tokenizer()
     parts = [np.empty(0, np.int64)]

@@ -10,7 +10,7 @@ from rag_pipeline.chunking.recursive import recursive_spans
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.chunking.spans import Span
 from rag_pipeline.config import SemanticChunking
-from rag_pipeline.providers import Vectors
+from rag_pipeline.models.providers import Vectors
 
 _NOISE = 1e-6
 """What rounding of single-precision unit vectors can add to a distance: no reason to break."""

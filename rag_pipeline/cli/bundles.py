@@ -5,11 +5,11 @@ from pathlib import Path
 import yaml
 from rich.markup import escape
 
-from rag_pipeline.bundle import export, import_release, minimal_config
 from rag_pipeline.cli.console import command, console
 from rag_pipeline.cli.gc import megabytes
 from rag_pipeline.config import COMPONENT_TYPE, load_config, parse_config
 from rag_pipeline.release import current
+from rag_pipeline.release.bundle import export, import_release, minimal_config
 from rag_pipeline.workspace import Workspace
 
 

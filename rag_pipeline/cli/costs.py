@@ -8,10 +8,10 @@ from typing import cast
 from rich.markup import escape
 from rich.table import Table
 
+from rag_pipeline.calls.costs import GROUPS, Group, Totals, totals_by
 from rag_pipeline.cli.console import console, print_json, titled_table
 from rag_pipeline.cli.estimates import last_outcome, outcome_line, usd
 from rag_pipeline.config import load_config
-from rag_pipeline.costs import GROUPS, Group, Totals, totals_by
 from rag_pipeline.errors import InputError
 from rag_pipeline.workspace import Workspace
 

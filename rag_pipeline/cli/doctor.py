@@ -17,7 +17,7 @@ from rag_pipeline.cli.find import find_corpus_file
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
-from rag_pipeline.inspection import Finding, inspect
+from rag_pipeline.pipeline.inspection import Finding, inspect
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 from rag_pipeline.workspace import Workspace
 
@@ -108,7 +108,7 @@ def _versions() -> str:
 
 
 def _model() -> str:
-    from rag_pipeline.providers.minilm import MiniLM
+    from rag_pipeline.models.providers.minilm import MiniLM
 
     embedder = MiniLM()
     embedder.embed(["ready"], "query")
@@ -128,7 +128,7 @@ def _inputs(config: CorpusConfig) -> str:
     check_inputs(config)
     if config.queries_path is None:
         return "no queries: nothing is measured, the first configuration is released"
-    from rag_pipeline.queries import read_queries
+    from rag_pipeline.loading.queries import read_queries
 
     return f"{len(read_queries(config.queries_path))} queries in {config.queries_path}"
 
@@ -157,7 +157,7 @@ def _bucket(url: str) -> str:
 
 
 def _documents(config: CorpusConfig) -> str:
-    from rag_pipeline.planning import Step, plan_step
+    from rag_pipeline.pipeline.planning import Step, plan_step
 
     plan = plan_step(Workspace(config), Step("documents"))
     refused = Workspace(config).quarantine("documents").count()

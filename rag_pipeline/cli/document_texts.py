@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from rag_pipeline.calls import call_key
+from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens
 from rag_pipeline.chunking import chunk, read_given_chunks
 from rag_pipeline.cli.questions import recording
 from rag_pipeline.config import CorpusConfig, GivenChunking, LLMContext, SemanticChunking
 from rag_pipeline.contextualization import contextualize, contextualize_with_model, is_too_long
-from rag_pipeline.costs import USUAL_OUTPUT, Tokens, estimate_tokens
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
-from rag_pipeline.embedding import call_keys, embed
 from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_documents, read_documents
-from rag_pipeline.planning import Step, steps, upstream
-from rag_pipeline.providers import Embedder, Vectors, open_embedder
+from rag_pipeline.models.embedding import call_keys, embed
+from rag_pipeline.models.providers import Embedder, Vectors, open_embedder
+from rag_pipeline.pipeline.planning import Step, steps, upstream
 from rag_pipeline.workspace import Workspace
 
 MOST_CHARACTERS = 3_000_000

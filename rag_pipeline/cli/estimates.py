@@ -5,11 +5,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from rag_pipeline.calls.costs import ESTIMATE_ERROR, Tokens, Totals
 from rag_pipeline.cli.forecast import RERANKING, Forecast
 from rag_pipeline.cli.payees import paid_models
-from rag_pipeline.costs import ESTIMATE_ERROR, Tokens, Totals
 from rag_pipeline.errors import BudgetError
-from rag_pipeline.planning import steps
+from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 
 _LAST_RUN = "costs/last_run.json"

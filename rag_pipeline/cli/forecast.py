@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rag_pipeline.calls.costs import Tokens
 from rag_pipeline.cli.document_texts import (
     DOCUMENTS,
     Texts,
@@ -20,14 +21,13 @@ from rag_pipeline.cli.document_texts import (
 from rag_pipeline.cli.payees import Payee, chat_of, paid_model, payee_of
 from rag_pipeline.cli.questions import judge_of, judging, reranking
 from rag_pipeline.config import Configuration, ContextAwareRetriever, PassageReranker
-from rag_pipeline.costs import Tokens
 from rag_pipeline.datamodels import Query
-from rag_pipeline.embedding import call_keys
 from rag_pipeline.evaluation import runs
 from rag_pipeline.indexing import read_documents
-from rag_pipeline.planning import Step, plan_step, steps, upstream
-from rag_pipeline.queries import read_queries, resolve_queries
-from rag_pipeline.retrieval import read_question
+from rag_pipeline.loading.queries import read_queries, resolve_queries
+from rag_pipeline.models.embedding import call_keys
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.search.retrieval import read_question
 from rag_pipeline.workspace import Workspace
 
 RERANKING = "reranking"

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rag_pipeline.assistant.expansion import ExpandedDocuments
 from rag_pipeline.cli.console import console, print_json
 from rag_pipeline.config import CorpusConfig, load_config
-from rag_pipeline.retention import Freed, collect
+from rag_pipeline.pipeline.retention import Freed, collect
 from rag_pipeline.workspace import Workspace
 
 

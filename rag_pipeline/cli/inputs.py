@@ -15,8 +15,8 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.evaluation.scores import check_metric_names
-from rag_pipeline.providers import open_embedder, open_scorer
-from rag_pipeline.queries import read_queries
+from rag_pipeline.loading.queries import read_queries
+from rag_pipeline.models.providers import open_embedder, open_scorer
 
 
 def check_inputs(config: CorpusConfig) -> None:

@@ -20,7 +20,7 @@ from rag_pipeline.evaluation.retrieval_metrics import METRICS
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.significance import Comparison
-from rag_pipeline.gate import kept_scores
+from rag_pipeline.release.gate import kept_scores
 from rag_pipeline.report import collect, render
 from rag_pipeline.workspace import Workspace
 

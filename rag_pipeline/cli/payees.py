@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from rag_pipeline.calls.costs import FREE, vendor
 from rag_pipeline.cli.questions import judge_of
 from rag_pipeline.config import (
     ChatModel,
@@ -11,8 +12,7 @@ from rag_pipeline.config import (
     PassageReranker,
     SemanticChunking,
 )
-from rag_pipeline.costs import FREE, vendor
-from rag_pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
+from rag_pipeline.answering import write_answers
 from rag_pipeline.calls import CallCache, call_key
-from rag_pipeline.chat import Prompt, Reply, expected_tokens, known_replies
+from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens
 from rag_pipeline.config import (
     ChatAnswers,
     ChatContext,
@@ -23,7 +24,6 @@ from rag_pipeline.config import (
     LLMReranker,
     PassageReranker,
 )
-from rag_pipeline.costs import USUAL_OUTPUT, Tokens, estimate_tokens
 from rag_pipeline.datamodels import Answer, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import runs
@@ -31,9 +31,9 @@ from rag_pipeline.evaluation.context_quality import judge_with_llm
 from rag_pipeline.evaluation.entities import extract_with_llm
 from rag_pipeline.evaluation.llm_relevance import judge_passages
 from rag_pipeline.evaluation.quality import load_answers
-from rag_pipeline.generation import write_answers
-from rag_pipeline.planning import Step
-from rag_pipeline.reranking import Asked, score_by_chat
+from rag_pipeline.models.chat import Prompt, Reply, expected_tokens, known_replies
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.search.reranking import Asked, score_by_chat
 from rag_pipeline.workspace import Workspace
 
 _PER_SEARCH = 100

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
 from rag_pipeline.cli.estimates import hold_budget, is_known, keep_outcome, outcome, pays
 from rag_pipeline.cli.find import option_for, shown_path
@@ -21,7 +22,6 @@ from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.costs import Totals
 from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import (
@@ -29,7 +29,7 @@ from rag_pipeline.evaluation.runs import (
     load_queries,
     load_scores,
 )
-from rag_pipeline.planning import ANSWER_ASSETS, Step, steps
+from rag_pipeline.pipeline.planning import ANSWER_ASSETS, Step, steps
 from rag_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:

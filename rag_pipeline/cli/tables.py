@@ -9,16 +9,16 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.cli.console import command, console, indented, titled_table, visible
 from rag_pipeline.cli.estimates import usd
-from rag_pipeline.costs import Totals
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.leaderboard import best_first
 from rag_pipeline.release import Release
 
 if TYPE_CHECKING:
-    from rag_pipeline.importers import ImportReport
+    from rag_pipeline.loading.importers import ImportReport
 
 _METRICS = (
     "AnswerPresence@1",

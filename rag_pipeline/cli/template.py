@@ -11,7 +11,7 @@ import yaml
 from rag_pipeline.cli.find import shown_path
 from rag_pipeline.config import COMPONENT_TYPE, parse_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.queries import read_queries
+from rag_pipeline.loading.queries import read_queries
 
 _TEMPLATE = """\
 # The corpus {name}. Relative paths below are relative to this file.

@@ -10,12 +10,12 @@ part, so that this too is served from the cache.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rag_pipeline.chat import Prompt, Reply
+from rag_pipeline.calls.costs import most_tokens
 from rag_pipeline.config import ChatModel, LLMContext, StructuralContext
 from rag_pipeline.contextualization.structural import cut_line, structural_contexts
-from rag_pipeline.costs import most_tokens
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.models.chat import Prompt, Reply
 
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rag_pipeline.calls.costs import Totals, totals_by
 from rag_pipeline.config import fingerprint
-from rag_pipeline.costs import Totals, totals_by
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.comparison import (
     Reference,

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from rag_pipeline.chat import Prompt, Reply, choose
+from rag_pipeline.answering import Ask
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.generation import Ask
+from rag_pipeline.models.chat import Prompt, Reply, choose
 
 PROMPT = """\
 Below are a question and a passage that was retrieved for it, from a collection of the same subject.

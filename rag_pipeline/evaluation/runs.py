@@ -15,20 +15,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, fingerprint
-from rag_pipeline.context_aware import questions, remembering
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.relevance import relevant_chunks
 from rag_pipeline.evaluation.retrieval_metrics import METRICS, evaluate_query, judged_metrics
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.indexing import read_documents
-from rag_pipeline.lexical_index import open_lexical_index
-from rag_pipeline.progress import advance
-from rag_pipeline.queries import read_queries, resolve_queries
-from rag_pipeline.retrieval import Index
+from rag_pipeline.loading.queries import read_queries, resolve_queries
+from rag_pipeline.search.context_aware import questions, remembering
+from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.retrieval import Index
+from rag_pipeline.search.two_stage_retrieval import retrieve_all
 from rag_pipeline.store import state_digest
-from rag_pipeline.two_stage_retrieval import retrieve_all
 from rag_pipeline.workspace import Workspace
 
 QUERIES_FILE = "evaluation/queries.parquet"
@@ -181,7 +182,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     asks = questions(index, [q.query for q in queries], settings)
     embed(asks)  # in as few calls as can be
     reranker = workspace.config.rerankers[configuration.reranker]
-    score = workspace.score(reranker, workspace.config.reranker_chat(reranker), counts)
+    score = passage_scorer(workspace, reranker, workspace.config.reranker_chat(reranker), counts)
     columns: dict[str, list[Any]] = {name: [] for name in RUN_SCHEMA.names}
     latencies: list[float] = []
     not_reranked: list[str] = []

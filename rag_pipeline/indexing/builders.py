@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_pipeline import vector_index
+from rag_pipeline.calls.progress import advance
 from rag_pipeline.chunking import chunk
 from rag_pipeline.config import LLMContext, SemanticChunking
 from rag_pipeline.contextualization import contextualize, contextualize_with_model
@@ -21,9 +21,9 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.indexing.plans import Report
-from rag_pipeline.progress import advance
-from rag_pipeline.providers import Vectors
-from rag_pipeline.retrieval import parse_metadata
+from rag_pipeline.models.providers import Vectors
+from rag_pipeline.search import vector_index
+from rag_pipeline.search.retrieval import parse_metadata
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 

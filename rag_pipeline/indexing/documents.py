@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rag_pipeline.calls.progress import advance
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.indexing.objects import changed_documents, compare_objects
@@ -17,7 +18,6 @@ from rag_pipeline.indexing.plans import (
     quarantine_rows,
 )
 from rag_pipeline.loading import Rejected, Source, scan
-from rag_pipeline.progress import advance
 from rag_pipeline.workspace import Workspace
 
 _LOAD_CHARACTERS = 4_000_000

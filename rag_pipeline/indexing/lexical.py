@@ -8,10 +8,10 @@ import json
 import shutil
 import time
 
+from rag_pipeline.calls.progress import advance
 from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing.plans import Report
-from rag_pipeline.lexical_index import Earlier, build_lexical_index, is_extensible
-from rag_pipeline.progress import advance
+from rag_pipeline.search.lexical_index import Earlier, build_lexical_index, is_extensible
 from rag_pipeline.store import State
 from rag_pipeline.workspace import Workspace
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.costs import Totals
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rag_pipeline import vector_index
+from rag_pipeline.calls.grouping import groups
 from rag_pipeline.chunking import read_given_chunks
 from rag_pipeline.config import GivenChunking, LLMContext
-from rag_pipeline.embedding import missing_texts
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.grouping import groups
 from rag_pipeline.indexing.builders import (
     build_chunks,
     build_contexts,
@@ -19,6 +17,8 @@ from rag_pipeline.indexing.builders import (
     read_in_order,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
+from rag_pipeline.models.embedding import missing_texts
+from rag_pipeline.search import vector_index
 from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
 

@@ -15,7 +15,7 @@ from rag_pipeline.orchestration.descriptions import shared_settings
 from rag_pipeline.orchestration.metadata import cost_metadata, examples, rounded_values, rows
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.partitions import mapping_between, partitions_of, upstream_assets
-from rag_pipeline.planning import ANSWER_ASSETS
+from rag_pipeline.pipeline.planning import ANSWER_ASSETS
 from rag_pipeline.workspace import Workspace
 
 Note = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline import indexing, release, report, retention
+from rag_pipeline import indexing, release, report
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.costs import Totals
 from rag_pipeline.errors import (
     CallsStoppedError,
     MissingExtraError,
@@ -45,7 +45,8 @@ from rag_pipeline.orchestration.partitions import (
     upstream_assets,
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
-from rag_pipeline.planning import ANSWER_ASSETS, judges_relevance
+from rag_pipeline.pipeline import retention
+from rag_pipeline.pipeline.planning import ANSWER_ASSETS, judges_relevance
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 

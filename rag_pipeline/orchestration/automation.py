@@ -13,7 +13,7 @@ from rag_pipeline.orchestration.requests import (
     running_steps,
     survey,
 )
-from rag_pipeline.planning import ANSWER_ASSETS, Step
+from rag_pipeline.pipeline.planning import ANSWER_ASSETS, Step
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 15

@@ -1,18 +1,18 @@
-"""The checks of each asset, judged in `rag_pipeline.checks`."""
+"""The checks of each asset, judged in `rag_pipeline.release.checks`."""
 
 from collections.abc import Callable
 
 import dagster as dg
 
-from rag_pipeline import checks
-from rag_pipeline.checks import CheckResult
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures, unstable
 from rag_pipeline.orchestration.metadata import examples
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import PARTITIONED, asset_names, partitions_of
 from rag_pipeline.orchestration.verdicts import record
-from rag_pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.release import checks
+from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
 
 Judge = Callable[[Workspace, str], CheckResult]

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.costs import Totals
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.evaluation.comparison import HEADLINE_METRICS
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import Report

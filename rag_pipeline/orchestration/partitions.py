@@ -3,7 +3,7 @@
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.planning import steps, upstream
+from rag_pipeline.pipeline.planning import steps, upstream
 
 PARTITIONED = (
     "chunks",

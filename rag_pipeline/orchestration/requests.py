@@ -21,7 +21,7 @@ from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.verdicts import passed
-from rag_pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
+from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 

@@ -11,14 +11,14 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.progress import listening
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagPipelineError
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
 from rag_pipeline.orchestration.verdicts import passed
-from rag_pipeline.planning import Step, plan_step, steps
-from rag_pipeline.progress import listening
+from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.workspace import Workspace
 
 UNITS = {

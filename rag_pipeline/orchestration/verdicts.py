@@ -5,9 +5,9 @@ other in runs of their own, from the command line too, so the verdict stands bes
 table that has changed since, or that a killed run left unjudged, has none.
 """
 
-from rag_pipeline.checks import CheckResult
 from rag_pipeline.evaluation.runs import QUERIES_FILE
-from rag_pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 

@@ -2,7 +2,14 @@
 
 from typing import Any
 
-from rag_pipeline.checks import (
+from rag_pipeline.config import Configuration
+from rag_pipeline.errors import NotReleasedError
+from rag_pipeline.evaluation.comparison import Reference
+from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
+from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_lexical
+from rag_pipeline.release.checks import (
     check_chunks,
     check_contextualized_chunks,
     check_documents,
@@ -10,14 +17,7 @@ from rag_pipeline.checks import (
     check_queries,
     check_vector_index,
 )
-from rag_pipeline.config import Configuration
-from rag_pipeline.errors import NotReleasedError
-from rag_pipeline.evaluation.comparison import Reference
-from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
-from rag_pipeline.evaluation.scores import read_scores
-from rag_pipeline.gate import Decision, decide, kept_scores
-from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_lexical
+from rag_pipeline.release.gate import Decision, decide, kept_scores
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
 from rag_pipeline.workspace import Workspace
 

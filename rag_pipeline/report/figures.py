@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rag_pipeline.costs import Totals
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.evaluation.axes import AxisEffect
 from rag_pipeline.evaluation.scores import LATER_METRICS
 from rag_pipeline.evaluation.slices import Slice

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field, ValidationError
 
 from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.datasets import Boost, Found, Search
-from rag_pipeline.context_aware import Discovered
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
+from rag_pipeline.search.context_aware import Discovered
 from rag_pipeline.serving.outgoing import post_json
 
 _NO_KNOWLEDGE = 2001

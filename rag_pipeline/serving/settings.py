@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rag_pipeline.addresses import is_loopback
+from rag_pipeline.calls.addresses import is_loopback
 from rag_pipeline.errors import ConfigError
 
 _LEAST_TOKEN = 16

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.sharing import cache_folder
 from rag_pipeline.store import folders
 from rag_pipeline.store.conditional import BucketFiles, ConditionalFiles, FolderFiles
 from rag_pipeline.store.s3 import (

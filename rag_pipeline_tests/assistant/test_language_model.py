@@ -9,12 +9,12 @@ pytest.importorskip("dspy", reason="needs the extra `dspy`")
 from rag_pipeline.assistant import Intent
 from rag_pipeline.assistant.language_model import LanguageModel, numbered
 from rag_pipeline.calls import CallCache
-from rag_pipeline.chat import ask
 from rag_pipeline.config import ChatModel
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError
+from rag_pipeline.models.chat import ask
 from rag_pipeline_tests.assistant.scripted import passage_with, scripted, signature_of
-from rag_pipeline_tests.openai_server import Fault, serving
+from rag_pipeline_tests.testing.openai_server import Fault, serving
 
 
 def stage(made, name):

@@ -6,7 +6,7 @@ pytest.importorskip("dspy", reason="needs the extra `dspy`")
 
 from rag_pipeline.assistant.intent import KINDS
 from rag_pipeline_tests.conftest import DOCUMENTS
-from rag_pipeline_tests.llama_server import llama_server
+from rag_pipeline_tests.testing.llama_server import llama_server
 
 CHAT = {
     "model": "SmolLM2-135M-Instruct",

@@ -18,7 +18,7 @@ from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.assistant.scripted import passage_with, scripted, signature_of
 from rag_pipeline_tests.cli.invoking import rag
 from rag_pipeline_tests.conftest import write_file
-from rag_pipeline_tests.openai_server import Fault, serving
+from rag_pipeline_tests.testing.openai_server import Fault, serving
 
 QUESTIONS = [f"{n}: how expensive may a hotel be?" for n in range(9)]
 

@@ -16,7 +16,7 @@ from rag_pipeline.errors import (
     ProviderError,
 )
 from rag_pipeline_tests.assistant.scripted import passage_with, scripted, signature_of
-from rag_pipeline_tests.openai_server import CUT, HANG, Fault, serving
+from rag_pipeline_tests.testing.openai_server import CUT, HANG, Fault, serving
 
 QUESTION = "When is a doctor's note needed?"
 INTENT = {"kind": "definition", "domain": "leave", "entities": []}

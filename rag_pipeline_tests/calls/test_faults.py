@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.chat import Prompt, Reply, ask
 from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import CallsStoppedError, ProviderError
-from rag_pipeline_tests.openai_server import CUT, HANG, Fault, serving
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.openai_server import CUT, HANG, Fault, serving
 
 CHILD = """
 import sys; from pathlib import Path
 from rag_pipeline.calls import CallCache
-from rag_pipeline.chat import Prompt, ask
+from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline.config import ChatModel
 url, path, count = sys.argv[1:]
 settings = ChatModel(provider="openai", model="m", base_url=url, max_concurrency=32)

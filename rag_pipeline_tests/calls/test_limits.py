@@ -9,7 +9,7 @@ import pytest
 from rag_pipeline.calls import open_endpoint
 from rag_pipeline.calls.limits import RateLimiter, read_duration
 from rag_pipeline.config import ChatModel
-from rag_pipeline_tests.openai_server import serving
+from rag_pipeline_tests.testing.openai_server import serving
 
 
 class Clock:

@@ -7,7 +7,7 @@ import pytest
 
 from rag_pipeline_tests.cli.invoking import rag
 from rag_pipeline_tests.conftest import write_corpus
-from rag_pipeline_tests.openai_server import CUT, Fault, serving
+from rag_pipeline_tests.testing.openai_server import CUT, Fault, serving
 
 KEY = "my-own.key-8d1f5c2a7e"
 MESSAGE = f"Incorrect API key provided: {KEY}, Bearer {KEY}"

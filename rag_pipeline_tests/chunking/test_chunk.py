@@ -18,7 +18,7 @@ from rag_pipeline.config import (
     SentencesChunking,
 )
 from rag_pipeline.datamodels import Chunk, Document
-from rag_pipeline.providers import Vectors
+from rag_pipeline.models.providers import Vectors
 
 LIMIT = 40
 METHODS: list[Chunking] = [

@@ -1,5 +1,5 @@
 from rag_pipeline.chunking.fixed import fixed_spans
-from rag_pipeline.providers.minilm import load_tokenizer
+from rag_pipeline.models.providers.minilm import load_tokenizer
 
 WORDS = "one two three four five six seven eight nine ten"  # one token each
 

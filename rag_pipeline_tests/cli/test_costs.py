@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
+from rag_pipeline.calls.costs import record
 from rag_pipeline.cli.costs import show_costs
 from rag_pipeline.config import load_config
-from rag_pipeline.costs import record
 from rag_pipeline.errors import InputError
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import write_corpus

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rag_pipeline import providers
-from rag_pipeline.providers import minilm
+from rag_pipeline.models import providers
+from rag_pipeline.models.providers import minilm
 from rag_pipeline_tests.cli.invoking import Outcome, rag
 from rag_pipeline_tests.conftest import write_corpus
 

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rag_pipeline import indexing
-from rag_pipeline.chat import Prompt, expected_tokens
+from rag_pipeline.calls.costs import Tokens, Totals
 from rag_pipeline.cli.costs import show_costs
 from rag_pipeline.cli.estimates import (
     estimate_lines,
@@ -17,13 +17,13 @@ from rag_pipeline.cli.estimates import (
 from rag_pipeline.cli.forecast import forecast
 from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import ChatModel, load_config
-from rag_pipeline.costs import Tokens, Totals
 from rag_pipeline.errors import BudgetError
-from rag_pipeline.planning import Step
+from rag_pipeline.models.chat import Prompt, expected_tokens
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_file
 from rag_pipeline_tests.contextualization.test_llm import llm
-from rag_pipeline_tests.openai_server import OpenAIServer, serving
+from rag_pipeline_tests.testing.openai_server import OpenAIServer, serving
 
 CONTEXTS = Step("contextualized_chunks", "markdown.llm")
 

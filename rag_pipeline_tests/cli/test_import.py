@@ -7,7 +7,7 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.importers.small_sets import SMALL
+from rag_pipeline_tests.loading.importers.small_sets import SMALL
 
 
 @pytest.mark.parametrize("format", SMALL)

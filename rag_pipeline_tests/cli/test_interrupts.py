@@ -13,7 +13,7 @@ from rag_pipeline_tests.conftest import write_corpus, write_documents
 # Logs the texts of each request, and presses Ctrl-C once just before the third is sent.
 CHILD = """
 import os, signal
-from rag_pipeline.providers import minilm
+from rag_pipeline.models.providers import minilm
 minilm.TOKENS_PER_BATCH = 256
 embed, requests = minilm.MiniLM.embed, []
 def logged(self, texts, input_type="document"):

@@ -9,7 +9,7 @@ import pytest
 from rag_pipeline.cli import document_texts
 from rag_pipeline.cli.forecast import forecast
 from rag_pipeline.config import load_config
-from rag_pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.cli.invoking import rag
 from rag_pipeline_tests.conftest import (

@@ -8,7 +8,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.run import summarize_run
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.runner import StepResult
-from rag_pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.cli.invoking import rag
 from rag_pipeline_tests.conftest import write_corpus
@@ -131,7 +131,7 @@ def test_a_refused_check_ends_in_three_and_what_was_served_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write_corpus(tmp_path)
-    from rag_pipeline.providers.minilm import MiniLM
+    from rag_pipeline.models.providers.minilm import MiniLM
 
     embed = MiniLM.embed
     monkeypatch.setattr(MiniLM, "embed", lambda *a: 2 * embed(*a))

@@ -3,16 +3,16 @@ from typing import Any
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.chat import Prompt, Reply
+from rag_pipeline.calls.costs import most_tokens
 from rag_pipeline.config import ChatModel, LLMContext, load_config, parse_config
 from rag_pipeline.contextualization import context_prompts, contextualize_with_model
-from rag_pipeline.costs import most_tokens
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import ConfigError, ProviderError
-from rag_pipeline.providers import Usage
+from rag_pipeline.models.chat import Prompt, Reply
+from rag_pipeline.models.providers import Usage
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import attributes, write_corpus
-from rag_pipeline_tests.openai_server import Fault, serving
+from rag_pipeline_tests.testing.openai_server import Fault, serving
 
 TEMPLATE = "Read: {document}\n--\nSituate: {chunk}!"
 SETTINGS = LLMContext(method="llm", chat="small", template=TEMPLATE)

@@ -1,7 +1,7 @@
 import pytest
 
 from rag_pipeline.evaluation import Agreement, Evaluator, agreement
-from rag_pipeline_tests.openai_server import Fault, serving
+from rag_pipeline_tests.testing.openai_server import Fault, serving
 
 DOCS = [
     {"document": "The capital of France is Paris.", "rank": 1},

@@ -16,10 +16,10 @@ from rag_pipeline.evaluation.context_quality.llm import judgement_schema
 from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.orchestration.runner import run
-from rag_pipeline.planning import Step, is_incomplete, plan_step, steps
+from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.conftest import attributes, write_corpus
-from rag_pipeline_tests.openai_server import Fault, OpenAIServer, serving
+from rag_pipeline_tests.testing.openai_server import Fault, OpenAIServer, serving
 
 RULE = {
     "name": "one",

@@ -15,10 +15,10 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
-from rag_pipeline.vector_index import indexed_text
+from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.servers import Server, postgres, redis
 from rag_pipeline_tests.test_interruption import make, many_documents
+from rag_pipeline_tests.testing.servers import Server, postgres, redis
 
 KEY = "recursive_150.none.minilm"
 SHARDS = 12
@@ -40,7 +40,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.indexing import stages
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
-from rag_pipeline.providers import minilm
+from rag_pipeline.models.providers import minilm
 
 stages.MAX_SHARD_DOCUMENTS = 2
 minilm.TOKENS_PER_BATCH = 512

@@ -11,8 +11,8 @@ from fastmcp.exceptions import ToolError
 from rag_pipeline.errors import InputError
 from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline_tests.assistant.conftest import released  # noqa: F401
-from rag_pipeline_tests.openai_server import serving as chat_server
 from rag_pipeline_tests.serving.test_tools import call
+from rag_pipeline_tests.testing.openai_server import serving as chat_server
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from rag_pipeline_tests.servers import free_port
+from rag_pipeline_tests.testing.servers import free_port
 
 SERVER = """
 import asyncio, sys, time

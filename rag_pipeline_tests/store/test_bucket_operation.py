@@ -9,12 +9,12 @@ import boto3
 import pytest
 import yaml
 
+from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
+from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import load_config
-from rag_pipeline.inspection import inspect
-from rag_pipeline.sharing import cache_folder
+from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline_tests.cli.invoking import rag
 
 QUESTION = "fee of contract 0"
@@ -27,7 +27,7 @@ def workspace(bucket, tmp_path, monkeypatch) -> Iterator[Workspace]:
     What it shares is named for a moment nine seconds ago: times are compared by whole seconds.
     """
     clock = time.time_ns
-    monkeypatch.setattr("rag_pipeline.sharing.time.time_ns", lambda: clock() - 9 * 10**9)
+    monkeypatch.setattr("rag_pipeline.calls.sharing.time.time_ns", lambda: clock() - 9 * 10**9)
     file = write_cycling(tmp_path, 2)
     content = yaml.safe_load(file.read_text())
     del content["attributes"]["queries"]

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
-from rag_pipeline.inspection import inspect
-from rag_pipeline.planning import plan_step, steps
+from rag_pipeline.pipeline.inspection import inspect
+from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.openai_server import serving
 from rag_pipeline_tests.store.conftest import Fault
+from rag_pipeline_tests.testing.openai_server import serving
 
 QUESTION = "fee of contract 0"
 

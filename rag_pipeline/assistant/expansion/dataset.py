@@ -9,9 +9,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from rag_pipeline.answering import SentenceEmbed, extract_answers
 from rag_pipeline.assistant.datasets import Boost, Found, Search
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
 from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, open_source
+from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.chunking import chunk
 from rag_pipeline.config import (
     Chunking,
@@ -27,14 +29,12 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.config.corpus import ConfigurationRule
 from rag_pipeline.corpus import Corpus, Served
-from rag_pipeline.costs import attributed, charging
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.evaluation.runs import Pinned, open_index
-from rag_pipeline.generation import SentenceEmbed, extract_answers
 from rag_pipeline.indexing import read_documents, update, update_lexical
 from rag_pipeline.release import Release
-from rag_pipeline.retrieval import Index
+from rag_pipeline.search.retrieval import Index
 from rag_pipeline.store import State, Store, quoted, state_digest
 from rag_pipeline.workspace import Workspace
 

@@ -32,10 +32,10 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, ProviderError
-from rag_pipeline.lexical_index import LexicalIndex, build_lexical_index, open_lexical_index
 from rag_pipeline.loading import Source, scan
 from rag_pipeline.loading.parsers import parse
 from rag_pipeline.loading.text import one_line, require_text, storable
+from rag_pipeline.search.lexical_index import LexicalIndex, build_lexical_index, open_lexical_index
 
 _MOST_FILE_BYTES = 10_000_000
 _MOST_REPLY_BYTES = 2_000_000
@@ -245,7 +245,7 @@ class WebSearch:
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
         """Return the first cited pages."""
-        from rag_pipeline.providers.openai_web_search import search_web
+        from rag_pipeline.models.providers.openai_web_search import search_web
 
         found = search_web(query, self._config.chat(self._chat))
         pages = (page(p.url, p.title, p.text, self._max_characters) for p in found)

@@ -71,7 +71,7 @@ def import_(
       rag import legalbench-rag ~/LegalBench-RAG data/legalbench
     """
     from rag_pipeline.cli.tables import show_import
-    from rag_pipeline.importers import import_dataset
+    from rag_pipeline.loading.importers import import_dataset
 
     set_quiet(quiet)
     with counting(f"import {format}", "documents") as progress:

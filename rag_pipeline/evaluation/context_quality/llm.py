@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rag_pipeline.chat import Prompt, Reply
+from rag_pipeline.answering import Ask
 from rag_pipeline.datamodels import Answer, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged
-from rag_pipeline.generation import Ask
+from rag_pipeline.models.chat import Prompt, Reply
 
 _SYSTEM = (
     "You judge the contexts that an answer was written from. For each context, by its number, give "

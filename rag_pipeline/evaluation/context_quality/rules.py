@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import RuleContext
 from rag_pipeline.datamodels import Answer, Query, ScoredChunk
 from rag_pipeline.evaluation.answer_presence import answers
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
 from rag_pipeline.evaluation.entities import find
-from rag_pipeline.generation import SentenceEmbed
 
 _WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 _PHRASE_BREAK = re.compile(r"(?:(?<!\d)[.,]|[.,](?!\d)|[;:?!()\[\]{}\"“”\n])+")

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from rag_pipeline.chat import Prompt, Reply
+from rag_pipeline.answering import Ask
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.entities.rules import Entity
-from rag_pipeline.generation import Ask
-from rag_pipeline.queries import ENTITY_TYPES
+from rag_pipeline.loading.queries import ENTITY_TYPES
+from rag_pipeline.models.chat import Prompt, Reply
 
 _SYSTEM = (
     "List the facts that a text states, by type. Copy each exactly as it stands in the text, as "

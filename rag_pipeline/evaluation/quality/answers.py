@@ -7,16 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from rag_pipeline.answering import SentenceEmbed, extract_answers, write_answers
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import ChatAnswers, Configuration, MiniLMEmbedding
 from rag_pipeline.datamodels import Answer, Citation
-from rag_pipeline.embedding import embed
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.quality.notes import made_from, quality_file, write
 from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked
-from rag_pipeline.generation import SentenceEmbed, extract_answers, write_answers
-from rag_pipeline.progress import advance
-from rag_pipeline.providers import open_embedder
+from rag_pipeline.models.embedding import embed
+from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.workspace import Workspace
 
 

@@ -1,0 +1,34 @@
+"""Run every benchmark: `python -m benchmarks`, or `make bench`."""
+
+import subprocess
+import sys
+
+BENCHMARKS = (
+    "bench_cycles",
+    "bench_overhead",
+    "bench_lexical",
+    "bench_calls",
+    "bench_providers",
+    "bench_retrieval",
+    "bench_datasets",
+    "bench_ablation",
+    "bench_significance",
+    "bench_answers",
+    "bench_evaluation",
+    "bench_serving",
+    "bench_expansion",
+)
+
+
+def main() -> None:
+    for name in BENCHMARKS:
+        sys.stdout.write(f"\n== {name} ==\n")
+        sys.stdout.flush()
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}"],
+            check=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

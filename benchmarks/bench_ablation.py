@@ -1,0 +1,116 @@
+"""What each means of the default is worth: the default without it, on public data sets.
+
+    python -m benchmarks.bench_ablation [--data FOLDER] [--sets NAME ...]
+
+Prints a Markdown table: what each means adds in percentage points, which is the default minus the
+default without it, with the 95 % interval of the paired difference over the same queries.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.bench_datasets import prepared, present, rag
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.comparison import pairs
+from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.evaluation.significance import Difference, differences
+from rag_pipeline.workspace import Workspace
+
+METRICS = {
+    "legalbench-rag": ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10"),
+    "anthropic-contextual": ("R@5", "R@10", "R@20"),
+    "chroma-chunking": ("SpanRecall@5", "IoU@5"),
+    "contractnli": ("AnswerPresence@5",),
+}
+
+WITHOUT: dict[str, dict[str, Any]] = {
+    "whole sentences in a chunk": {"chunking": "recursive_500"},
+    "structural context": {"contextualizer": "none"},
+    "vectors": {"retriever": {"dense_weight": 0.0}},
+    "BM25": {"retriever": {"lexical_weight": 0.0}},
+    "text above context in BM25": {"lexical": {"text_weight": 1}},
+    "document score": {"retriever": {"document_weight": 0.0}},
+    "query taken apart": {"retriever": {"split_query": False}},
+    "neighbours": {"retriever": {"neighbour_weight": 0.0}},
+    "MaxSim": {"reranker": "none"},
+}
+"""What to change in the default to do without a means."""
+
+
+def ablated(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield corpora that hold the default, and the default without each means by its name.
+
+    What is set for a whole corpus, as `lexical` is, takes a corpus of its own.
+    """
+    # The baseline is a configuration that none of them holds.
+    attributes = {key: value for key, value in attributes.items() if key != "baseline"}
+    default = attributes["configurations"][0]
+    retrievers = dict(attributes["retrievers"])
+    configurations = [default]
+    for means, change in WITHOUT.items():
+        ((stage, value),) = change.items()
+        name = means.replace(" ", "_")
+        if stage == "lexical":
+            corpus = f"{attributes['corpus']}_{name}"
+            own = {"corpus": corpus, "configurations": [{**default, "name": name}]}
+            yield {**attributes, **own, stage: {**attributes[stage], **value}}
+            continue
+        if stage == "retriever":
+            retrievers[name] = {**retrievers[default[stage]], **value}
+            value = name
+        if not (stage == "chunking" and default[stage] == "given"):
+            configurations.append({**default, "name": name, stage: value})
+    yield {**attributes, "retrievers": retrievers, "configurations": configurations}
+
+
+def measure(name: str, data: Path, work: Path) -> dict[str, dict[str, Difference]]:
+    """Import and run one set; return by means and metric what the default owes to it."""
+    file = prepared(name, data, work)
+    written = yaml.safe_load(file.read_text())
+    scores = {}
+    for attributes in ablated(written["attributes"]):
+        part = file.with_name(f"{attributes['corpus']}.yaml")
+        part.write_text(yaml.safe_dump({**written, "attributes": attributes}))
+        rag("run", str(part), "--quiet")
+        config = load_config(part)
+        for configuration in config.all_configurations:
+            scores[configuration] = read_scores(Workspace(config), configuration)
+    default = scores.pop("default")
+    return {
+        configuration: differences({m: pairs(default, other, m) for m in METRICS[name]})
+        for configuration, other in scores.items()
+    }
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as work:
+        for name, data in present(__doc__, METRICS):
+            found = measure(name, data, Path(work))
+            write(name, found)
+
+
+def write(name: str, found: dict[str, dict[str, Difference]]) -> None:
+    """Print one set's table."""
+    n = max(d.n for row in found.values() for d in row.values())
+    heading = " | ".join(METRICS[name])
+    sys.stdout.write(f"\n| {name}, n = {n} | {heading} |\n|{'---|' * (len(METRICS[name]) + 1)}\n")
+    for means in WITHOUT:
+        row = found.get(means.replace(" ", "_"))
+        if row:
+            cells = " | ".join(_cell(row[metric]) for metric in METRICS[name])
+            sys.stdout.write(f"| {means} | {cells} |\n")
+    sys.stdout.flush()
+
+
+def _cell(difference: Difference) -> str:
+    mean, low, high = (100 * (v or 0) for v in (difference.mean, difference.low, difference.high))
+    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+if __name__ == "__main__":
+    main()

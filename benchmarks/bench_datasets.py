@@ -1,0 +1,100 @@
+"""The default configuration against plain dense retrieval on public data sets.
+
+    python -m benchmarks.bench_datasets [--data FOLDER] [--sets NAME ...]
+
+Each set is imported, run as `rag init` and `rag run` do it, and reported with 95 % intervals.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rag_pipeline.cli.main import app
+
+# What each set is measured by: its own published metric, in our names.
+SETS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "legalbench-rag": (
+        "legalbench_rag",
+        ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20"),
+    ),
+    "anthropic-contextual": ("anthropic_contextual", ("R@5", "R@10", "R@20")),
+    "chroma-chunking": ("chroma_chunking", ("SpanRecall@5", "SpanPrecision@5", "IoU@5")),
+    "contractnli": (
+        "contractnli",
+        ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20"),
+    ),
+}
+
+
+def rag(*arguments: str) -> None:
+    """Call the command line, showing only what goes wrong."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        app(list(arguments), standalone_mode=False)
+
+
+def prepared(name: str, data: Path, work: Path) -> Path:
+    """Import one set and return the corpus file that `rag init` writes for it."""
+    folder, file = work / name, work / name / "corpus.yaml"
+    rag("import", name, str(data), str(folder), "--quiet")
+    rag(
+        *("init", name, "--documents", str(folder / "documents")),
+        *("--queries", str(folder / "queries.jsonl")),
+        *("--store", str(work / "store"), "--output", str(file)),
+    )
+    if (folder / "chunks.jsonl").exists():  # the set's own chunks for `plain` too
+        text = file.read_text().replace("chunking: recursive_500", "chunking: given")
+        file.write_text(text)
+    return file
+
+
+def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
+    """Import and run one set; return what `rag run --json` wrote."""
+    file, out = prepared(name, data, work), work / f"{name}.json"
+    rag("run", str(file), "--quiet", "--json", str(out))
+    result: dict[str, Any] = json.loads(out.read_text())
+    return result
+
+
+def present(what: str, names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the asked for data sets that are there, with their folders."""
+    parser = argparse.ArgumentParser(description=what)
+    here = Path(__file__).parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
+    parser.add_argument("--sets", nargs="*", default=list(names), choices=list(names))
+    arguments = parser.parse_args()
+    for name in arguments.sets:
+        data = Path(arguments.data) / SETS[name][0]
+        if data.is_dir():
+            yield name, data
+        else:
+            sys.stdout.write(f"{name}: no data at {data}; left out\n")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as work:
+        for name, data in present(__doc__, SETS):
+            metrics = SETS[name][1]
+            result = measure(name, data, Path(work))
+            by_name = {row["name"]: row["metrics"] for row in result["configurations"]}
+            sys.stdout.write(f"\n{name} (n = {by_name['plain'][metrics[0]]['n']}), in percent\n")
+            for metric in metrics:
+                cells = []
+                for configuration in ("plain", "default"):
+                    value = by_name[configuration][metric]
+                    low, high = 100 * value["low"], 100 * value["high"]
+                    cells.append(
+                        f"{configuration} {100 * value['mean']:5.1f} [{low:.1f}, {high:.1f}]"
+                    )
+                sys.stdout.write(f"  {metric:18} {'   '.join(cells)}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""How build, memory, size and latency grow with the corpus: 10^4, 10^5, 10^6 chunks.
+
+    python -m benchmarks.bench_scale [--chunks N ...] [--folder DIR]
+
+The default of `rag init` over generated documents (see `scale_corpus`), through the product's own
+stages; only the vectors and token vectors are drawn and not made by a model. Every step runs in a
+process of its own, and its peak is that process's resident memory. A query's time is without its
+embedding. `--folder` keeps what is built, and steps that are done there are not done again;
+`scale_plot` draws what is measured there.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.scale_corpus import Asked, ScaleCorpus
+from rag_pipeline.cli.template import write_corpus_file
+from rag_pipeline.config import MaxSimReranker, NoReranker, load_config
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.indexing import (
+    Stage,
+    build_shard,
+    finish,
+    open_stage,
+    plan,
+    update,
+    update_documents,
+    update_lexical,
+)
+from rag_pipeline.indexing.builders import read_in_order
+from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.pipeline.planning import Step, plan_step, steps
+from rag_pipeline.search import vector_index
+from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.search.retrieval import Index, read_question, retrieve
+from rag_pipeline.workspace import Workspace
+
+QUERIES, WARM = 200, 20
+CONFIGURATION = "default"
+Result = dict[str, Any]
+
+
+class Scale:
+    """One corpus of generated documents in a folder."""
+
+    def __init__(self, folder: Path, chunks: int, token_vectors: bool) -> None:
+        self.folder = folder
+        self.documents = folder / "documents"
+        self.corpus = ScaleCorpus(chunks)
+        self.file = folder / "scale.yaml"
+        if not self.file.exists():
+            self.documents.mkdir(parents=True, exist_ok=True)
+            write_corpus_file(
+                "scale", self.documents, None, str(folder / "store"), self.file, force=False
+            )
+            text = self.file.read_text().replace(
+                "token_vectors: true", f"token_vectors: {str(token_vectors).lower()}"
+            )
+            if not token_vectors:
+                text = text.replace("reranker: maxsim", "reranker: none")
+            self.file.write_text(text)
+        self.config = load_config(self.file)
+        self.workspace = Workspace(self.config)
+        self.chosen = self.config.configuration(CONFIGURATION)
+        self.token_vectors = self.chosen.reranker == "maxsim"
+
+    def vectors(self) -> Stage:
+        """Return the stage of the vector index, with vectors that no model made."""
+        key = self.chosen.vector_key
+        stage = open_stage(self.workspace, "vector_index", key)
+
+        def build(ids: Sequence[str], _: object) -> Iterator[pa.RecordBatch]:
+            names = CONTEXTUALIZED_CHUNKS_SCHEMA.names
+            for batch in read_in_order(stage.upstream, names, ids):
+                documents = batch.column("document_id").to_pylist()
+
+                def made(texts: Sequence[str], of: Sequence[str] = documents) -> Embedded:
+                    return self.corpus.embedded(texts, of, self.token_vectors)
+
+                yield from vector_index.index_chunks(
+                    [batch], made, stage.table.schema, stage.fingerprint
+                )
+
+        return replace(stage, build=build)
+
+    def index(self) -> Index:
+        lexical = self.workspace.lexical_path(self.chosen.context_key, "bm25s")
+        folder = self.workspace.store.local_folder(lexical)
+        table = self.workspace.vector_index(self.chosen.vector_key)
+        return Index.open(table.open(), open_lexical_index(folder))
+
+    def queries(self, index: Index) -> list[Asked]:
+        at = np.linspace(0, len(index) - 1, QUERIES).astype(np.int64)
+        rows = index.take(at, ["document_id", "text", "vector"])
+        vectors = vector_index.vectors_of(rows)
+        texts, ids = rows.column("text").to_pylist(), rows.column("document_id").to_pylist()
+        return [
+            self.corpus.asked(text, document_id, vector, seed)
+            for seed, (text, document_id, vector) in enumerate(
+                zip(texts, ids, vectors, strict=True)
+            )
+        ]
+
+
+# --- steps ---
+
+
+def generate(scale: Scale) -> Result:
+    scale.corpus.write(scale.documents)
+    return {"documents": scale.corpus.documents}
+
+
+def documents(scale: Scale) -> Result:
+    return {"documents": update_documents(scale.workspace).documents}
+
+
+def chunks(scale: Scale) -> Result:
+    return {"rows": update(scale.workspace, "chunks", scale.chosen.chunking).rows}
+
+
+def contexts(scale: Scale) -> Result:
+    return {"rows": update(scale.workspace, "contextualized_chunks", scale.chosen.context_key).rows}
+
+
+def lexical(scale: Scale) -> Result:
+    return {"rows": update_lexical(scale.workspace, scale.chosen.context_key).rows}
+
+
+def vectors(scale: Scale) -> Result:
+    stage = scale.vectors()
+    return {"rows": sum(build_shard(stage, shard).rows for shard in plan(stage).shards)}
+
+
+def vector_maintenance(scale: Scale) -> Result:
+    finish(scale.vectors(), [], changed=True)
+    return {}
+
+
+def opened(scale: Scale) -> Result:
+    return {"rows": len(scale.index())}
+
+
+def queried(scale: Scale) -> Result:
+    index = scale.index()
+    queries = scale.queries(index)
+    retriever = scale.config.retrievers[scale.chosen.retriever]
+    assert retriever.method == "hybrid"
+    rerankers: dict[str, MaxSimReranker | NoReranker] = {"hybrid": NoReranker(method="none")}
+    if scale.token_vectors:
+        rerankers["hybrid, maxsim"] = MaxSimReranker(method="maxsim", weight=0.4, candidates=50)
+    result: Result = {}
+    for name, reranker in rerankers.items():
+        seconds = []
+        for query in [*queries[:WARM], *queries]:
+            started = time.perf_counter()
+            question = read_question(index, query.text, retriever)
+            retrieve(index, question, query.encoded, retriever, reranker)
+            seconds.append(time.perf_counter() - started)
+        p50, p95 = 1000 * np.percentile(seconds[WARM:], [50, 95])
+        result |= {f"{name} p50 ms": round(p50, 1), f"{name} p95 ms": round(p95, 1)}
+    return result
+
+
+def recalled(scale: Scale) -> Result:
+    """Return the share of the ten nearest by exact search that the index finds."""
+    index = scale.index()
+    queries = scale.queries(index)
+    asked = np.array([query.encoded.vector for query in queries])
+    nearest = np.zeros((len(queries), 0), np.int64)
+    cosines = np.zeros((len(queries), 0), np.float32)
+    for batch in index.table.search().select(["vector"]).with_row_id(True).to_batches(8192):
+        rows = pa.Table.from_batches([batch])
+        found = asked @ vector_index.vectors_of(rows).T
+        ids = np.broadcast_to(rows.column("_rowid").to_numpy().astype(np.int64), found.shape)
+        nearest = np.concatenate([nearest, ids], axis=1)
+        cosines = np.concatenate([cosines, found], axis=1)
+        best = np.argsort(-cosines, axis=1)[:, :10]
+        nearest = np.take_along_axis(nearest, best, axis=1)
+        cosines = np.take_along_axis(cosines, best, axis=1)
+    shares = [
+        np.isin(
+            vector_index.search(index.table, query.encoded.vector, 200)
+            .slice(0, 10)
+            .column("_rowid")
+            .to_numpy()
+            .astype(np.int64),
+            exact,
+        ).mean()
+        for query, exact in zip(queries, nearest, strict=True)
+    ]
+    return {"recall@10": round(float(np.mean(shares)), 4)}
+
+
+def unchanged(scale: Scale) -> Result:
+    """Plan every indexing step, as `rag run` does, and find nothing to do."""
+    assets = ("documents", "chunks", "contextualized_chunks", "lexical_index", "vector_index")
+    wanted = [s for s in steps(scale.config, CONFIGURATION) if s.asset in assets]
+    todo = [plan_step(scale.workspace, step) for step in wanted]
+    return {"steps": len(todo), "stale": sum(plan.must_run for plan in todo)}
+
+
+def changed(scale: Scale) -> Result:
+    """Edit one document, and bring every table and index up to date."""
+    editions = scale.folder / "editions"
+    edition = int(editions.read_text()) + 1 if editions.exists() else 1
+    editions.write_text(str(edition))
+    scale.corpus.write_one(scale.documents, scale.corpus.documents // 2, edition)
+    result: Result = {}
+    done: dict[str, Callable[[], object]] = {
+        "documents": lambda: documents(scale),
+        "chunks": lambda: chunks(scale),
+        "contexts": lambda: contexts(scale),
+        "lexical": lambda: lexical(scale),
+        "vectors": lambda: _revise_vectors(scale),
+    }
+    for name, act in done.items():
+        started = time.perf_counter()
+        act()
+        result[f"{name} s"] = round(time.perf_counter() - started, 2)
+    if plan_step(scale.workspace, Step("vector_index", scale.chosen.vector_key)).must_run:
+        raise RuntimeError("one changed document is not up to date")
+    return result
+
+
+def _revise_vectors(scale: Scale) -> None:
+    stage = scale.vectors()
+    todo = plan(stage)
+    for shard in todo.shards:
+        build_shard(stage, shard)
+    finish(stage, todo.orphaned, changed=True)
+
+
+STEPS: dict[str, Callable[[Scale], Result]] = {
+    step.__name__: step
+    for step in (
+        generate,
+        documents,
+        chunks,
+        contexts,
+        lexical,
+        vectors,
+        vector_maintenance,
+        opened,
+        queried,
+        recalled,
+        unchanged,
+        changed,
+    )
+}
+BUILDING = tuple(STEPS)[:7]
+"""Steps that are done once in a folder."""
+
+
+def run_step(scale: Scale, name: str) -> Result:
+    started, cpu = time.perf_counter(), time.process_time()
+    result = STEPS[name](scale)
+    return {
+        "seconds": round(time.perf_counter() - started, 1),
+        "cpu": round(time.process_time() - cpu, 1),
+        "peak_mib": _peak_mib(),
+        **result,
+    }
+
+
+def _peak_mib() -> int:
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) // 1024
+
+
+def sizes(scale: Scale) -> Result:
+    store = scale.folder / "store" / "scale"
+    places = {path.name: path for path in (store / "tables").iterdir()}
+    lexical = scale.workspace.lexical_path(scale.chosen.context_key, "bm25s")
+    places["lexical"] = scale.workspace.store.local_folder(lexical)
+    return {
+        name: round(sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) / 2**20)
+        for name, path in sorted(places.items())
+    }
+
+
+def measure(folder: Path, chunks: int, token_vectors: bool) -> None:
+    """Run every step over one size, and print a line for each."""
+    sys.stdout.write(f"\n{chunks:,} chunks, token vectors: {token_vectors}\n")
+    done = folder / "done.json"
+    known: dict[str, Result] = json.loads(done.read_text()) if done.exists() else {}
+    for name in STEPS:
+        if name not in BUILDING or name not in known:
+            arguments = ["--step", name, "--folder", str(folder), "--chunks", str(chunks)]
+            command = [sys.executable, "-W", "ignore", "-m", __spec__.name, *arguments]
+            if token_vectors:
+                command.append("--token-vectors")
+            made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            known[name] = json.loads(made.stdout.splitlines()[-1])
+            done.write_text(json.dumps(known, indent=1))
+        said = "  ".join(f"{key} {value}" for key, value in known[name].items())
+        sys.stdout.write(f"  {name:20} {said}\n")
+        sys.stdout.flush()
+    scale = Scale(folder, chunks, token_vectors)
+    known["sizes"] = sizes(scale)
+    done.write_text(json.dumps(known, indent=1))
+    said = "  ".join(f"{name} {size}" for name, size in known["sizes"].items())
+    sys.stdout.write(f"  MiB on disk          {said}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--folder", type=Path, help="build here, and keep what is built")
+    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
+    parser.add_argument("--token-vectors", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--tokens-up-to", type=int, default=1_000_000, help="largest size with token vectors"
+    )
+    given = parser.parse_args()
+    if given.step:
+        scale = Scale(given.folder, given.chunks[0], given.token_vectors)
+        sys.stdout.write(json.dumps(run_step(scale, given.step)) + "\n")
+        return
+    for chunks in given.chunks:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = (given.folder or Path(temporary)) / str(chunks)
+            folder.mkdir(parents=True, exist_ok=True)
+            measure(folder, chunks, chunks <= given.tokens_up_to)
+
+
+if __name__ == "__main__":
+    main()

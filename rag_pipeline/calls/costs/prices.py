@@ -1,0 +1,154 @@
+"""Models -> what they charge, from one dated file that a user's own file goes before."""
+
+import datetime
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import Field, ValidationError
+
+from rag_pipeline.calls.addresses import is_loopback
+from rag_pipeline.config import Settings
+from rag_pipeline.errors import ConfigError
+
+_SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a call is charged by; `cached` are those of `input` that a prompt cache served."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    searches: int = 0
+    """Requests to a reranker that charges by the search and not by the token."""
+
+    def __add__(self, other: "Tokens") -> "Tokens":
+        return Tokens(
+            self.input + other.input,
+            self.cached + other.cached,
+            self.output + other.output,
+            self.searches + other.searches,
+        )
+
+    def __mul__(self, factor: float) -> "Tokens":
+        counts = (self.input, self.cached, self.output, self.searches)
+        return Tokens(*(round(count * factor) for count in counts))
+
+
+class Price(Settings):
+    """USD per million tokens; `search` is USD per thousand searches.
+
+    `cached_input` is the price of input where it is left out, and `batch` what a batched call
+    costs of an ordinary one.
+    """
+
+    input: float = Field(default=0.0, ge=0.0)
+    cached_input: float | None = Field(default=None, ge=0.0)
+    output: float = Field(default=0.0, ge=0.0)
+    search: float = Field(default=0.0, ge=0.0)
+    batch: float = Field(default=1.0, ge=0.0, le=1.0)
+
+    def usd(self, tokens: Tokens, batch: bool = False) -> float:
+        """Return what a call costs.
+
+        ((input - cached) x input price + cached x cached price + output x output price) / 10^6
+        + searches x search price / 10^3, times `batch` for a batched call.
+        """
+        cached_input = self.input if self.cached_input is None else self.cached_input
+        millionths = (
+            (tokens.input - tokens.cached) * self.input
+            + tokens.cached * cached_input
+            + tokens.output * self.output
+        )
+        ordinary = millionths / 1e6 + tokens.searches * self.search / 1e3
+        return ordinary * (self.batch if batch else 1.0)
+
+
+FREE = Price()
+
+
+class _Provider(Settings):
+    date: datetime.date
+    source: str = ""
+    hosts: tuple[str, ...] = ()
+    models: dict[str, Price]
+
+
+class Prices(Settings):
+    """The prices of one file: models by provider, and the providers that run on this machine."""
+
+    local: tuple[str, ...] = ()
+    providers: dict[str, _Provider] = Field(default={})
+
+    def price(self, provider: str, model: str) -> Price | None:
+        """Return a model's price, None where it is unknown.
+
+        A dated snapshot (`gpt-4o-mini-2024-07-18`) costs what its model does unless it is listed;
+        `*` stands for every model of a provider. What runs on this machine is free unless listed.
+        """
+        listed = self.providers.get(provider)
+        if listed is not None:
+            for name in (model, _SNAPSHOT.sub("", model), "*"):
+                if name in listed.models:
+                    return listed.models[name]
+        host = urlsplit(f"//{provider}").hostname or provider
+        return FREE if provider in self.local or is_loopback(host) else None
+
+
+def vendor(provider: str, base_url: str | None) -> str:
+    """Return whose prices hold: the provider at its own address, otherwise the server's host.
+
+    A model's name says nothing of what another server charges for it.
+    """
+    if base_url is None:
+        return provider
+    parts = urlsplit(base_url)
+    host = parts.hostname or base_url
+    if any(host in known.hosts for known in _packaged().providers.values()):
+        return next(n for n, known in _packaged().providers.items() if host in known.hosts)
+    named = f"[{host}]" if ":" in host else host
+    return f"{named}:{parts.port}" if parts.port else named
+
+
+def load_prices(own: Path | None = None) -> Prices:
+    """Return the packaged prices, those of a user's own file before them.
+
+    Raises ConfigError naming file, place and value.
+    """
+    packaged = _packaged()
+    if own is None:
+        return packaged
+    try:
+        text = own.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"prices: cannot read {own}: {error}") from None
+    mine = _parse(text, own)
+    merged = dict(packaged.providers)
+    for name, provider in mine.providers.items():
+        before = packaged.providers.get(name)
+        models = {**(before.models if before else {}), **provider.models}
+        merged[name] = provider.model_copy(update={"models": models})
+    return Prices(local=(*packaged.local, *mine.local), providers=merged)
+
+
+@cache
+def _packaged() -> Prices:
+    file = files("rag_pipeline.models.providers").joinpath("prices.yaml")
+    return _parse(file.read_text(encoding="utf-8"), Path("prices.yaml"))
+
+
+def _parse(text: str, file: Path) -> Prices:
+    try:
+        return Prices.model_validate(yaml.safe_load(text) or {})
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise ConfigError(f"{file}: {place}: {first['input']!r}: {first['msg']}") from None

@@ -1,1 +1,0 @@
-"""Released corpora inside other frameworks."""

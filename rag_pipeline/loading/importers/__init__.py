@@ -1,0 +1,84 @@
+"""Public data sets, in their published formats, to `documents/`, `queries.jsonl`, `chunks.jsonl`.
+
+One module per format reads a set into a `DataSet`; `destination` writes it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.importers import (
+    anthropic_contextual,
+    chroma_chunking,
+    contractnli,
+    legalbench_rag,
+)
+from rag_pipeline.loading.importers.dataset import DataSet
+from rag_pipeline.loading.importers.destination import Progress, write
+
+__all__ = ["FORMATS", "ImportReport", "import_dataset"]
+
+_READERS: dict[str, Callable[[Path], DataSet]] = {
+    "legalbench-rag": legalbench_rag.read,
+    "chroma-chunking": chroma_chunking.read,
+    "anthropic-contextual": anthropic_contextual.read,
+    "contractnli": contractnli.read,
+}
+FORMATS: tuple[str, ...] = tuple(_READERS)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import wrote and what it left out.
+
+    `skipped` has one line with its reason per query, document or chunk left out; `reanchored`
+    counts spans that are elsewhere than the set says, or differ in white space; `paths` are the
+    documents folder, the queries file and, where chunks are given, the chunks file.
+    """
+
+    documents: int
+    queries: int
+    chunks: int
+    skipped: tuple[str, ...]
+    reanchored: int
+    paths: tuple[Path, ...]
+
+
+def import_dataset(
+    format: str, source: Path, destination: Path, progress: Progress | None = None
+) -> ImportReport:
+    """Import a public data set; the same source gives the same files, byte for byte.
+
+    Nothing is written before the whole source was read and checked. `destination` must be new,
+    empty or an earlier import of the same format, which is brought up to date. `progress` is
+    called with the documents done and their total.
+
+    Raises InputError when the source is wrong or the destination can't be used.
+    """
+    if format not in _READERS:
+        raise InputError(f"format: {format!r} is not one of: {', '.join(FORMATS)}")
+    try:
+        source.stat()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{source}: can't be read: {error}") from error
+    corpus = (source / "corpus").resolve()
+    if destination.resolve().is_relative_to(corpus):
+        raise InputError(f"{destination}: is inside {corpus}, which is read; choose another folder")
+    dataset = _READERS[format](source)
+    if not dataset.documents:
+        raise InputError(f"{source}: no documents in it to import; {_reasons(dataset)}")
+    paths = write(dataset, format, destination, progress)
+    return ImportReport(
+        documents=len(dataset.documents),
+        queries=len(dataset.queries),
+        chunks=len(dataset.chunks or ()),
+        skipped=tuple(dataset.skipped),
+        reanchored=dataset.reanchored,
+        paths=paths,
+    )
+
+
+def _reasons(dataset: DataSet) -> str:
+    first = dataset.skipped[0] if dataset.skipped else "none"
+    return f"skipped {len(dataset.skipped)}, the first: {first}"

@@ -1,0 +1,178 @@
+"""Anthropic's contextual-retrieval set: code files in given chunks, questions with golden chunks.
+
+The set's own measure counts golden chunks among the given chunks retrieved, so a gold span is
+exactly the span of a given chunk. Documents are called `{doc_id}.txt`: the set tells a file's
+path only beside the questions about it, and a path on just those would mark what is asked about.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import RootModel
+
+from rag_pipeline.datamodels import Chunk
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.importers.dataset import (
+    DataSet,
+    Evidence,
+    SpanNotFoundError,
+    safe_path,
+)
+from rag_pipeline.loading.importers.parsing import NonBlank, Record, parse, parse_file, read_bytes
+
+_DOCUMENTS, _QUESTIONS = "codebase_chunks.json", "evaluation_set.jsonl"
+
+
+class _GivenChunk(Record):
+    chunk_id: str
+    original_index: int
+    content: str
+
+
+class _Document(Record):
+    doc_id: NonBlank
+    original_uuid: str
+    content: str
+    chunks: list[_GivenChunk]
+
+
+class _Documents(RootModel[list[_Document]]):
+    pass
+
+
+class _GoldenChunk(Record):
+    doc_uuid: str
+    index: int
+    content: str
+
+
+class _Meta(Record):
+    repo_name: str | None = None
+
+
+class _Question(Record):
+    query: NonBlank
+    answer: str | None = None
+    golden_chunk_uuids: list[tuple[str, int]]
+    golden_chunks: tuple[_GoldenChunk, ...] = ()
+    meta: _Meta = _Meta()
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    """A given chunk; `span` is None where its text is not in its document."""
+
+    content: str
+    span: Chunk | None
+
+
+_Chunks = dict[str, dict[int, _Located]]
+"""Chunks by the document's uuid and their index in it."""
+
+
+def read(source: Path) -> DataSet:
+    """Read the folder with both files; a query is tagged with its repository's name."""
+    dataset = DataSet(chunks=[])
+    chunks = _read_documents(source / _DOCUMENTS, dataset)
+    path = source / _QUESTIONS
+    lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    for count, (number, line) in enumerate(numbered, start=1):
+        question = parse(_Question, line, f"{path}: line {number}")
+        query_id = f"anthropic-contextual-{count:04d}"
+        try:
+            golden = list(_golden_chunks(question, chunks))
+        except SpanNotFoundError as error:
+            dataset.skip(query_id, str(error))
+            continue
+        evidence = [Evidence(c.document_id, c.start, c.end, c.text) for c in golden]
+        tags = (question.meta.repo_name,) if question.meta.repo_name else ()
+        dataset.add_query(query_id, question.query, evidence, answer=question.answer, tags=tags)
+    return dataset
+
+
+def _read_documents(path: Path, dataset: DataSet) -> _Chunks:
+    chunks: _Chunks = {}
+    names: set[str] = set()
+    for i, document in enumerate(parse_file(_Documents, path).root):
+        where = f"{path}: [{i}]"
+        document_id = f"{safe_path(document.doc_id, f'{where}.doc_id')}.txt"
+        if "/" in document_id:
+            raise InputError(f"{where}.doc_id: {document.doc_id!r}: expected a name without '/'")
+        # Names that differ in case alone are one file on some systems.
+        if document_id.casefold() in names:
+            raise InputError(f"{where}.doc_id: {document.doc_id!r} is there twice")
+        if document.original_uuid in chunks:
+            raise InputError(f"{where}.original_uuid: {document.original_uuid!r} is there twice")
+        names.add(document_id.casefold())
+        dataset.documents[document_id] = document.content
+        chunks[document.original_uuid] = _locate_chunks(document, document_id, dataset, where)
+    return chunks
+
+
+def _locate_chunks(
+    document: _Document, document_id: str, dataset: DataSet, where: str
+) -> dict[int, _Located]:
+    text = dataset.documents[document_id]
+    located: dict[int, _Located] = {}
+    spans: list[Chunk] = []
+    for given in sorted(document.chunks, key=lambda c: c.original_index):
+        if given.original_index in located:
+            raise InputError(f"{where}: original_index {given.original_index} is there twice")
+        place = _find_chunk(
+            text, given.content, spans[-1] if spans else Chunk(document_id, -1, 0, "")
+        )
+        span = None
+        if place is None:
+            reason = f"its text is not in {document_id}" if given.content.strip() else "it is blank"
+            dataset.skip(f"chunk {given.chunk_id}", reason)
+        else:
+            span = Chunk(document_id, *place, text[slice(*place)])
+            dataset.reanchored += span.text != given.content
+            spans.append(span)
+        located[given.original_index] = _Located(given.content, span)
+    if dataset.chunks is not None:
+        dataset.chunks.extend(spans)
+    return located
+
+
+def _find_chunk(text: str, content: str, previous: Chunk) -> tuple[int, int] | None:
+    """Find a chunk after the start of the previous one.
+
+    Where its text occurs more than once, the place that continues the previous chunk wins, with
+    nothing or white space between. Failing an exact match, white space may differ.
+    """
+    if not content.strip():
+        return None
+    gap = re.compile(r"\s*").match(text, previous.end)
+    for start in range(previous.end, (gap.end() if gap else previous.end) + 1):
+        if text.startswith(content, start):
+            return start, start + len(content)
+    start = text.find(content, previous.start + 1)
+    if start >= 0:
+        return start, start + len(content)
+    words = r"\s+".join(re.escape(word) for word in content.split())
+    loose = re.compile(words).search(text, previous.start + 1)
+    return loose.span() if loose else None
+
+
+def _golden_chunks(question: _Question, chunks: _Chunks) -> Iterator[Chunk]:
+    texts = {(c.doc_uuid, c.index): c.content.strip() for c in question.golden_chunks}
+    for uuid, index in question.golden_chunk_uuids:
+        what = f"golden chunk {index} of {uuid}"
+        given = chunks.get(uuid, {}).get(index)
+        if given is None:
+            raise SpanNotFoundError(f"{what}: not among the chunks")
+        expected = texts.get((uuid, index), given.content.strip())
+        if given.content.strip() != expected:
+            same = [c for c in chunks[uuid].values() if c.content.strip() == expected]
+            if len(same) != 1:
+                raise SpanNotFoundError(
+                    f"{what}: {len(same)} chunks of the document have its text; expected 1"
+                )
+            given = same[0]
+        if given.span is None:
+            raise SpanNotFoundError(f"{what}: it was skipped")
+        yield given.span

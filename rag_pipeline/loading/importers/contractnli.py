@@ -1,0 +1,127 @@
+"""ContractNLI: agreements with, per hypothesis, a choice and the spans that are evidence for it.
+
+A query asks for the clauses of one agreement that settle one hypothesis; its gold spans are the
+evidence, its answer is the choice. Hypotheses that are not mentioned have none and are skipped.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote
+
+from pydantic import Field
+
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.folder import UNSAFE
+from rag_pipeline.loading.importers.dataset import DataSet, Evidence
+from rag_pipeline.loading.importers.parsing import NonBlank, Record, parse_file
+
+_NAME_BYTES = 180
+"""Longest name before numbering and extension: file systems take 255 bytes."""
+
+
+class _Annotation(Record):
+    choice: Literal["Entailment", "Contradiction", "NotMentioned"]
+    spans: list[int]
+
+
+class _AnnotationSet(Record):
+    annotations: dict[str, _Annotation]
+
+
+class _Document(Record):
+    file_name: str
+    text: NonBlank
+    spans: list[tuple[int, int]]
+    annotation_sets: list[_AnnotationSet] = Field(min_length=1)
+
+
+class _Label(Record):
+    hypothesis: NonBlank
+
+
+class _Agreements(Record):
+    documents: list[_Document]
+    labels: dict[str, _Label]
+
+
+def read(source: Path) -> DataSet:
+    """Read a JSON file or a folder of them; a query is tagged with hypothesis and choice.
+
+    A document that several files repeat is kept once.
+    """
+    paths = sorted(source.glob("*.json")) if source.is_dir() else [source]
+    if not paths:
+        raise InputError(f"{source}: no *.json file there")
+    dataset = DataSet()
+    seen: set[str] = set()
+    numbers = itertools.count(1)
+    for path in paths:
+        agreements = parse_file(_Agreements, path)
+        for i, document in enumerate(agreements.documents):
+            identity = document.model_dump_json()
+            if identity not in seen:
+                seen.add(identity)
+                _add(document, agreements.labels, numbers, f"{path}: documents[{i}]", dataset)
+    return dataset
+
+
+def _add(
+    document: _Document,
+    labels: dict[str, _Label],
+    numbers: Iterator[int],
+    where: str,
+    dataset: DataSet,
+) -> None:
+    document_id = _document_id(document.file_name, dataset)
+    dataset.documents[document_id] = document.text
+    for key, annotation in document.annotation_sets[0].annotations.items():
+        place = f"{where}.annotation_sets[0].annotations.{key}"
+        if key not in labels:
+            raise InputError(f"{place}: {key!r} is not one of the labels: {', '.join(labels)}")
+        query_id = f"contractnli-{next(numbers):04d}"
+        evidence = _evidence(document, document_id, annotation, place)
+        if not evidence:
+            dataset.skip(query_id, f"no evidence: {key} is {annotation.choice} in {document_id!r}")
+            continue
+        query = (
+            f'Which clauses of "{_title(document_id)}" support or contradict this: '
+            f"{labels[key].hypothesis}"
+        )
+        tags = (key, annotation.choice)
+        dataset.add_query(query_id, query, evidence, answer=annotation.choice, tags=tags)
+
+
+def _evidence(
+    document: _Document, document_id: str, annotation: _Annotation, where: str
+) -> list[Evidence]:
+    if annotation.choice == "NotMentioned":
+        return []
+    for i, index in enumerate(annotation.spans):
+        if not 0 <= index < len(document.spans):
+            raise InputError(
+                f"{where}.spans[{i}]: expected an index of the document's {len(document.spans)} "
+                f"spans, got {index}"
+            )
+    return [Evidence(document_id, *document.spans[i]) for i in sorted(annotation.spans)]
+
+
+def _document_id(file_name: str, dataset: DataSet) -> str:
+    """Make a file name that is safe, unique and read as plain text, which the content is."""
+    name = UNSAFE.sub("_", file_name)
+    name = re.sub(r'[/\\:*?"<>|]', "_", name).strip(" .")
+    name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)
+    name = name.encode()[:_NAME_BYTES].decode(errors="ignore").strip(" .") or "document"
+    taken = {document_id.casefold() for document_id in dataset.documents}
+    number = 1
+    while True:
+        candidate = f"{name}.txt" if number == 1 else f"{name} ({number}).txt"
+        if candidate.casefold() not in taken:
+            return candidate
+        number += 1
+
+
+def _title(document_id: str) -> str:
+    return " ".join(unquote(document_id.removesuffix(".txt")).replace("_", " ").split())

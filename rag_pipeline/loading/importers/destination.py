@@ -1,0 +1,138 @@
+"""Write a data set so that a re-run gives the same bytes and a killed run is finished by the next.
+
+The marker names the documents that are ours; it is written first, and the queries last.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rag_pipeline.datamodels import Chunk, Query
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.importers.dataset import DataSet, safe_path
+from rag_pipeline.loading.importers.parsing import Record, parse_file
+
+Progress = Callable[[int, int], None]
+
+_MARKER = ".rag-import.json"
+_PART = ".rag-import.part"
+
+
+class _Marker(Record):
+    format: str
+    documents: list[str]
+
+
+def write(
+    dataset: DataSet, format: str, destination: Path, progress: Progress | None
+) -> tuple[Path, ...]:
+    """Write documents, chunks and queries; return their paths.
+
+    Files that an earlier import wrote and this one doesn't have are removed; files of others are
+    left alone. Raises InputError when the destination holds something else or can't be written.
+    """
+    try:
+        return _write(dataset, format, destination, progress)
+    except OSError as error:
+        place = error.filename2 or error.filename or destination
+        raise InputError(f"{place}: can't be written: {error.strerror}") from error
+
+
+def _write(
+    dataset: DataSet, format: str, destination: Path, progress: Progress | None
+) -> tuple[Path, ...]:
+    earlier = _earlier_documents(format, destination)
+    documents, queries = destination / "documents", destination / "queries.jsonl"
+    documents.mkdir(parents=True, exist_ok=True)
+
+    def put(path: Path, data: bytes) -> None:
+        # Queries of the last import must not be taken for those of half-replaced documents.
+        if not _holds(path, data):
+            queries.unlink(missing_ok=True)
+            _replace(path, data, destination / _PART)
+
+    marker = destination / _MARKER
+    _replace(marker, _marker(format, earlier | dataset.documents.keys()), destination / _PART)
+    for document_id in sorted(earlier - dataset.documents.keys()):
+        queries.unlink(missing_ok=True)
+        _remove(documents / document_id, documents)
+    for done, (document_id, text) in enumerate(dataset.documents.items(), start=1):
+        put(documents / document_id, text.encode())
+        if progress is not None:
+            progress(done, len(dataset.documents))
+    paths = [documents, queries]
+    if dataset.chunks is not None:
+        paths.append(destination / "chunks.jsonl")
+        put(paths[-1], _lines(_chunk_fields(c) for c in dataset.chunks))
+    _replace(marker, _marker(format, dataset.documents), destination / _PART)
+    put(queries, _lines(_query_fields(q) for q in dataset.queries))
+    (destination / _PART).unlink(missing_ok=True)
+    return tuple(paths)
+
+
+def _earlier_documents(format: str, destination: Path) -> set[str]:
+    if not destination.exists():
+        return set()
+    if not destination.is_dir():
+        raise InputError(f"{destination}: is a file; the destination must be a folder")
+    # A run that was killed before its marker was there leaves no more than these.
+    names = {path.name for path in destination.iterdir()}
+    if names <= {_PART, "documents"} and not any(destination.glob("documents/*")):
+        return set()
+    path = destination / _MARKER
+    if not path.is_file():
+        raise InputError(
+            f"{destination}: is not empty and holds no earlier import; choose a new folder"
+        )
+    marker = parse_file(_Marker, path)
+    if marker.format != format:
+        raise InputError(
+            f"{destination}: holds an import of {marker.format!r}, not of {format!r}; choose "
+            f"another folder"
+        )
+    return {safe_path(d, f"{path}: documents[{i}]") for i, d in enumerate(marker.documents)}
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
+
+
+def _replace(path: Path, data: bytes, part: Path) -> None:
+    if _holds(path, data):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part.write_bytes(data)
+    part.replace(path)
+
+
+def _remove(path: Path, root: Path) -> None:
+    path.unlink(missing_ok=True)
+    for parent in path.parents:
+        if parent == root or not parent.is_dir() or any(parent.iterdir()):
+            return
+        parent.rmdir()
+
+
+def _marker(format: str, documents: Iterable[str]) -> bytes:
+    return _lines([{"format": format, "documents": sorted(documents)}])
+
+
+def _query_fields(query: Query) -> dict[str, Any]:
+    return {
+        "query_id": query.query_id,
+        "query": query.query,
+        "gold_spans": [
+            {"document_id": s.document_id, "start": s.start, "end": s.end} for s in query.gold_spans
+        ],
+        **({} if query.answer is None else {"answer": query.answer}),
+        "tags": list(query.tags),
+    }
+
+
+def _chunk_fields(chunk: Chunk) -> dict[str, Any]:
+    return {"document_id": chunk.document_id, "start": chunk.start, "end": chunk.end}
+
+
+def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()

@@ -1,0 +1,68 @@
+"""LegalBench-RAG: `benchmarks/*.json` and the plain-text `corpus/` that their snippets point into.
+
+Every file under `corpus/` becomes a document, those without questions too; every test a query.
+"""
+
+from pathlib import Path
+
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.importers.dataset import DataSet, Evidence, safe_path
+from rag_pipeline.loading.importers.parsing import NonBlank, Record, parse_file, read_bytes
+
+
+class _Snippet(Record):
+    file_path: str
+    span: tuple[int, int]
+    answer: str | None = None
+
+
+class _Test(Record):
+    query: NonBlank
+    snippets: list[_Snippet]
+    tags: tuple[str, ...] = ()
+
+
+class _Benchmark(Record):
+    tests: list[_Test]
+
+
+def read(source: Path) -> DataSet:
+    """Read the folder with `benchmarks/` and `corpus/`; a query is tagged with its benchmark."""
+    corpus, benchmarks = source / "corpus", sorted((source / "benchmarks").glob("*.json"))
+    if not corpus.is_dir():
+        raise InputError(f"{corpus}: no such folder; expected the documents there")
+    if not benchmarks:
+        raise InputError(f"{source / 'benchmarks'}: no *.json file there; expected the benchmarks")
+    dataset = DataSet()
+    _read_corpus(corpus, dataset)
+    for path in benchmarks:
+        _read_benchmark(path, dataset)
+    return dataset
+
+
+def _read_corpus(corpus: Path, dataset: DataSet) -> None:
+    files = {p.relative_to(corpus).as_posix(): p for p in corpus.rglob("*") if p.is_file()}
+    for name, path in sorted(files.items()):
+        if any(part.startswith(".") for part in name.split("/")):
+            dataset.skip(name, "a hidden file, not a document")
+            continue
+        try:
+            text = read_bytes(path).decode()
+        except UnicodeDecodeError as error:
+            dataset.skip(name, f"not UTF-8: {error.reason} at byte {error.start}")
+            continue
+        dataset.documents[safe_path(name, str(corpus))] = text
+
+
+def _read_benchmark(path: Path, dataset: DataSet) -> None:
+    for number, test in enumerate(parse_file(_Benchmark, path).tests, start=1):
+        evidence = [
+            Evidence(
+                safe_path(s.file_path, f"{path}: tests[{number - 1}].snippets[{i}].file_path"),
+                *s.span,
+                s.answer,
+            )
+            for i, s in enumerate(test.snippets)
+        ]
+        query_id = f"legalbench-rag-{path.stem}-{number:04d}"
+        dataset.add_query(query_id, test.query, evidence, tags=(path.stem, *test.tags))

@@ -1,0 +1,1 @@
+"""Ask models: chat, batches, embeddings; one file per vendor or local model."""

@@ -1,0 +1,337 @@
+"""Prompts -> replies of a chat model, each distinct prompt asked once."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from typing import Any
+
+import jsonschema
+
+from rag_pipeline.calls import (
+    CallCache,
+    CallCounts,
+    Claims,
+    call_key,
+    count_calls,
+    run_bounded,
+    run_calls,
+)
+from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens, require_budget
+from rag_pipeline.calls.progress import advance
+from rag_pipeline.config import ChatModel
+from rag_pipeline.errors import CallsStoppedError, ProviderError
+from rag_pipeline.models.batches import BatchNotes, run_batches
+from rag_pipeline.models.providers import Chat, Completion, Usage, chat_identity, open_chat
+
+_PER_CLAIM = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One question to a chat model.
+
+    The model reads `system`, then the `examples` as turns of the talk (what was asked, what was
+    replied), then `prefix` and `user` as one message. Prompts that share a long
+    `prefix`, such as a document, are sent so that the provider's prompt cache serves it. With a
+    JSON `schema` the reply's `data` is a value of it; with `choices` it is the one of them that
+    the reply names.
+    """
+
+    user: str
+    system: str = ""
+    prefix: str = ""
+    schema: Mapping[str, Any] | None = None
+    choices: tuple[str, ...] = ()
+    examples: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """Return the messages in the form of the OpenAI protocol."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        examples = [
+            {"role": role, "content": content}
+            for turn in self.examples
+            for role, content in zip(("user", "assistant"), turn, strict=True)
+        ]
+        return [*system, *examples, {"role": "user", "content": self.prefix + self.user}]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's answer; `data` is what it was read as where the prompt has a schema or choices."""
+
+    text: str
+    data: Any
+    usage: Usage
+
+
+def ask(
+    prompts: Sequence[Prompt],
+    settings: ChatModel,
+    cache: CallCache,
+    counts: CallCounts | None = None,
+) -> list[Reply | ProviderError]:
+    """Return a reply per prompt, or the ProviderError that it failed with, in their order.
+
+    Prompts that were answered before, stand here twice, or are being asked by another run on this
+    machine are not sent again; each reply is stored when it arrives, a failure never. Raises
+    CallsStoppedError when no call can work: a wrong key, model or address, or a provider that is
+    down.
+    """
+    if settings.batch:
+        cache.refresh()
+    keys = [_key(settings, prompt) for prompt in prompts]
+    distinct = dict(zip(keys, prompts, strict=True))
+    known: dict[bytes, Reply | ProviderError] = {
+        key: _unpack(value) for key, value in cache.get(list(distinct)).items()
+    }
+    missing = [key for key in distinct if key not in known]
+    advance("calls", len(prompts) - len(missing))
+    sent: list[bytes] = []
+    try:
+        if missing and settings.batch:
+            sent.extend(missing)
+            asked = {key: distinct[key] for key in missing}
+            missing = _ask_in_batches(asked, settings, cache, known)
+        if missing:
+            with Claims(cache) as claims:
+                _ask_missing(missing, distinct, settings, claims, known, sent)
+    finally:
+        if counts is not None:
+            counts.add(count_calls(keys, known, sent))
+    return [known[key] for key in keys]
+
+
+def _ask_missing(
+    missing: Sequence[bytes],
+    prompts: Mapping[bytes, Prompt],
+    settings: ChatModel,
+    claims: Claims,
+    known: dict[bytes, Reply | ProviderError],
+    sent: list[bytes],
+) -> None:
+    """Ask what nobody else is asking, then take the answers of the others."""
+    while missing:
+        others: list[bytes] = []
+        chat = open_chat(settings)
+        ordered = list(_in_warm_order(missing, prompts, chat.max_concurrency))
+        groups = (ordered[i : i + _PER_CLAIM] for i in range(0, len(ordered), _PER_CLAIM))
+        mine = chain.from_iterable(claims.draw(groups, others))
+        run_calls(_ask_all(mine, prompts, chat, claims, known, sent))
+        found: dict[bytes, bytes] = {}
+        missing = claims.wait(others, found)
+        known.update({key: _unpack(value) for key, value in found.items()})
+        advance("calls", len(found))
+
+
+def _ask_in_batches(
+    prompts: Mapping[bytes, Prompt],
+    settings: ChatModel,
+    cache: CallCache,
+    known: dict[bytes, Reply | ProviderError],
+) -> list[bytes]:
+    """Ask through the provider's Batch API; return the prompts whose replies need repair."""
+    from rag_pipeline.models.providers.openai_batch import OpenAIBatches
+
+    chat = open_chat(settings)
+    invalid: list[bytes] = []
+
+    def done(key: bytes, body: dict[str, Any], call_id: str) -> None:
+        completion = chat.read_batched(body, call_id)
+        try:
+            data = _read(completion, prompts[key])
+        except ValueError:
+            invalid.append(key)
+            return
+        reply = known[key] = Reply(completion.text, data, completion.usage)
+        cache.put({key: _pack(reply)})
+
+    def may_submit(keys: Sequence[bytes]) -> None:
+        expected = Tokens()
+        for key in keys:
+            expected += expected_tokens(prompts[key], settings, is_first=True)
+        require_budget("openai", settings.model, settings.base_url, expected, batch=True)
+
+    def request(key: bytes) -> dict[str, Any]:
+        return chat.request(prompts[key].messages, prompts[key].schema)
+
+    notes = BatchNotes(cache.path.with_name("batches.sqlite"), cache.exchange)
+    client = OpenAIBatches(settings)
+    try:
+        poll = settings.batch_poll_seconds
+        failed = run_batches(list(prompts), request, client, notes, done, poll, may_submit)
+        known.update(failed)
+    finally:
+        client.close()
+    return invalid
+
+
+async def _ask_all(
+    keys: Iterator[bytes],
+    prompts: Mapping[bytes, Prompt],
+    chat: Chat,
+    claims: Claims,
+    known: dict[bytes, Reply | ProviderError],
+    sent: list[bytes],
+) -> None:
+    warm: dict[str, asyncio.Event] = {}
+
+    async def one(key: bytes) -> None:
+        prompt = prompts[key]
+        is_first = bool(prompt.prefix) and prompt.prefix not in warm
+        if is_first:
+            warm[prompt.prefix] = asyncio.Event()
+        elif prompt.prefix:
+            await warm[prompt.prefix].wait()
+        sent.append(key)
+        try:
+            reply = await _ask_one(prompt, chat)
+        except CallsStoppedError:
+            raise
+        except ProviderError as error:
+            known[key] = error
+            claims.give_up([key])
+        else:
+            claims.cache.put({key: _pack(reply)})
+            known[key] = reply
+        finally:
+            if is_first:
+                warm[prompt.prefix].set()
+        advance("calls", 1)
+
+    try:
+        await run_bounded(keys, one, chat.max_concurrency)
+    finally:
+        await chat.close()
+
+
+def _in_warm_order(
+    keys: Sequence[bytes], prompts: Mapping[bytes, Prompt], width: int
+) -> Iterator[bytes]:
+    """Yield the keys of prompts so that a provider's prompt cache serves their prefixes.
+
+    The first prompts of `width` prefixes come before the others of these prefixes, which wait
+    for its answer. Prompts of one prefix stay together, as a cache holds the prefixes that were
+    used last.
+    """
+    groups: dict[str, list[bytes]] = {}
+    for key in keys:
+        groups.setdefault(prompts[key].prefix, []).append(key)
+    yield from groups.pop("", [])
+    ordered = list(groups.values())
+    for start in range(0, len(ordered), width):
+        wave = ordered[start : start + width]
+        yield from (group[0] for group in wave)
+        yield from (key for group in wave for key in group[1:])
+
+
+async def _ask_one(prompt: Prompt, chat: Chat) -> Reply:
+    """Ask, and once more with what was wrong where the reply is not what was asked for."""
+    messages = prompt.messages
+    completion = await chat.complete(messages, prompt.schema)
+    try:
+        return Reply(completion.text, _read(completion, prompt), completion.usage)
+    except ValueError as error:
+        wanted = "one of these words" if prompt.choices else "one JSON value of the schema"
+        repair = f"That is not valid: {error}. Answer again with {wanted}, and nothing else."
+    messages = [
+        *messages,
+        {"role": "assistant", "content": completion.text},
+        {"role": "user", "content": repair},
+    ]
+    again = await chat.complete(messages, prompt.schema)
+    usage = _sum(completion.usage, again.usage)
+    try:
+        return Reply(again.text, _read(again, prompt), usage)
+    except ValueError as error:
+        wanted = "one of the choices" if prompt.choices else "of the schema"
+        raise ProviderError(f"{chat.identity}: the reply is not {wanted}: {error}") from None
+
+
+def _read(completion: Completion, prompt: Prompt) -> Any:
+    """Return what the prompt asked for; raise ValueError saying what is wrong with the reply."""
+    if prompt.choices:
+        return choose(completion.text, prompt.choices)
+    return None if prompt.schema is None else _parse(completion, prompt.schema)
+
+
+def read_reply(text: str, prompt: Prompt) -> Any:
+    """Return what the prompt asked for: a choice, a JSON value, None where it asked for text.
+
+    Raises ValueError saying what is wrong with the reply.
+    """
+    return _read(Completion(text, Usage()), prompt)
+
+
+def choose(reply: str, choices: Sequence[str]) -> str:
+    """Return the only choice that stands in a reply as a word of its own, in any case.
+
+    Raises ValueError where it names none, or several.
+    """
+    words = set(re.findall(r"\w+", reply.casefold()))
+    named = [choice for choice in choices if choice.casefold() in words]
+    if len(named) != 1:
+        raise ValueError(f"{reply[:80]!r} is not one of: {', '.join(choices)}")
+    return named[0]
+
+
+def _parse(completion: Completion, schema: Mapping[str, Any]) -> Any:
+    """Return the JSON value of a reply; raise ValueError saying what is wrong with it."""
+    text = completion.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"no JSON: {completion.text[:80]!r}") from None
+    try:
+        jsonschema.validate(value, dict(schema))
+    except jsonschema.ValidationError as error:
+        raise ValueError(f"{error.json_path}: {error.message[:200]}") from None
+    return value
+
+
+def known_replies(
+    prompts: Sequence[Prompt], settings: ChatModel, cache: CallCache
+) -> list[tuple[bytes, Reply | None]]:
+    """Return each prompt's key and the reply that it got before; asks nothing and needs no key."""
+    keys = [_key(settings, prompt) for prompt in prompts]
+    known = cache.get(keys)
+    return [(key, _unpack(known[key]) if key in known else None) for key in keys]
+
+
+def expected_tokens(prompt: Prompt, settings: ChatModel, is_first: bool) -> Tokens:
+    """Return about what a call would use; `is_first` of the prompts that share its prefix.
+
+    OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128; what it
+    serves in a batch nobody promises.
+    """
+    whole = sum(estimate_tokens(message["content"]) for message in prompt.messages)
+    prefix = estimate_tokens(prompt.system + prompt.prefix)
+    cold = is_first or settings.batch or prefix < 1024
+    output = min(USUAL_OUTPUT, settings.max_output_tokens)
+    return Tokens(whole, 0 if cold else prefix // 128 * 128, output)
+
+
+def _key(settings: ChatModel, prompt: Prompt) -> bytes:
+    asked = [prompt.messages, prompt.schema, *([prompt.choices] if prompt.choices else [])]
+    content = json.dumps(asked, sort_keys=True)
+    return call_key("chat", chat_identity(settings), content)
+
+
+def _pack(reply: Reply) -> bytes:
+    return json.dumps(asdict(reply), ensure_ascii=False).encode()
+
+
+def _unpack(value: bytes) -> Reply:
+    record = json.loads(value)
+    return Reply(record["text"], record["data"], Usage(**record["usage"]))
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.cached_tokens + other.cached_tokens,
+        one.output_tokens + other.output_tokens,
+    )

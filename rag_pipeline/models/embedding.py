@@ -1,0 +1,270 @@
+"""Texts -> vectors, and vectors of their tokens, each distinct text embedded once."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rag_pipeline.calls import (
+    CallCache,
+    CallCounts,
+    Claims,
+    call_key,
+    count_calls,
+    run_bounded,
+    run_calls,
+)
+from rag_pipeline.calls.progress import advance
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.models.providers import (
+    Embedder,
+    InputType,
+    LocalEmbedder,
+    RemoteEmbedder,
+    TokenEmbedder,
+    Tokens,
+    Vectors,
+)
+
+
+class Embedded(NamedTuple):
+    """What a model made of some texts, in their order."""
+
+    vectors: Vectors
+    """Shape (texts, dimension), unit length."""
+    tokens: Sequence[bytes]
+    """Each text's tokens, packed: see `read_signs` for documents and `read_tokens` for queries.
+
+    Empty bytes of a model that tells none.
+    """
+
+
+def embed(
+    texts: Sequence[str],
+    embedder: Embedder,
+    cache: CallCache,
+    input_type: InputType = "document",
+    counts: CallCounts | None = None,
+) -> Vectors:
+    """Return the texts' vectors, shape (texts, dimension), unit length: see `embed_tokens`."""
+    return embed_tokens(texts, embedder, cache, input_type, counts).vectors
+
+
+def embed_tokens(
+    texts: Sequence[str],
+    embedder: Embedder,
+    cache: CallCache,
+    input_type: InputType = "document",
+    counts: CallCounts | None = None,
+    documents: Sequence[str] | None = None,
+) -> Embedded:
+    """Return the texts' vectors and packed tokens.
+
+    Texts that were embedded before, or stand here twice, are not sent again; each request's
+    vectors are committed before its slot takes the next one. `documents` tells each text's
+    document, the chunks of one following each other, to models that embed them together.
+    Raises ProviderError when the model returns vectors of a wrong count, dimension or value, and
+    TextTooLongError before anything is sent.
+    """
+    inputs = _inputs(texts, embedder, input_type, documents)
+    keys = [_key(texts, embedder, input_type) for texts in inputs]
+    distinct = dict(zip(keys, inputs, strict=True))
+    known = cache.get(list(distinct))
+    missing = [key for key in distinct if key not in known]
+    advance("texts", len(texts) - sum(len(distinct[key]) for key in missing))
+    sent: list[bytes] = []
+    try:
+        if missing:
+            with Claims(cache) as claims:
+                _embed_missing(missing, distinct, embedder, input_type, claims, known, sent)
+    finally:
+        if counts is not None:
+            counts.add(count_calls(keys, known, sent))
+    size = embedder.dimension * 4
+    values: list[bytes] = []
+    for key, together in zip(keys, inputs, strict=True):
+        value = known[key]
+        several = len(together) > 1  # then there are vectors alone
+        values.extend(
+            [value[i * size :][:size] for i in range(len(together))] if several else [value]
+        )
+    flat = np.frombuffer(b"".join(value[:size] for value in values), np.float32)
+    vectors = flat.reshape(len(texts), embedder.dimension)
+    return Embedded(vectors, [value[size:] for value in values])
+
+
+def _embed_missing(
+    missing: Sequence[bytes],
+    inputs: Mapping[bytes, Sequence[str]],
+    embedder: Embedder,
+    input_type: InputType,
+    claims: Claims,
+    known: dict[bytes, bytes],
+    sent: list[bytes],
+) -> None:
+    """Embed what nobody else is embedding, then take the answers of the others."""
+
+    def keep(batch: Sequence[bytes], made: Embedded) -> None:
+        rows = zip(made.vectors, made.tokens, strict=True)
+        answers = {
+            key: b"".join(v.tobytes() + t for v, t in islice(rows, len(inputs[key])))
+            for key in batch
+        }
+        claims.cache.put(answers)
+        known.update(answers)
+        sent.extend(batch)
+        advance("texts", len(made.vectors))
+
+    while missing:
+        others: list[bytes] = []
+        if isinstance(embedder, RemoteEmbedder):
+            # All of them now, so that what is too long is told before it costs.
+            batches = list(embedder.batches([inputs[key] for key in missing]))
+            mine = claims.draw(([missing[i] for i in batch] for batch in batches), others)
+            run_calls(_request_all(mine, inputs, embedder, input_type, keep))
+        else:
+            local = _local(embedder)
+            alone = local.batches([inputs[key][0] for key in missing])
+            for batch in claims.draw(([missing[i] for i in b] for b in alone), others):
+                keep(batch, request([inputs[key][0] for key in batch], local, input_type))
+        missing = claims.wait(others, known)
+        answered = set(others).difference(missing)
+        advance("texts", sum(len(inputs[key]) for key in answered))
+
+
+async def _request_all(
+    batches: Iterator[list[bytes]],
+    inputs: Mapping[bytes, Sequence[str]],
+    embedder: RemoteEmbedder,
+    input_type: InputType,
+    keep: Callable[[Sequence[bytes], Embedded], None],
+) -> None:
+    """Embed inputs with many requests in flight."""
+    async with embedder.connect() as send:
+
+        async def one(batch: list[bytes]) -> None:
+            try:
+                vectors, _ = await send([inputs[key] for key in batch], input_type)
+            except (TransientError, CallsStoppedError):
+                raise
+            except ProviderError as error:
+                if len(batch) == 1:
+                    start = inputs[batch[0]][0][:60]
+                    raise ProviderError(f"{error}; the text begins {start!r}") from None
+                # One text was refused, and with it the others: find it, keep theirs.
+                half = len(batch) // 2
+                failed: ProviderError | None = None
+                for part in (batch[:half], batch[half:]):
+                    try:
+                        await one(part)
+                    except ProviderError as of_part:
+                        failed = failed or of_part
+                raise failed or error from None
+            _check(vectors, sum(len(inputs[key]) for key in batch), embedder)
+            keep(batch, Embedded(vectors, [b""] * len(vectors)))
+
+        await run_bounded(batches, one, embedder.max_concurrency)
+
+
+def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType) -> Embedded:
+    """Embed the texts of one request, past the cache."""
+    if not isinstance(embedder, TokenEmbedder):
+        vectors = embedder.embed(texts, input_type)
+        _check(vectors, len(texts), embedder)
+        return Embedded(vectors, [b""] * len(texts))
+    vectors, tokens = embedder.embed_tokens(texts, input_type)
+    _check(vectors, len(texts), embedder)
+    pack = _pack_signs if input_type == "document" else _pack_tokens
+    return Embedded(vectors, [pack(t) for t in tokens])
+
+
+def embed_queries(texts: Sequence[str], embedder: Embedder, cache: CallCache) -> Embedded:
+    """Embed a few queries: through the cache where they are paid for, else past it."""
+    if isinstance(embedder, RemoteEmbedder):
+        return embed_tokens(texts, embedder, cache, "query")
+    return request(texts, _local(embedder), "query")
+
+
+def call_keys(
+    texts: Sequence[str],
+    embedder: Embedder,
+    input_type: InputType = "document",
+    documents: Sequence[str] | None = None,
+) -> list[bytes]:
+    """Return the keys of the calls that `embed_tokens` would make were none answered yet."""
+    inputs = _inputs(texts, embedder, input_type, documents)
+    return list(dict.fromkeys(_key(texts, embedder, input_type) for texts in inputs))
+
+
+def missing_texts(
+    texts: Sequence[str],
+    embedder: Embedder,
+    cache: CallCache,
+    documents: Sequence[str] | None = None,
+) -> int:
+    """Return how many distinct inputs `embed` would send."""
+    keys = call_keys(texts, embedder, "document", documents)
+    return len(keys) - len(cache.known(keys))
+
+
+def read_signs(packed: bytes, dimension: int) -> tuple[npt.NDArray[np.uint32], bytes]:
+    """Return a document's token ids, and one bit per token and dimension: whether it is above 0."""
+    count = len(packed) // (4 + dimension // 8)
+    return np.frombuffer(packed, np.uint32, count), packed[4 * count :]
+
+
+def read_tokens(packed: bytes, dimension: int) -> Tokens:
+    """Return a query's tokens."""
+    count = len(packed) // (4 + 2 * dimension)
+    vectors = np.frombuffer(packed, np.float16, offset=4 * count).reshape(count, dimension)
+    return Tokens(np.frombuffer(packed, np.uint32, count), vectors.astype(np.float32))
+
+
+def _pack_signs(tokens: Tokens) -> bytes:
+    return tokens.ids.tobytes() + np.packbits(tokens.vectors > 0, axis=1).tobytes()
+
+
+def _pack_tokens(tokens: Tokens) -> bytes:
+    return tokens.ids.tobytes() + tokens.vectors.astype(np.float16).tobytes()
+
+
+def _inputs(
+    texts: Sequence[str],
+    embedder: Embedder,
+    input_type: InputType,
+    documents: Sequence[str] | None,
+) -> list[tuple[str, ...]]:
+    """Return the texts as the model takes them: each alone, or those of a document together."""
+    if documents is None or input_type == "query" or not isinstance(embedder, RemoteEmbedder):
+        return [(text,) for text in texts]
+    inputs: list[tuple[str, ...]] = []
+    pairs = zip(documents, texts, strict=True)
+    for _, chunks in groupby(pairs, key=itemgetter(0)):
+        inputs.extend(embedder.parts([text for _, text in chunks]))
+    return inputs
+
+
+def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> bytes:
+    # The vector of a chunk among others depends on all of them: they are one call, with one key.
+    content = texts[0] if len(texts) == 1 else json.dumps(texts)
+    return call_key(f"embed:{input_type}", embedder.identity, content)
+
+
+def _local(embedder: Embedder) -> LocalEmbedder:
+    if not isinstance(embedder, LocalEmbedder):
+        raise TypeError(f"{embedder.identity} is neither a local nor a remote embedder")
+    return embedder
+
+
+def _check(vectors: Vectors, count: int, embedder: Embedder) -> None:
+    if vectors.shape != (count, embedder.dimension):
+        raise ProviderError(
+            f"{embedder.identity}: expected vectors of shape ({count}, {embedder.dimension}), "
+            f"got {vectors.shape}"
+        )
+    if not np.isfinite(vectors).all():
+        raise ProviderError(f"{embedder.identity}: returned a vector that is not finite")

@@ -1,0 +1,148 @@
+"""BGE and other ONNX embedding models on this machine, through the package fastembed."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from rag_pipeline.config import FastEmbedEmbedding
+from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
+from rag_pipeline.models.providers import InputType, Vectors
+
+TOKENS_PER_BATCH = 4096
+
+
+class FastEmbedEmbedder:
+    """One model; it is loaded, and fetched where it has no folder, when it is first used."""
+
+    def __init__(self, settings: FastEmbedEmbedding) -> None:
+        self._settings = settings
+        self._lock = Lock()
+        if settings.path is not None and not (Path(settings.path) / settings.model_file).is_file():
+            raise ConfigError(
+                f"{settings.model}: no file {settings.model_file} in {settings.path}; set `path` "
+                f"and `model_file` to where the model is"
+            )
+
+    @cached_property
+    def dimension(self) -> int:
+        """Return the length of the model's vectors."""
+        known = _known(self._settings.model)
+        wanted = self._settings.dimensions
+        if known is None:
+            if wanted is None or self._settings.path is None:
+                raise ConfigError(
+                    f"{self._settings.model}: not one of fastembed's models; set `path` to its "
+                    f"folder and `dimensions` to the length of its vectors"
+                )
+            return wanted
+        if wanted not in (None, known):
+            raise ConfigError(
+                f"{self._settings.model}: its vectors have {known} dimensions, not {wanted}"
+            )
+        return known
+
+    @cached_property
+    def identity(self) -> str:
+        """Return the model's name and, of a folder, the hash of its file."""
+        settings = self._settings
+        version = "hub"
+        if settings.path is not None:
+            with (Path(settings.path) / settings.model_file).open("rb") as file:
+                version = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+        pooling = "own" if _known(settings.model) else settings.pooling
+        return f"fastembed:{settings.model}:{version}:{pooling}:{settings.truncate}"
+
+    def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Yield positions sorted by token count, at most 4096 tokens with padding.
+
+        Raises TextTooLongError for a text over the model's window, unless it may be cut.
+        """
+        encoded = self._model.model.tokenizer.encode_batch(list(texts)) if texts else []
+        lengths = [sum(e.attention_mask) for e in encoded]
+        for text, encoding, length in zip(texts, encoded, lengths, strict=True):
+            if encoding.overflowing and not self._settings.truncate:
+                raise TextTooLongError(
+                    f"{self._settings.model}: more than the {length:,} tokens of its window; make "
+                    f"chunks smaller or set `truncate: true`",
+                    text,
+                )
+        batch: list[int] = []
+        for position in sorted(range(len(texts)), key=lengths.__getitem__):
+            if batch and (len(batch) + 1) * lengths[position] > TOKENS_PER_BATCH:
+                yield batch
+                batch = []
+            batch.append(position)
+        if batch:
+            yield batch
+
+    def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
+        """Embed one batch; queries get the prefix that the model wants, if fastembed knows one."""
+        model = self._model
+        run = model.query_embed if input_type == "query" else model.passage_embed
+        with self._lock:
+            made = np.stack(list(run(list(texts), batch_size=len(texts)))).astype(np.float32)
+        lengths = np.linalg.norm(made, axis=1, keepdims=True)
+        return np.asarray(made / np.where(lengths > 0, lengths, 1), np.float32)
+
+    @cached_property
+    def _model(self) -> Any:
+        settings = self._settings
+        fastembed = _fastembed()
+        name = settings.model
+        more: dict[str, Any] = {}
+        if settings.path is not None:
+            more["specific_model_path"] = settings.path
+            if _known(name) is None:
+                name = _register(settings, self.identity)
+        try:
+            return fastembed.TextEmbedding(name, threads=settings.threads, **more)
+        except Exception as error:  # noqa: BLE001 - fastembed raises what its parts raise
+            where = settings.path or "fastembed's hub"
+            reason = " ".join(str(error).split())[:200]
+            raise ProviderError(
+                f"{settings.model}: cannot load it from {where}: {reason}"
+            ) from None
+
+
+def _fastembed() -> Any:
+    try:
+        import fastembed
+    except ImportError:
+        raise MissingExtraError("fastembed", "fastembed") from None
+    return fastembed
+
+
+def _known(model: str) -> int | None:
+    """Return the dimension of a model that fastembed knows by itself."""
+    models = _fastembed().TextEmbedding.list_supported_models()
+    found = [m["dim"] for m in models if m["model"].lower() == model.lower()]
+    return int(found[0]) if found else None
+
+
+def _register(settings: FastEmbedEmbedding, identity: str) -> str:
+    """Tell fastembed of a model that it doesn't know; return the name that it has from now on.
+
+    fastembed keeps such names for the whole process: the identity makes each one of its own.
+    """
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    fastembed = _fastembed()
+    if _known(identity) is None:
+        fastembed.TextEmbedding.add_custom_model(
+            model=identity,
+            pooling={
+                "cls": PoolingType.CLS,
+                "mean": PoolingType.MEAN,
+                "last": PoolingType.LAST_TOKEN,
+            }[settings.pooling],
+            normalization=True,
+            sources=ModelSource(hf="local"),
+            dim=settings.dimensions or 0,
+            model_file=settings.model_file,
+        )
+    return identity

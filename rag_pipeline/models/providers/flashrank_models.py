@@ -1,0 +1,98 @@
+"""Cross-encoders from a local folder, through the package flashrank."""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from rag_pipeline.config import FlashRankReranker
+from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
+from rag_pipeline.models.providers.limits import RerankLimits
+
+_PASSAGES_PER_BATCH = 32
+
+
+class FlashRankScorer:
+    """A cross-encoder of flashrank's (Damodaran 2023); nothing is downloaded."""
+
+    def __init__(self, settings: FlashRankReranker) -> None:
+        self._settings = settings
+        self._lock = Lock()
+        self.limits = RerankLimits(passages=1000, pair_tokens=None)
+        self.truncate = True  # counted here, by the model's own tokenizer
+
+    @cached_property
+    def identity(self) -> str:
+        """Return the model's name and the hash of its file."""
+        with self._file.open("rb") as file:
+            version = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+        settings = self._settings
+        return f"flashrank:{settings.model}:{version}:{settings.max_tokens}:{settings.truncate}"
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return the scores of passages for a query, 0..1."""
+        from flashrank import RerankRequest
+
+        ranker = self._ranker
+        scores: list[float] = []
+        with self._lock:
+            if not self._settings.truncate:
+                self._check_lengths(query, passages)
+            for first in range(0, len(passages), _PASSAGES_PER_BATCH):
+                part = passages[first : first + _PASSAGES_PER_BATCH]
+                asked = [{"id": n, "text": text} for n, text in enumerate(part)]
+                ranked = ranker.rerank(RerankRequest(query=query, passages=asked))
+                by_id = {row["id"]: float(row["score"]) for row in ranked}
+                scores.extend(by_id[n] for n in range(len(part)))
+        return scores
+
+    def _check_lengths(self, query: str, passages: Sequence[str]) -> None:
+        encoded = self._ranker.tokenizer.encode_batch([(query, passage) for passage in passages])
+        for passage, encoding in zip(passages, encoded, strict=True):
+            if encoding.overflowing:
+                raise TextTooLongError(
+                    f"{self._settings.model}: query and passage are more than max_tokens "
+                    f"{self._settings.max_tokens:,}; make chunks smaller or set `truncate: true`",
+                    passage,
+                )
+
+    @property
+    def _file(self) -> Path:
+        """Return the model's file; raise ConfigError where it is not."""
+        try:
+            from flashrank.Config import listwise_rankers, model_file_map
+        except ImportError:
+            raise MissingExtraError("flashrank", "flashrank") from None
+        model, folder = self._settings.model, Path(self._settings.path)
+        if model not in model_file_map or model in listwise_rankers:
+            known = ", ".join(name for name in model_file_map if name not in listwise_rankers)
+            raise ConfigError(f"flashrank: model {model!r} is not one of: {known}")
+        file = folder / str(model_file_map[model])
+        if not file.is_file() or folder.name != model:
+            raise ConfigError(
+                f"flashrank: {folder} is not the folder of {model}: it must be called so and hold "
+                f"{model_file_map[model]} (huggingface.co/prithivida/flashrank has them)"
+            )
+        return file
+
+    @cached_property
+    def _ranker(self) -> Any:
+        folder = self._file.parent
+        from flashrank import Ranker
+
+        root = logging.getLogger()
+        before = list(root.handlers), root.level
+        try:
+            return Ranker(self._settings.model, str(folder.parent), self._settings.max_tokens)
+        except Exception as error:  # noqa: BLE001 - flashrank raises what its parts raise
+            reason = " ".join(str(error).split())[:200]
+            raise ProviderError(
+                f"flashrank: cannot load {self._settings.model} from {folder}: {reason}"
+            ) from None
+        finally:
+            # flashrank sets up the whole program's logging
+            root.handlers[:] = before[0]
+            root.setLevel(before[1])

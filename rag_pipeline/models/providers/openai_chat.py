@@ -1,0 +1,148 @@
+"""Chat models behind the OpenAI protocol, through the `openai` SDK."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import openai
+
+from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, unreachable
+from rag_pipeline.calls.costs import record, require_budget
+from rag_pipeline.config import ChatModel
+from rag_pipeline.errors import ProviderError, TransientError
+from rag_pipeline.models.providers import Completion, Usage, chat_identity
+
+_STOPPING_CODES = (
+    "model_not_found",
+    "invalid_api_key",
+    "DeploymentNotFound",
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+)
+_CHARACTERS_PER_TOKEN = 4
+
+
+class OpenAIChat:
+    """One chat model of one server."""
+
+    def __init__(self, settings: ChatModel) -> None:
+        server = settings.base_url or "api.openai.com"
+        self.identity = chat_identity(settings)
+        self.max_concurrency = settings.max_concurrency
+        self._what = f"{settings.model} at {server}"
+        self._settings = settings
+        self._key = os.environ.get(settings.api_key_env)
+        if not self._key and settings.base_url is None:
+            raise ProviderError(
+                f"{settings.model}: the environment variable {settings.api_key_env} is not set; "
+                f"set it to your key"
+            )
+        self._endpoint = open_endpoint(self._what, settings)
+        # The endpoint retries and keeps the time; the SDK's timeout is for a single read.
+        self._client = openai.AsyncOpenAI(
+            api_key=self._key or "none",
+            base_url=settings.base_url,
+            timeout=settings.timeout_seconds,
+            max_retries=0,
+        )
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+    ) -> Completion:
+        """Answer messages; raise ProviderError with the server's reason."""
+        size = sum(len(message["content"]) for message in messages)
+        tokens = size / _CHARACTERS_PER_TOKEN + self._settings.max_output_tokens
+        return await self._endpoint.send(lambda: self._attempt(messages, schema), tokens)
+
+    async def _attempt(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+    ) -> Answer[Completion]:
+        settings = self._settings
+        require_budget("openai", settings.model, settings.base_url)
+        try:
+            raw = await self._client.chat.completions.with_raw_response.create(
+                **self.request(messages, schema)
+            )
+            made = raw.parse()
+        except openai.APIStatusError as error:
+            reply = error.response
+            raise failure_of_status(
+                f"{self._what} ({settings.api_key_env})",
+                error.status_code,
+                error.message,
+                reply.headers,
+                self._key,
+                stops=error.code if error.code in _STOPPING_CODES else "",
+            ) from None
+        except openai.APIConnectionError as error:
+            raise unreachable(self._what, error, self._key) from None
+        except ValueError as error:
+            raise TransientError(f"{self._what}: the reply is not JSON: {error}") from None
+        if not isinstance(made, openai.types.chat.ChatCompletion):
+            raise TransientError(f"{self._what}: the reply is not JSON: {str(made)[:80]!r}")
+        completion = self._read(made)
+        used = completion.usage
+        return Answer(completion, raw.headers, used.input_tokens + used.output_tokens or None)
+
+    def request(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return the body of a request."""
+        return request_body(self._settings, messages, schema)
+
+    def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
+        """Return the answer to a request that went in a batch, charged once for its `call_id`."""
+        return self._read(openai.types.chat.ChatCompletion.model_validate(body), call_id)
+
+    def _read(
+        self, made: "openai.types.chat.ChatCompletion", call_id: str | None = None
+    ) -> Completion:
+        usage = made.usage
+        details = usage.prompt_tokens_details if usage else None
+        used = Usage(
+            usage.prompt_tokens if usage else 0,
+            (details.cached_tokens or 0) if details else 0,
+            usage.completion_tokens if usage else 0,
+        )
+        # Whatever the answer says, it is paid for.
+        record(
+            "chat",
+            "openai",
+            self._settings.model,
+            base_url=self._settings.base_url,
+            input_tokens=used.input_tokens,
+            cached_tokens=used.cached_tokens,
+            output_tokens=used.output_tokens,
+            batch=call_id is not None,
+            call_id=call_id,
+        )
+        message = made.choices[0].message if made.choices else None
+        if message is None:
+            raise TransientError(f"{self._what}: the reply has no choices")
+        if message.content is None:
+            raise ProviderError(f"{self._what}: refused: {message.refusal or 'no reason given'}")
+        return Completion(message.content, used)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def request_body(
+    settings: ChatModel, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return what a chat model is sent, for an answer of a JSON schema if there is one."""
+    body: dict[str, Any] = {
+        "model": settings.model,
+        "messages": list(messages),
+        "max_completion_tokens": settings.max_output_tokens,
+    }
+    for name in ("temperature", "seed"):
+        if getattr(settings, name) is not None:
+            body[name] = getattr(settings, name)
+    if schema is not None:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": dict(schema), "strict": True},
+        }
+    return body

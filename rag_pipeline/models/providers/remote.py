@@ -1,0 +1,149 @@
+"""What the clients of all embedding and rerank APIs share: key, name, limits and refusals."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from rag_pipeline.calls import Endpoint, failure_of_status, open_endpoint
+from rag_pipeline.calls.costs import Kind, record, require_budget
+from rag_pipeline.calls.grouping import groups
+from rag_pipeline.config import OpenAIEmbedding, RemoteModel, VoyageEmbedding
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.models.providers import Usage, Vectors
+from rag_pipeline.models.providers.limits import TokenCounter, embedding_limits
+
+_NO_SUCH_MODEL = re.compile(
+    r"\bmodel\b.*\b(not found|not supported|does not exist|not exist|not available|unknown)"
+    r"|\b(unknown|invalid|unsupported|no such) model\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+class Server:
+    """One model at one address, with the key that it is asked with."""
+
+    def __init__(self, provider: str, settings: RemoteModel, model: str, home: str) -> None:
+        self.provider = provider
+        self.address = settings.base_url or home
+        self.what = f"{model} at {self.address.split('://')[-1].rstrip('/')}"
+        self.endpoint: Endpoint = open_endpoint(self.what, settings)
+        self._settings = settings
+        self._model = model
+
+    @property
+    def key(self) -> str:
+        """Return the key; raise CallsStoppedError naming the variable that should hold it."""
+        variable = self._settings.api_key_env
+        key = os.environ.get(variable)
+        if not key and self._settings.base_url is None:
+            raise CallsStoppedError(
+                f"{self._model}: the environment variable {variable} is not set; set it to your key"
+            )
+        return key or "none"
+
+    def allow(self) -> None:
+        """Raise BudgetError where no more calls may be paid for."""
+        require_budget(self.provider, self._model, self._settings.base_url)
+
+    def charge(self, kind: Kind, usage: Usage) -> None:
+        """Note what a reply costs, whatever it says."""
+        record(
+            kind,
+            self.provider,
+            self._model,
+            base_url=self._settings.base_url,
+            input_tokens=usage.input_tokens,
+            searches=usage.searches,
+        )
+
+    def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> ProviderError:
+        """Return the error of an HTTP reply that is none."""
+        what = f"{self.what} ({self._settings.api_key_env})"
+        lowered = {name.lower(): value for name, value in headers.items()}
+        stops = "model" if _NO_SUCH_MODEL.search(message) else ""
+        return failure_of_status(what, status, message, lowered, self.key, stops=stops)
+
+
+class RequestBuilder:
+    """What remote embedders share: texts, or the chunks of documents, grouped into requests."""
+
+    def __init__(self, settings: OpenAIEmbedding | VoyageEmbedding) -> None:
+        self.limits = embedding_limits(
+            settings.model,
+            settings.max_texts,
+            settings.max_request_tokens,
+            settings.max_text_tokens,
+        )
+        self.model = settings.model
+        self.dimension = self.limits.dimension(settings.model, settings.dimensions)
+        self.max_concurrency = settings.max_concurrency
+        self._counter = TokenCounter(settings.tokenizer)
+        self._truncate = settings.truncate
+
+    def parts(self, chunks: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return a document's chunks as inputs: each alone, or as many together as are read."""
+        if not self.limits.contextual:
+            return [(chunk,) for chunk in chunks]
+        sizes = self._sizes([(chunk,) for chunk in chunks])
+        together = groups(sizes, len(chunks), self.limits.text_tokens)
+        return [tuple(chunks[i] for i in group) for group in together]
+
+    def batches(self, inputs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
+        """Yield positions of inputs, each group within the limits of one request."""
+        return groups(self._sizes(inputs), self.limits.texts, self.limits.request_tokens)
+
+    def fit(self, texts: Sequence[str]) -> list[str]:
+        """Return texts as they may be sent; raise TextTooLongError."""
+        most = self.limits.text_tokens
+        return self._counter.fit(texts, self.model, most, self._truncate)
+
+    def tokens(self, inputs: Sequence[Sequence[str]]) -> int:
+        """Return about how many tokens a request has."""
+        return sum(self._sizes(inputs))
+
+    def _sizes(self, inputs: Sequence[Sequence[str]]) -> list[int]:
+        flat = self.fit([text for texts in inputs for text in texts])
+        counts = iter(self._counter.count(flat))
+        return [sum(next(counts) for _ in texts) for texts in inputs]
+
+
+def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) -> Vectors:
+    """Return the vectors of a reply at unit length, shape (count, dimension).
+
+    Raises TransientError for a wrong count, which may be right the next time, CallsStoppedError
+    for a wrong dimension, which will not, and ProviderError for what is no direction.
+    """
+    if len(rows) != count:
+        raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
+    try:
+        vectors = np.array(rows, np.float32)
+    except (ValueError, TypeError):
+        raise TransientError(f"{what}: the vectors are not rows of numbers") from None
+    if vectors.shape != (count, dimension):
+        got = vectors.shape[1] if vectors.ndim == 2 else "no"
+        raise CallsStoppedError(
+            f"{what}: returned vectors of {got} dimensions, the settings expect {dimension}; "
+            f"set `dimensions` to what the model returns"
+        )
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not (np.isfinite(vectors).all() and np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise ProviderError(f"{what}: returned a vector that is not finite or has no length")
+    unit: Vectors = vectors / lengths
+    return unit
+
+
+def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> list[float]:
+    """Return a reply's scores in the order of the passages; raise TransientError if not of each."""
+    scores = dict(found)
+    if len(found) != count or set(scores) != set(range(count)):
+        raise TransientError(f"{what}: {count} passages were sent and {len(found)} scored")
+    if not np.isfinite(list(scores.values())).all():
+        raise ProviderError(f"{what}: returned a score that is not finite")
+    return [scores[position] for position in range(count)]
+
+
+def identity(server: Server, model: str, *parameters: object) -> str:
+    """Return what names a model and all that changes what it answers."""
+    return ":".join(str(part) for part in (server.provider, server.address, model, *parameters))

@@ -1,0 +1,1 @@
+"""The steps of a corpus and all that follows from them: plan, retention, inspection."""

@@ -1,0 +1,260 @@
+"""What is wrong in a store, and how to mend it.
+
+What can be made again is removed, so that the next run makes it; of a release that can't be
+served any more it is said that it is lost, and the newest whole one is served in its place.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from rag_pipeline import release as releases
+from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
+from rag_pipeline.pipeline.planning import Step, steps, upstream
+from rag_pipeline.release import Release
+from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
+from rag_pipeline.store import State
+from rag_pipeline.workspace import Workspace
+
+_LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "context"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: where, what, what mending it does, and the mending itself."""
+
+    place: str
+    problem: str
+    cure: str
+    mend: Callable[[], object] | None = None
+    """None where only a person can help."""
+
+
+def inspect(workspace: Workspace) -> list[Finding]:
+    """Return what is wrong in a corpus's store; read every table's keys, change nothing."""
+    states: dict[str, State] = {}
+    findings = [f for name in workspace.store.tables() for f in _table(workspace, name, states)]
+    findings += _dimensions(workspace, states)
+    findings += _rows(workspace, states)
+    broken = {f.place for f in findings}
+    findings += _results(workspace)
+    findings += _releases(workspace, broken)
+    findings += _lexical(workspace)
+    return findings
+
+
+# --- tables ---
+
+
+def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterator[Finding]:
+    table = workspace.store.table(name, None)
+    try:
+        states[name] = table.examine()
+    except StoreError as error:
+        if "upgrade rag_pipeline" in str(error):
+            yield Finding(name, str(error), "upgrade rag_pipeline, or name another store")
+            return
+        older = table.last_readable()
+        if older is not None:
+            cure = f"go back to its version {older}; the next run does the rest"
+            yield Finding(name, f"torn: {error}", cure, partial(table.restore, older))
+        else:
+            cure = "remove it; the next run builds it again"
+            drop = partial(workspace.store.drop_table, name)
+            yield Finding(name, f"torn: {error}", cure, drop)
+
+
+def _dimensions(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
+    for step in steps(workspace.config):
+        if step.asset != "vector_index" or f"vector_index.{step.partition}" not in states:
+            continue
+        table = workspace.vector_index(step.partition or "")
+        have = table.open().schema.field("vector").type.list_size
+        wanted = table.schema.field("vector").type.list_size
+        if have != wanted:
+            yield Finding(
+                table.name,
+                f"its vectors have {have} dimensions, the embedding's have {wanted}",
+                "start it afresh; the next run fills it",
+                table.ensure,
+            )
+
+
+def _rows(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
+    """Hold each table's rows against those of the table before it, document by document."""
+    for step in steps(workspace.config):
+        name = _table_name(step)
+        if step.asset not in ("chunks", "contextualized_chunks", "vector_index"):
+            continue
+        (before,) = upstream(workspace.config, step)
+        source = _table_name(before)
+        if name not in states or source not in states:
+            continue
+        mine, theirs = states[name], states[source]
+        torn = [d for d, s in mine.items() if not s.fingerprint]
+        wrong = [
+            d
+            for d, s in mine.items()
+            if d in theirs
+            and step.asset != "chunks"
+            and (s.content_hash, bool(s.fingerprint)) == (theirs[d].content_hash, True)
+            and s.rows != theirs[d].rows
+        ]
+        table = workspace.store.table(name, None)
+        for documents, problem in (
+            (torn, "rows of more than one origin"),
+            (wrong, f"not as many rows as {source}"),
+        ):
+            if documents:
+                yield Finding(
+                    name,
+                    f"{len(documents)} documents have {problem}: {', '.join(documents[:5])}",
+                    "remove their rows; the next run makes them again",
+                    partial(table.drop, documents),
+                )
+
+
+def _table_name(step: Step) -> str:
+    return f"{step.asset}.{step.partition}" if step.partition else step.asset
+
+
+# --- files ---
+
+
+def _results(workspace: Workspace) -> Iterator[Finding]:
+    store = workspace.store
+    paths = [f"checks/{name}" for name in store.list("checks")]
+    for folder in store.list("evaluation"):
+        if "." in folder:
+            paths.append(f"evaluation/{folder}")
+        else:
+            paths += [f"evaluation/{folder}/{name}" for name in store.list(f"evaluation/{folder}")]
+    for path in paths:
+        try:
+            if path.endswith(".parquet"):
+                store.read_parquet(path)
+            elif path.endswith(".json"):
+                store.read_json(path)
+        except StoreError as error:
+            mend = partial(store.remove_file, path)
+            yield Finding(path, str(error), "remove it; the next run writes it again", mend)
+
+
+# --- lexical indexes ---
+
+
+def _lexical(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the BM25 indexes that are torn; those that a release lacks are found with it."""
+    store = workspace.store
+    pinned = {release.pinned.lexical_path for release in _readable(workspace)}
+    for context_key in store.list("lexical"):
+        for name in store.list(f"lexical/{context_key}"):
+            path = f"lexical/{context_key}/{name}"
+            problem = None if path in pinned else _lexical_problem(workspace, path)
+            if problem:
+                mend = partial(store.remove_folder, path)
+                yield Finding(path, problem, "remove it; the next run builds it again", mend)
+
+
+def _lexical_problem(workspace: Workspace, path: str) -> str | None:
+    try:
+        workspace.store.check_folder(path)
+        open_lexical_index(workspace.store.local_folder(path))
+    except StoreError as error:
+        return str(error)
+    return None
+
+
+def _rebuild_lexical(workspace: Workspace, release: Release) -> None:
+    """Build a release's BM25 index again, from the rows that it pins."""
+    pinned = release.pinned
+    assert pinned.lexical_path is not None
+    engine = pinned.lexical_path.rpartition("/")[2].split("-")[0]
+    rows = workspace.store.table(pinned.vector_table, None)
+    folder = workspace.store.building_folder(pinned.lexical_path)
+    batches = rows.read(_LEXICAL_COLUMNS, version=pinned.vector_version)
+    build_lexical_index(engine, batches, workspace.config.lexical, folder)
+    workspace.store.remove_folder(pinned.lexical_path)
+    workspace.store.publish_folder(folder, pinned.lexical_path)
+
+
+# --- releases ---
+
+
+def _readable(workspace: Workspace) -> Iterator[Release]:
+    for release_id in reversed(releases.names(workspace)):
+        with suppress(RagPipelineError):
+            yield releases.load(workspace, release_id)
+
+
+def _releases(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
+    """Yield what is wrong with each release, then with which of them is served."""
+    whole: list[Release] = []
+    for release_id in reversed(releases.names(workspace)):
+        place = f"releases/{release_id}.json"
+        remove = partial(releases.remove, workspace, release_id)
+        try:
+            release = releases.load(workspace, release_id)
+        except RagPipelineError as error:
+            yield Finding(place, str(error), "remove it; that release is lost", remove)
+            continue
+        gone = list(_gone_versions(workspace, release, broken))
+        if gone:
+            problem = f"{' and '.join(gone)} is gone"
+            yield Finding(place, problem, "remove it; that release is lost", remove)
+            continue
+        whole.append(release)
+        path = release.pinned.lexical_path
+        torn = _lexical_problem(workspace, path) if path else None
+        if path and torn:
+            if _same_settings(workspace, path):
+                cure = f"build {path} again from the release's own rows"
+                mend = partial(_rebuild_lexical, workspace, release)
+                yield Finding(place, torn, cure, mend)
+            else:
+                whole.pop()
+                cure = "remove it; that release is lost, as `lexical` in the corpus file differs"
+                yield Finding(place, torn, cure, remove)
+    yield from _served(workspace, whole)
+
+
+def _gone_versions(workspace: Workspace, release: Release, broken: set[str]) -> Iterator[str]:
+    pinned = release.pinned
+    wanted = [(pinned.vector_table, pinned.vector_version)]
+    if pinned.documents_version is not None:
+        wanted.append((workspace.documents().name, pinned.documents_version))
+    for name, version in wanted:
+        table = workspace.store.table(name, None)
+        # A whole newest version vouches for the files that an older one shares with it.
+        readable = table.is_readable(version) if name in broken else table.has_version(version)
+        if not readable:
+            yield f"{name} at version {version}"
+
+
+def _same_settings(workspace: Workspace, path: str) -> bool:
+    _, context_key, name = path.split("/")
+    parts = context_key.split(".")
+    with suppress(KeyError):
+        return name.split("-")[1] == workspace.config.lexical_fingerprint(*parts)
+    return False
+
+
+def _served(workspace: Workspace, whole: Sequence[Release]) -> Iterator[Finding]:
+    try:
+        served = releases.current(workspace).release_id
+        if served in {release.release_id for release in whole}:
+            return
+        problem = f"serves {served}, which is not whole"
+    except RagPipelineError as error:
+        if isinstance(error, NotReleasedError) and not whole:
+            return
+        problem = str(error)
+    if whole:
+        newest = whole[0].release_id
+        mend = partial(releases.serve, workspace, newest)
+        yield Finding("releases/current.json", problem, f"serve {newest}", mend)
+    else:
+        mend = partial(workspace.store.remove_file, "releases/current.json")
+        cure = "remove it; the next run releases"
+        yield Finding("releases/current.json", problem, cure, mend)

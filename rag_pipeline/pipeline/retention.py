@@ -1,0 +1,333 @@
+"""What a store no longer needs, by the corpus file's `retention`: found, and freed.
+
+Always kept is what is served, what a kept release or a configuration's last run pins, and what
+stands for the documents and settings as they are now.
+"""
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rag_pipeline import release as releases
+from rag_pipeline.chunking import chunk
+from rag_pipeline.config import SemanticChunking
+from rag_pipeline.errors import DocumentError, RagPipelineError, StoreError
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.indexing import read_documents, read_in_order
+from rag_pipeline.models.embedding import call_keys
+from rag_pipeline.models.providers import Vectors, open_embedder
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.release import Release
+from rag_pipeline.search.vector_index import indexed_text
+from rag_pipeline.store import Table
+from rag_pipeline.workspace import Workspace
+
+WORTH_SWEEPING = 0.1
+"""So large a share of the answers must be past their time before what is needed is looked up."""
+_DOCUMENTS_AT_ONCE = 64
+_DAY, _HOUR = 86_400.0, 3_600.0
+_NAME_PARTS = {"chunks": 1, "contextualized_chunks": 2, "vector_index": 3}
+_STAGES = ("chunkings", "contextualizers", "embeddings")
+
+
+class Freed(NamedTuple):
+    """One thing that was removed, or would be: what it is, its name, why, and its size."""
+
+    what: str
+    name: str
+    why: str
+    bytes: int
+
+
+def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
+    """Free everything that is past its time; with `dry_run` only say what that is."""
+    freed = _swept(workspace, dry_run)
+    freed += _versions(workspace, dry_run)
+    gone = _unneeded(workspace, share=0.0)
+    freed += _calls(workspace, gone, dry_run)
+    freed += _segments(workspace, gone, dry_run)
+    freed += _copies(workspace, {f.name for f in freed if f.what == "lexical index"}, dry_run)
+    if not dry_run and workspace.store.calls_path.exists():
+        workspace.cache.shrink()
+    return freed
+
+
+def sweep(workspace: Workspace) -> list[Freed]:
+    """Free what costs little to find: releases, indexes, results and tables past their time.
+
+    Answers too, where enough of them may go. Superseded versions of tables go when the table is
+    finished; see `Table.compact`.
+    """
+    freed = _swept(workspace, dry_run=False)
+    freed += _calls(workspace, _unneeded(workspace, WORTH_SWEEPING), dry_run=False)
+    return freed
+
+
+def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
+    kept, old = _releases(workspace)
+    freed = [_forget(workspace, release, dry_run) for release in old]
+    freed += _stray_pins(workspace, kept, dry_run)
+    freed += _lexical(workspace, kept, dry_run)
+    freed += _results(workspace, dry_run)
+    freed += _tables(workspace, kept, dry_run)
+    freed += _leftovers(workspace, dry_run)
+    return freed
+
+
+# --- releases ---
+
+
+def _releases(workspace: Workspace) -> tuple[list[Release], list[Release]]:
+    """Return the releases to keep and those to forget, newest first; unreadable ones are kept."""
+    readable: list[Release] = []
+    for release_id in sorted(releases.names(workspace), reverse=True):
+        with suppress(RagPipelineError):
+            readable.append(releases.load(workspace, release_id))
+    wanted = {r.release_id for r in readable[: workspace.config.retention.keep_releases]}
+    with suppress(RagPipelineError):
+        served = releases.current(workspace)
+        wanted |= {served.release_id, served.previous or served.release_id}
+    kept = [r for r in readable if r.release_id in wanted]
+    return kept, [r for r in readable if r.release_id not in wanted]
+
+
+def _forget(workspace: Workspace, release: Release, dry_run: bool) -> Freed:
+    if not dry_run:
+        # First the manifest: a manifest whose versions may go would be worse than a stray tag.
+        releases.remove(workspace, release.release_id)
+        for table in _pinned_tables(workspace, release):
+            table.unpin(release.release_id)
+    keep = workspace.config.retention.keep_releases
+    return Freed("release", release.release_id, f"older than the newest {keep}", 0)
+
+
+def _pinned_tables(workspace: Workspace, release: Release) -> Iterator[Table]:
+    for name in (release.pinned.vector_table, workspace.documents().name):
+        table = _bare_table(workspace, name)
+        if table.exists():
+            yield table
+
+
+def _stray_pins(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
+    """Yield the pins of releases and configurations that are gone."""
+    names = set(releases.names(workspace))
+    newest = max(names, default="")
+    wanted = {f"run-{name}" for name in workspace.config.all_configurations}
+    for name in _table_names(workspace, "documents", "vector_index"):
+        table = _bare_table(workspace, name)
+        for tag in table.pins():
+            # A release that is being made pins its tables before its manifest is there.
+            gone = tag.startswith("release-") and tag not in names and tag < newest
+            if gone or (tag.startswith("run-") and tag not in wanted):
+                if not dry_run:
+                    table.unpin(tag)
+                yield Freed("pin", f"{name} {tag}", "what it was for is gone", 0)
+
+
+# --- files and folders ---
+
+
+def _lexical(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
+    store, config = workspace.store, workspace.config
+    wanted = {r.pinned.lexical_path for r in kept}
+    wanted |= {note.get("lexical_path") for note in _run_pins(workspace)}
+    for step in steps(config):
+        if step.asset == "lexical_index" and step.partition:
+            engines = config.lexical_engines(step.partition)
+            wanted |= {workspace.lexical_path(step.partition, engine) for engine in engines}
+    before = time.time() - config.retention.version_hours * _HOUR
+    for context_key in store.list("lexical"):
+        for name in store.list(f"lexical/{context_key}"):
+            path = f"lexical/{context_key}/{name}"
+            if path not in wanted and store.modified(path) <= before:
+                size = store.size(path)
+                if not dry_run:
+                    store.remove_folder(path)
+                yield Freed("lexical index", path, "superseded", size)
+
+
+def _run_pins(workspace: Workspace) -> Iterator[dict[str, Any]]:
+    folder = "evaluation/retrieval_run"
+    for name in workspace.store.list(folder):
+        yield workspace.store.read_note(f"{folder}/{name}").get("pinned", {})
+
+
+def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
+    """Yield runs, scores and verdicts of configurations and partitions that left the file."""
+    store, config = workspace.store, workspace.config
+    before = time.time() - config.retention.keep_days * _DAY
+    known = set(config.all_configurations)
+    verdicts = {f"{s.asset}.{s.partition}" if s.partition else s.asset for s in steps(config)}
+    candidates = [f"checks/{n}" for n in store.list("checks") if _stem(n) not in verdicts]
+    for folder in store.list("evaluation"):
+        if "." not in folder:
+            names = store.list(f"evaluation/{folder}")
+            candidates += [f"evaluation/{folder}/{n}" for n in names if _stem(n) not in known]
+    for path in candidates:
+        if store.modified(path) <= before:
+            size = store.size(path)
+            if not dry_run:
+                store.remove_file(path)
+            yield Freed("results", path, "no longer in the corpus file", size)
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _leftovers(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
+    store = workspace.store
+    for path in store.leftovers():
+        if store.modified(path) <= time.time() - _DAY:
+            size = store.size(path)
+            if not dry_run:
+                store.remove_folder(path)
+            yield Freed("leftover", path, "of a build that was killed", size)
+
+
+# --- tables ---
+
+
+def _tables(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
+    """Yield the tables of variants that have left the corpus file."""
+    store = workspace.store
+    pinned = {r.pinned.vector_table for r in kept}
+    before = time.time() - workspace.config.retention.keep_days * _DAY
+    for name in store.tables():
+        if name in pinned or not _is_orphaned(workspace, name):
+            continue
+        path = f"tables/{name}.lance"
+        if store.modified(f"{path}/_versions") <= before:
+            size = store.size(path)
+            if not dry_run:
+                store.drop_table(name)
+            yield Freed("table", name, "no longer in the corpus file", size)
+
+
+def _is_orphaned(workspace: Workspace, name: str) -> bool:
+    asset, *variants = name.removeprefix("quarantine.").split(".")
+    if _NAME_PARTS.get(asset) != len(variants):
+        return False  # not one of ours to judge
+    declared = [getattr(workspace.config, stage) for stage in _STAGES]
+    return any(v not in known for v, known in zip(variants, declared, strict=False))
+
+
+def _versions(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
+    for name in workspace.store.tables():
+        with suppress(StoreError):  # what can't be read is the doctor's
+            size = _bare_table(workspace, name).drop_versions(dry_run)
+            if size:
+                yield Freed("versions", name, "superseded and pinned by nothing", size)
+
+
+def _table_names(workspace: Workspace, *assets: str) -> list[str]:
+    return [n for n in workspace.store.tables() if n.split(".")[0] in assets]
+
+
+def _bare_table(workspace: Workspace, name: str) -> Table:
+    return workspace.store.table(name, None)
+
+
+# --- the call cache ---
+
+
+def _unused_since(workspace: Workspace) -> int:
+    return int(time.time() - workspace.config.retention.calls_days * _DAY)
+
+
+def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
+    """Return the answers that were last used too long ago and that no current text needs."""
+    if not workspace.store.calls_path.exists():
+        return set()
+    cache = workspace.cache
+    old = cache.unused(_unused_since(workspace))
+    if not old or len(old) < share * len(cache):
+        return set()
+    return old.difference(_needed_calls(workspace))
+
+
+def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
+    if not gone:
+        return
+    cache, path, since = workspace.cache, workspace.store.calls_path, _unused_since(workspace)
+    size = path.stat().st_size * len(gone) // len(cache)
+    if not dry_run:
+        cache.touch(list(cache.unused(since) - gone))
+        cache.prune(since)
+    yield Freed("calls", f"{len(gone):,} answers", "unused for long, of no current text", size)
+
+
+def _segments(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
+    """Yield what a bucket holds of answers that this machine has dropped, now or before."""
+    exchange = workspace.cache.exchange
+    if exchange is None:
+        return
+    exchange.pull(at_most_every=0)
+
+    def keep(keys: Sequence[bytes]) -> set[bytes]:
+        return workspace.cache.known(keys) - gone
+
+    answers, size = exchange.prune(_unused_since(workspace), keep, dry_run)
+    if answers:
+        why = "of segments as old, and dropped here"
+        yield Freed("shared calls", f"{answers:,} answers", why, size)
+
+
+def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
+    """Yield this machine's copies of BM25 indexes that the bucket has no more."""
+    store = workspace.store
+    if store.is_local:
+        return
+    keys = store.list("lexical")
+    paths = {f"lexical/{key}/{name}" for key in keys for name in store.list(f"lexical/{key}")}
+    before = time.time() - workspace.config.retention.version_hours * _HOUR
+    for copy in store.stale_copies(paths - freed, before):
+        size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())
+        if not dry_run:
+            shutil.rmtree(copy, ignore_errors=True)
+        yield Freed("copy", str(copy), "of a BM25 index that is gone", size)
+
+
+def _needed_calls(workspace: Workspace) -> Iterator[bytes]:
+    """Yield the keys of all embeddings that building everything anew would ask for."""
+    config = workspace.config
+    for name in _table_names(workspace, "vector_index"):
+        if _is_orphaned(workspace, name):
+            continue
+        embedding = name.split(".")[3]
+        table = _bare_table(workspace, name)
+        ids = sorted(table.state())
+        columns = ["document_id", "start", "end", "context", "text"]
+        for first in range(0, len(ids), _DOCUMENTS_AT_ONCE):
+            for batch in read_in_order(table, columns, ids[first : first + _DOCUMENTS_AT_ONCE]):
+                rows = batch.to_pylist()
+                texts = [indexed_text(row["context"], row["text"]) for row in rows]
+                documents = [row["document_id"] for row in rows]
+                yield from call_keys(texts, workspace.embedder(embedding), "document", documents)
+    questions = [query.query for query in load_queries(workspace)]
+    for embedding in config.embeddings:
+        yield from call_keys(questions, workspace.embedder(embedding), "query")
+    for settings in config.chunkings.values():
+        if isinstance(settings, SemanticChunking):
+            yield from _sentence_calls(workspace, settings)
+
+
+def _sentence_calls(workspace: Workspace, settings: SemanticChunking) -> Iterator[bytes]:
+    config = workspace.config
+    embedder = open_embedder(config.located(config.sentence_embedding(settings)))
+    asked: list[str] = []
+
+    def note(texts: Sequence[str]) -> Vectors:
+        asked.extend(texts)
+        return np.zeros((len(texts), embedder.dimension), np.float32)
+
+    documents = workspace.documents().state() if workspace.documents().exists() else {}
+    for document in read_documents(workspace, sorted(documents)):
+        with suppress(DocumentError):
+            chunk(document, settings, embed=note)
+        yield from call_keys(asked, embedder, "document")
+        asked.clear()

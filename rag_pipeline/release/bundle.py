@@ -1,0 +1,280 @@
+"""A release as one file that another machine serves: rows, BM25 index and manifest in a zip.
+
+    bundle.json        format, corpus, the release's manifest, and each file's size and SHA-256
+    vectors.arrow      the pinned rows of the vector index, Arrow IPC
+    documents.arrow    the pinned documents, as citations show them
+    scores.parquet     what the release scored, for the gate
+    lexical/...        the BM25 index's folder
+
+Nothing in it is unpickled or executed. Only files that `bundle.json` lists are taken out, under
+names and of sizes that were checked before, and each is held against its hash.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from rag_pipeline import release as releases
+from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, vector_schema
+from rag_pipeline.errors import ConfigError, InputError, StoreError
+from rag_pipeline.release import Release
+from rag_pipeline.release.gate import kept_file
+from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.search.vector_index import maintain
+from rag_pipeline.store import Table
+from rag_pipeline.workspace import Workspace
+
+FORMAT = 1
+_LISTING, _VECTORS, _DOCUMENTS, _SCORES = (
+    "bundle.json",
+    "vectors.arrow",
+    "documents.arrow",
+    "scores.parquet",
+)
+_IMPORTED = "imported.json"
+_MOST_LISTING_BYTES = 10_000_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_BLOCK = 1 << 20
+
+
+def export(workspace: Workspace, release_id: str, file: Path) -> Release:
+    """Write a release into a new file; raise InputError when the file exists."""
+    if file.exists():
+        raise InputError(f"{file}: exists already; name a new file")
+    release = releases.load(workspace, release_id)
+    pinned = release.pinned
+    vectors = workspace.store.table(pinned.vector_table, None)
+    partial = file.with_name(f"{file.name}.part")
+    try:
+        with (
+            tempfile.TemporaryDirectory(dir=file.resolve().parent) as name,
+            zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
+        ):
+            folder = Path(name)
+            schema = _vector_schema(vectors.open(pinned.vector_version).schema)
+            _write_rows(vectors, pinned.vector_version, schema, folder / _VECTORS)
+            if pinned.documents_version is not None:
+                documents, version = workspace.documents(), pinned.documents_version
+                _write_rows(documents, version, DOCUMENTS_SCHEMA, folder / _DOCUMENTS)
+            scores = workspace.store.read_bytes(kept_file(release_id))
+            if scores is not None:
+                (folder / _SCORES).write_bytes(scores)
+            listed = {n: folder / n for n in (_VECTORS, _DOCUMENTS, _SCORES)}
+            listed = {n: path for n, path in listed.items() if path.exists()}
+            if pinned.lexical_path is not None:
+                index = workspace.store.local_folder(pinned.lexical_path)
+                listed |= {
+                    f"lexical/{path.relative_to(index).as_posix()}": path
+                    for path in sorted(index.rglob("*"))
+                    if path.is_file()
+                }
+            listing = {
+                "format": FORMAT,
+                "corpus": workspace.config.corpus,
+                "release": asdict(release),
+                "files": {n: _described(path) for n, path in listed.items()},
+            }
+            archive.writestr(_LISTING, json.dumps(listing, ensure_ascii=False, indent=1))
+            for n, path in listed.items():
+                archive.write(path, n)
+        partial.rename(file)
+    except OSError as error:
+        raise StoreError(f"{file}: cannot write the bundle: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return release
+
+
+def minimal_config(file: Path, store: str) -> dict[str, Any]:
+    """Return the attributes of a corpus file that serves a bundle, from its manifest."""
+    with _opened(file) as archive:
+        listing = _read_listing(archive, file)
+    release = listing["release"]
+    settings, names = release["settings"], release["settings"]["names"]
+    stages = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
+    return {
+        "corpus": listing["corpus"],
+        "documents": {"path": "documents"},
+        "store": store,
+        **{f"{stage}s": {names[stage]: settings[stage]} for stage in stages},
+        "configurations": [{"name": release["configuration"].replace(".", "_"), **names}],
+    }
+
+
+def import_release(workspace: Workspace, file: Path) -> Release:
+    """Take a bundle into a store and serve it; return the release, numbered anew.
+
+    Raises InputError for a file that is torn, altered or no bundle, before anything is changed,
+    and StoreError for a store with builds of its own, whose tables it would replace.
+    """
+    store = workspace.store
+    if store.tables() and store.read_json(_IMPORTED) is None:
+        raise StoreError(
+            f"{store.url}/{store.corpus}: has builds of its own; import into another store"
+        )
+    building = store.building_folder("lexical/imported")
+    try:
+        with _opened(file) as archive:
+            listing = _read_listing(archive, file)
+            if listing["corpus"] != workspace.config.corpus:
+                raise InputError(
+                    f"{file}: is of the corpus {listing['corpus']!r}, not of "
+                    f"{workspace.config.corpus!r}"
+                )
+            _extract(archive, listing["files"], building, file)
+        return _take_in(workspace, listing, building, file)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _take_in(workspace: Workspace, listing: dict[str, Any], folder: Path, file: Path) -> Release:
+    store = workspace.store
+    release = _manifest(listing["release"], file)
+    pinned = release.pinned
+    if pinned.lexical_path is not None:
+        open_lexical_index(folder / "lexical")
+        if not store.has_folder(pinned.lexical_path):
+            (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
+            store.publish_folder(moved, pinned.lexical_path)
+    with pa.OSFile(str(folder / _VECTORS)) as source, pa.ipc.open_stream(source) as rows:
+        schema = _vector_schema(rows.schema)
+        vectors = store.table(pinned.vector_table, schema)
+        vectors.overwrite(_batches(rows, schema))
+    maintain(vectors)
+    documents_version = None
+    if (folder / _DOCUMENTS).exists():
+        with pa.OSFile(str(folder / _DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
+            workspace.documents().overwrite(_batches(rows, DOCUMENTS_SCHEMA))
+        documents_version = workspace.documents().version
+    store.write_json(_IMPORTED, {"file": file.name, "release": release.release_id})
+    scores = folder / _SCORES
+    return releases.serve_imported(
+        workspace,
+        replace(
+            release,
+            pinned=replace(
+                pinned, vector_version=vectors.version, documents_version=documents_version
+            ),
+        ),
+        scores.read_bytes() if scores.exists() else None,
+    )
+
+
+def _manifest(record: dict[str, Any], file: Path) -> Release:
+    try:
+        release = releases.read(record, f"{file}")
+    except (StoreError, ConfigError) as error:
+        raise InputError(str(error)) from None
+    # Both become places in the store.
+    for place in (release.pinned.vector_table, release.pinned.lexical_path or "lexical"):
+        if not isinstance(place, str) or not _NAME.fullmatch(place) or ".." in place:
+            raise InputError(f"{file}: the manifest names {place!r}, which is not a safe name")
+    if not re.fullmatch("lexical(/.*)?", release.pinned.lexical_path or "lexical"):
+        raise InputError(f"{file}: {release.pinned.lexical_path!r} is no place of a BM25 index")
+    return release
+
+
+# --- rows ---
+
+
+def _vector_schema(stored: pa.Schema) -> pa.Schema:
+    size = stored.field("vector").type.list_size
+    return vector_schema(size, "token_vectors" in stored.names)
+
+
+def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> None:
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with (
+        pa.OSFile(str(file), "wb") as sink,
+        pa.ipc.new_stream(sink, schema, options=options) as out,
+    ):
+        for batch in table.read(schema.names, version=version):
+            out.write_batch(_of_schema(batch, schema))
+
+
+def _batches(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    return (_of_schema(batch, schema) for batch in rows)
+
+
+def _of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([batch.column(n) for n in schema.names], schema=schema)
+
+
+# --- the archive ---
+
+
+def _opened(file: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise InputError(f"{file}: not a release bundle: {error}") from None
+
+
+def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
+    try:
+        if archive.getinfo(_LISTING).file_size > _MOST_LISTING_BYTES:
+            raise InputError(f"{file}: not a release bundle: {_LISTING} is too large")
+        listing: dict[str, Any] = json.loads(archive.read(_LISTING))
+        made, files = listing["format"], listing["files"]
+        if not isinstance(made, int) or made > FORMAT:
+            raise InputError(
+                f"{file}: the bundle has format {made!r}, this version reads up to {FORMAT}; "
+                f"upgrade rag_pipeline"
+            )
+        for name, about in files.items():
+            if not _NAME.fullmatch(name) or ".." in name:
+                raise InputError(f"{file}: the bundle lists {name!r}, which is not a safe name")
+            if archive.getinfo(name).file_size != about["bytes"]:
+                raise InputError(f"{file}: {name} is not as large as the bundle says")
+        if _VECTORS not in files or not isinstance(listing["release"], dict):
+            raise InputError(f"{file}: not a release bundle: no {_VECTORS}")
+    except (KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise InputError(f"{file}: not a release bundle: {error}") from None
+    return listing
+
+
+def _extract(archive: zipfile.ZipFile, files: dict[str, Any], folder: Path, file: Path) -> None:
+    needed, free = sum(about["bytes"] for about in files.values()), shutil.disk_usage(folder).free
+    if needed > free:
+        raise StoreError(
+            f"{folder}: {file} holds {needed / 1e6:,.0f} MB and only {free / 1e6:,.0f} MB are free"
+        )
+    for name, about in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with archive.open(name) as source, target.open("wb") as out:
+                digest = _copy(source, out, about["bytes"])
+        except (zipfile.BadZipFile, EOFError, ValueError) as error:
+            raise InputError(f"{file}: {name} is torn: {error}") from None
+        if digest != about["sha256"]:
+            raise InputError(f"{file}: {name} is torn or altered: its hash differs")
+
+
+def _copy(source: IO[bytes], out: IO[bytes], most: int) -> str:
+    digest = hashlib.sha256()
+    written = 0
+    while block := source.read(_BLOCK):
+        written += len(block)
+        if written > most:
+            raise ValueError(f"more than the {most} bytes that it should have")
+        digest.update(block)
+        out.write(block)
+    return digest.hexdigest()
+
+
+def _described(file: Path) -> dict[str, Any]:
+    with file.open("rb") as stream:
+        return {
+            "bytes": file.stat().st_size,
+            "sha256": hashlib.file_digest(stream, "sha256").hexdigest(),
+        }

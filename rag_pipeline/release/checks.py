@@ -1,0 +1,217 @@
+"""What must hold of each table before anything is built on it, judged by Great Expectations.
+
+A table is profiled in one pass into a small frame, a row per document (or query) with the number
+of its faults of each kind; the expectations are over that frame, so memory does not grow with the
+number of chunks.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rag_pipeline.evaluation.runs import QUERIES_FILE, load_queries
+from rag_pipeline.indexing import open_stage, read_documents
+from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.store import Table
+from rag_pipeline.workspace import Workspace
+
+_DOCUMENTS_AT_ONCE = 64
+_UNIT_TOLERANCE = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Whether the expectations hold, over how many rows, and which failed with examples."""
+
+    passed: bool
+    checked: int
+    failures: tuple[str, ...]
+
+
+def check_documents(workspace: Workspace, partition: str | None = None) -> CheckResult:
+    """Expect document ids to be unique, and every document to have text and a SHA-256."""
+    rows = []
+    columns = ["document_id", "content_hash", "characters"]
+    for batch in workspace.documents().read(columns):
+        for row in batch.to_pylist():
+            faults = {"no_text": int(row["characters"] < 1)}
+            faults["bad_hash"] = int(len(row["content_hash"]) != 64)
+            rows.append({"document_id": row["document_id"], **faults})
+    return _expect(rows, "document_id", ("no_text", "bad_hash"))
+
+
+def check_queries(workspace: Workspace, partition: str | None = None) -> CheckResult:
+    """Expect query ids to be unique and gold spans to lie inside existing documents."""
+    sizes: dict[str, int] = {}
+    for batch in workspace.documents().read(["document_id", "characters"]):
+        sizes.update((r["document_id"], r["characters"]) for r in batch.to_pylist())
+    rows = []
+    for query in load_queries(workspace):
+        outside = sum(
+            not 0 <= s.start < s.end <= sizes.get(s.document_id, -1) for s in query.gold_spans
+        )
+        rows.append({"query_id": query.query_id, "gold_outside": outside})
+    return _expect(rows, "query_id", ("gold_outside",))
+
+
+def check_queries_complete(workspace: Workspace, partition: str | None = None) -> CheckResult:
+    """Expect that no query had to be left out for a gold span that can't be resolved."""
+    note = workspace.store.read_note(QUERIES_FILE)
+    problems = tuple(note.get("problems", ()))
+    return CheckResult(not problems, int(note.get("read", 0)), problems[:20])
+
+
+def check_chunks(workspace: Workspace, partition: str) -> CheckResult:
+    """Expect unique chunk ids, valid offsets, and texts equal to the document's slice."""
+    table = workspace.chunks(partition)
+    stage = open_stage(workspace, "chunks", partition)
+    made, refused = table.state(), stage.quarantine.state()
+    wanted = [d for d in stage.upstream.state() if stage.covers(d) and d not in refused]
+    rows = []
+    for ids in _groups(sorted(set(wanted) | set(made))):
+        texts = {d.document_id: d.text for d in read_documents(workspace, ids)}
+        found: dict[str, list[dict[str, Any]]] = {i: [] for i in ids}
+        columns = ["document_id", "chunk_id", "start", "end", "text"]
+        for batch in table.read(columns, ids):
+            for row in batch.to_pylist():
+                found[row["document_id"]].append(row)
+        for document_id, chunks in found.items():
+            text = texts.get(document_id, "")
+            rows.append(
+                {
+                    "document_id": document_id,
+                    "no_chunks": int(not chunks),
+                    "duplicate_ids": len(chunks) - len({c["chunk_id"] for c in chunks}),
+                    "bad_offsets": sum(not 0 <= c["start"] < c["end"] <= len(text) for c in chunks),
+                    "text_differs": sum(text[c["start"] : c["end"]] != c["text"] for c in chunks),
+                }
+            )
+    return _expect(
+        rows, "document_id", ("no_chunks", "duplicate_ids", "bad_offsets", "text_differs")
+    )
+
+
+def check_contextualized_chunks(workspace: Workspace, partition: str) -> CheckResult:
+    """Expect one contextualized chunk per chunk, but for documents that a model failed on."""
+    chunks = workspace.chunks(partition.split(".")[0])
+    failed = workspace.quarantine(f"contextualized_chunks.{partition}").state()
+    return _expect_same_rows(chunks, workspace.contextualized_chunks(partition), left_out=failed)
+
+
+def check_vector_index(workspace: Workspace, partition: str) -> CheckResult:
+    """Expect one row per contextualized chunk, each vector finite and of unit length."""
+    table = workspace.vector_index(partition)
+    faults: dict[str, list[int]] = {}
+    for batch in table.read(["document_id", "vector"]):
+        column = batch.column("vector")
+        vectors = column.flatten().to_numpy().reshape(len(column), -1)
+        finite = np.isfinite(vectors).all(axis=1)
+        length = np.linalg.norm(np.where(finite[:, None], vectors, 0), axis=1)
+        bad_length = finite & (np.abs(length - 1) > _UNIT_TOLERANCE)
+        documents = batch.column("document_id").to_pylist()
+        for row in np.flatnonzero(~finite | bad_length):
+            counts = faults.setdefault(documents[row], [0, 0])
+            counts[0] += int(not finite[row])
+            counts[1] += int(bad_length[row])
+
+    def extra(document_id: str) -> dict[str, int]:
+        not_finite, not_unit = faults.get(document_id, (0, 0))
+        return {"not_finite": not_finite, "not_unit_length": not_unit}
+
+    upstream = workspace.contextualized_chunks(partition.rpartition(".")[0])
+    return _expect_same_rows(upstream, table, extra, ("not_finite", "not_unit_length"))
+
+
+def check_lexical_index(workspace: Workspace, partition: str) -> CheckResult:
+    """Expect every lexical index to hold one entry per contextualized chunk."""
+    expected = workspace.contextualized_chunks(partition).count()
+    rows = []
+    for engine in workspace.config.lexical_engines(partition):
+        path = workspace.lexical_path(partition, engine)
+        index = open_lexical_index(workspace.store.local_folder(path))
+        rows.append({"engine": engine, "rows_missing": abs(expected - len(index))})
+    return _expect(rows, "engine", ("rows_missing",))
+
+
+CHECKS: dict[str, Callable[[Workspace, str], CheckResult]] = {
+    "chunks": check_chunks,
+    "contextualized_chunks": check_contextualized_chunks,
+    "vector_index": check_vector_index,
+    "lexical_index": check_lexical_index,
+}
+"""The blocking check of each partitioned table."""
+
+
+def _expect_same_rows(
+    upstream: Table,
+    table: Table,
+    extra: Callable[[str], dict[str, int]] = lambda _: {},
+    extra_columns: tuple[str, ...] = (),
+    left_out: Collection[str] = (),
+) -> CheckResult:
+    before, after = upstream.state(), table.state()
+    rows = []
+    for document_id in sorted((set(before) | set(after)) - set(left_out)):
+        wanted = before[document_id].rows if document_id in before else 0
+        have = after[document_id].rows if document_id in after else 0
+        faults = {"rows_missing": max(0, wanted - have), "rows_too_many": max(0, have - wanted)}
+        rows.append({"document_id": document_id, **faults, **extra(document_id)})
+    return _expect(rows, "document_id", ("rows_missing", "rows_too_many", *extra_columns))
+
+
+def _expect(rows: Sequence[dict[str, Any]], key: str, zero: tuple[str, ...]) -> CheckResult:
+    """Validate that `key` is unique and every count of faults is zero."""
+    if not rows:
+        return CheckResult(True, 0, ())
+    rows_of = _batch_definition()  # first: it says how Great Expectations is to be imported
+    import great_expectations as gx
+    import pandas as pd
+    from great_expectations import expectations as gxe
+
+    batch = rows_of.get_batch({"dataframe": pd.DataFrame(rows)})
+    suite = gx.ExpectationSuite(
+        name="profile",
+        expectations=[
+            gxe.ExpectColumnValuesToBeUnique(column=key),
+            *(gxe.ExpectColumnValuesToBeBetween(column=c, min_value=0, max_value=0) for c in zero),
+        ],
+    )
+    result = batch.validate(suite)
+    failures = [
+        _failure(outcome.expectation_config, rows, key)
+        for outcome in result.results
+        if not outcome.success
+    ]
+    return CheckResult(bool(result.success), len(rows), tuple(failures))
+
+
+@lru_cache(maxsize=1)
+def _batch_definition() -> Any:
+    """Return what takes in rows; making it anew would cost each check as much as judging them."""
+    # Great Expectations takes seconds to import, and would report its use to its makers.
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+    import great_expectations as gx
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
+    return asset.add_batch_definition_whole_dataframe("all")
+
+
+def _failure(expectation: Any, rows: Sequence[dict[str, Any]], key: str) -> str:
+    column = expectation.kwargs["column"]
+    if column == key:
+        return f"{key} is not unique"
+    bad = [row for row in rows if row[column]]
+    examples = ", ".join(f"{row[key]} ({row[column]})" for row in bad[:5])
+    return f"{column} in {len(bad)} of {len(rows)}: {examples}"
+
+
+def _groups(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (
+        ids[first : first + _DOCUMENTS_AT_ONCE] for first in range(0, len(ids), _DOCUMENTS_AT_ONCE)
+    )

@@ -1,0 +1,1 @@
+"""A query -> ranked chunks: both indexes, query analysis, fusion, ranking, reranking."""

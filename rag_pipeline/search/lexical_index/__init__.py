@@ -1,0 +1,301 @@
+"""BM25 over contextualized chunks: Arrow batches -> an immutable folder -> ranked chunk ids.
+
+Three engines, one formula and one scale. A chunk scores the sum over the query's terms, of which
+it holds tf among its dl terms, where n of the N chunks hold the term and avgdl is the mean of dl:
+
+    ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + k1 * (1 - b + b * dl / avgdl))
+
+Source: Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020 (the variant of Lucene).
+
+With a `text_weight` of w, tf and dl are those of the context plus w times those of the text, and
+k1 is w times as large, so that a chunk without context scores as before. Source: Robertson,
+Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
+"""
+
+import json
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.search.lexical_index.bm25s_engine import Bm25sEngine
+from rag_pipeline.search.lexical_index.documents import (
+    DocumentHeads,
+    DocumentIndex,
+    write_documents,
+)
+from rag_pipeline.search.lexical_index.lance_engine import LANCE_B, LANCE_K1, LanceEngine
+from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
+from rag_pipeline.search.lexical_index.rank_bm25_engine import RankBm25Engine
+from rag_pipeline.search.lexical_index.ranking import Engine, Found, Mask, Rows
+from rag_pipeline.search.tokenization import Tokenizer
+
+__all__ = [
+    "DocumentIndex",
+    "Earlier",
+    "Found",
+    "LexicalIndex",
+    "LexicalStats",
+    "build_lexical_index",
+    "check_engine",
+    "is_extensible",
+    "open_lexical_index",
+]
+
+_ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
+    "bm25s": Bm25sEngine,
+    "rank_bm25": RankBm25Engine,
+    "lance": LanceEngine,
+}
+
+_FORMAT = 3
+"""Raised whenever the files or the terms in them would come out differently."""
+_READABLE = (1, 2, 3)
+"""Format 1 has no documents, and 2 no counts to build on; releases made with them are served."""
+
+_MANIFEST = "index.json"
+_CHUNKS = "chunks.arrow"
+_DOCUMENTS = "documents"
+_CHUNKS_SCHEMA = pa.schema(
+    [
+        pa.field("chunk_id", pa.string(), nullable=False),
+        pa.field("document_id", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalStats:
+    """How many chunks an index holds, and how many distinct terms."""
+
+    rows: int
+    terms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An index built before with the same settings, and its documents that are as they were."""
+
+    folder: Path
+    kept: Collection[str]
+
+
+class LexicalIndex:
+    """An opened index; safe to share between threads."""
+
+    def __init__(
+        self,
+        chunks: pa.Table,
+        tokenizer: Tokenizer,
+        engine: Engine | None,
+        documents: DocumentIndex | None,
+    ) -> None:
+        self.chunk_ids: pa.ChunkedArray = chunks.column("chunk_id")
+        self.document_ids: pa.ChunkedArray = chunks.column("document_id")
+        self.documents = documents
+        self._tokenizer = tokenizer
+        self._engine = engine
+
+    def __len__(self) -> int:
+        return len(self.chunk_ids)
+
+    def mask(self, chunk_ids: Collection[str] | pa.Array | pa.ChunkedArray) -> Mask:
+        """Return which chunks of the index are among `chunk_ids`, shape (len(self),)."""
+        if isinstance(chunk_ids, pa.ChunkedArray):
+            chunk_ids = chunk_ids.combine_chunks()
+        elif not isinstance(chunk_ids, pa.Array):
+            chunk_ids = pa.array(list(chunk_ids), pa.string())
+        found = pc.is_in(self.chunk_ids, value_set=chunk_ids.cast(pa.string()))
+        return np.asarray(found.to_numpy(), dtype=np.bool_)
+
+    def search(
+        self, query: str, k: int, allowed: Collection[str] | Mask | None = None
+    ) -> list[tuple[str, float]]:
+        """Return at most `k` (chunk_id, BM25 score), best first, ties by chunk_id.
+
+        Only chunks that share a term with the query are returned: none for an empty query or
+        one of unknown terms. `allowed` restricts the result, not the statistics, to some chunks:
+        their ids, or for repeated searches the `mask` of them.
+        """
+        mask = allowed if allowed is None or isinstance(allowed, np.ndarray) else self.mask(allowed)
+        if mask is not None and (mask.dtype != np.bool_ or mask.shape != (len(self),)):
+            raise ValueError(
+                f"allowed must be a boolean mask of shape ({len(self)},), "
+                f"got {mask.dtype} of shape {mask.shape}"
+            )
+        found = self.search_rows(query, k, mask)
+        ids = [self.chunk_ids[row].as_py() for row in found.rows.tolist()]
+        ranked = zip(ids, found.scores.tolist(), strict=True)
+        return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
+
+    def search_rows(
+        self, query: str, k: int, allowed: Mask | None = None, also: Rows | None = None
+    ) -> Found:
+        """Return rows of the index with their scores, in any order.
+
+        These are the k best with every tie of the last, and of the rows in `also`, which must be
+        allowed ones, those that score above 0.
+        """
+        terms = self._tokenizer.tokenize(query)
+        if self._engine is None or not terms or k < 1:
+            return Found(np.empty(0, np.int64), np.empty(0))
+        return self._engine.search(terms, k, allowed, also)
+
+
+def check_engine(engine: str, settings: Lexical) -> None:
+    """Raise ConfigError unless the engine exists and can work with these settings."""
+    if engine not in _ENGINES:
+        raise ConfigError(f"lexical engine {engine!r} is not one of: {', '.join(_ENGINES)}")
+    got = (settings.k1, settings.b, settings.text_weight)
+    if engine == "lance" and got != (LANCE_K1, LANCE_B, 1):
+        raise ConfigError(
+            f"lexical: the engine lance fixes k1 = {LANCE_K1}, b = {LANCE_B} and text_weight = 1, "
+            f"got k1 = {got[0]}, b = {got[1]} and text_weight = {got[2]}; leave them out or choose "
+            f"another engine"
+        )
+
+
+def build_lexical_index(
+    engine: str,
+    batches: Iterable[pa.RecordBatch],
+    settings: Lexical,
+    folder: Path,
+    earlier: Earlier | None = None,
+) -> LexicalStats:
+    """Write the index of some chunks into a new or empty folder.
+
+    `batches` have the columns chunk_id, document_id, start, text, title and context (nullable);
+    what is indexed are the terms of both. They are read once, one at a time; `bm25s` keeps
+    12 bytes of each distinct term of a chunk until it works out the scores, the other engines keep
+    only the distinct terms; of each document, its head is kept for the index of documents.
+
+    With an `earlier` index (of bm25s alone), `batches` are only the chunks of the other documents;
+    the result is that of building from all of them, up to the order of the chunks.
+
+    Raises ConfigError for settings that the engine can't honour, before anything is written, and
+    StoreError when the folder holds something.
+    """
+    check_engine(engine, settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise StoreError(f"{folder}: not empty; a lexical index is built into a new folder")
+    rows = 0
+    tokenizer, heads = Tokenizer(settings), DocumentHeads()
+    weighted = _of_weighted(settings)
+    with pa.ipc.new_file(str(folder / _CHUNKS), _CHUNKS_SCHEMA) as writer:
+
+        def tokenized() -> Iterator[list[list[str]]]:
+            nonlocal rows
+            for batch in batches:
+                ids = [batch.column(f.name).cast(f.type) for f in _CHUNKS_SCHEMA]
+                writer.write_batch(pa.record_batch(ids, schema=_CHUNKS_SCHEMA))
+                rows += batch.num_rows
+                heads.add(batch)
+                yield _weighted_terms(batch, tokenizer, settings.text_weight)
+
+        if earlier is None:
+            terms = _ENGINES[engine].write(tokenized(), weighted, folder)
+        else:
+            known = pa.ipc.open_file(pa.memory_map(str(earlier.folder / _CHUNKS))).read_all()
+            wanted = pa.array(list(earlier.kept), pa.string())
+            kept = np.asarray(pc.is_in(known.column("document_id"), value_set=wanted).to_numpy())
+            postings = PostingsBuilder()
+            postings.carry_over(load_matrix(earlier.folder), np.where(kept, kept.cumsum() - 1, -1))
+            writer.write_table(known.filter(pa.array(kept)).cast(_CHUNKS_SCHEMA))
+            rows = int(kept.sum())
+            for batch in tokenized():
+                postings.add(batch)
+            terms = Bm25sEngine.write_matrix(postings.matrix(), weighted, folder)
+    documents = folder / _DOCUMENTS
+    if earlier is None:
+        write_documents(heads, settings, tokenizer, documents)
+    else:
+        before = earlier.folder / _DOCUMENTS
+        write_documents(heads, settings, tokenizer, documents, before, earlier.kept)
+    stats = LexicalStats(rows, terms)
+    manifest = {
+        "format": _FORMAT,
+        "engine": engine,
+        "settings": settings.model_dump(mode="json"),
+        **asdict(stats),
+        "files": {p.relative_to(folder).as_posix(): _checksum(p) for p in _files(folder)},
+    }
+    (folder / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    return stats
+
+
+def is_extensible(folder: Path) -> bool:
+    """Return whether an index is whole, and of a format and engine to build on (`Earlier`)."""
+    try:
+        manifest = _read_manifest(folder)
+    except (StoreError, OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(manifest["format"] == _FORMAT and manifest["engine"] == "bm25s")
+
+
+def open_lexical_index(folder: Path) -> LexicalIndex:
+    """Open a built index: check its files' checksums, then map the large ones into memory.
+
+    Raises StoreError, naming the folder, when a file is missing, torn or altered.
+    """
+    try:
+        manifest = _read_manifest(folder)
+        settings = Lexical.model_validate(manifest["settings"])
+        chunks = pa.ipc.open_file(pa.memory_map(str(folder / _CHUNKS))).read_all()
+        engine: Engine | None = None
+        if manifest["terms"]:
+            engine = _ENGINES[manifest["engine"]](folder, _of_weighted(settings))
+        tokenizer = Tokenizer(settings)
+        documents: DocumentIndex | None = None
+        if manifest["format"] > 1:
+            documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"not a readable lexical index ({error!r})"
+        raise StoreError(f"{folder}: {reason}; build it again") from error
+    return LexicalIndex(chunks, tokenizer, engine, documents)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Return an index's manifest; raise StoreError when its files are not those it names."""
+    manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    if manifest["format"] not in _READABLE:
+        raise StoreError(
+            f"{folder}: lexical index of format {manifest['format']}, this version reads "
+            f"{_FORMAT}; build it again"
+        )
+    files = {name: _checksum(folder / name) for name in manifest["files"]}
+    if files != manifest["files"]:
+        raise StoreError(f"{folder}: the lexical index is torn or altered; build it again")
+    return manifest
+
+
+def _weighted_terms(batch: pa.RecordBatch, tokenizer: Tokenizer, weight: int) -> list[list[str]]:
+    """Return each chunk's terms: once those of its context, `weight` times those of its text."""
+    contexts = tokenizer.tokenize_all(c or "" for c in batch.column("context").to_pylist())
+    texts = tokenizer.tokenize_all(batch.column("text").to_pylist())
+    return [context + weight * text for context, text in zip(contexts, texts, strict=True)]
+
+
+def _of_weighted(settings: Lexical) -> Lexical:
+    """Return the settings for terms that are counted `text_weight` times."""
+    return settings.model_copy(update={"k1": settings.k1 * settings.text_weight})
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _checksum(file: Path) -> int:
+    """Return the CRC-32, which finds damage at the speed of memory."""
+    checksum = 0
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

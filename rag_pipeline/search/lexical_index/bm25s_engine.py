@@ -1,0 +1,79 @@
+"""The engine bm25s: every term's score in every chunk worked out at build time, mapped on load."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.search.lexical_index.postings import (
+    Matrix,
+    PostingsBuilder,
+    bm25_scores,
+    save_counts,
+)
+from rag_pipeline.search.lexical_index.ranking import Found, Mask, Rows, best
+
+
+class Bm25sEngine:
+    """The default: milliseconds a query on 100,000 chunks."""
+
+    def __init__(self, folder: Path, settings: Lexical) -> None:
+        import bm25s
+
+        self._index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
+
+    @staticmethod
+    def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
+        """Write the index of the batches' terms; return the number of distinct terms."""
+        postings = PostingsBuilder()
+        for batch in tokenized:
+            postings.add(batch)
+        return Bm25sEngine.write_matrix(postings.matrix(), settings, folder)
+
+    @staticmethod
+    def write_matrix(matrix: Matrix, settings: Lexical, folder: Path) -> int:
+        """Write the index of gathered terms; return the number of distinct terms."""
+        if matrix.vocabulary:
+            import bm25s
+
+            index = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
+            index.vocab_dict = matrix.vocabulary
+            index.nonoccurrence_array = None
+            index.scores = {
+                "data": bm25_scores(matrix, settings),
+                "indices": matrix.rows,
+                "indptr": matrix.ends,
+                "num_docs": len(matrix.lengths),
+            }
+            index.save(folder, show_progress=False)
+            save_counts(matrix, folder)
+        return len(matrix.vocabulary)
+
+    def search(
+        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
+    ) -> Found:
+        """Rank the rows that hold any of the terms."""
+        return best(self.scores(terms), k, allowed, also)
+
+    def scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
+        """Return every row's score."""
+        matrix, known = self._index.scores, self._index.vocab_dict
+        ends, rows, data = matrix["indptr"], matrix["indices"], matrix["data"]
+        scores = np.zeros(int(matrix["num_docs"]), np.float32)
+        for term in terms:
+            number = known.get(term)
+            if number is not None:
+                # a row stands once among a term's, so that this adds all of them
+                scores[rows[ends[number] : ends[number + 1]]] += data[
+                    ends[number] : ends[number + 1]
+                ]
+        return scores
+
+    def frequencies(self, terms: list[str]) -> npt.NDArray[np.int64]:
+        """Return how many rows hold each term, 0 for an unknown one."""
+        ends, known = self._index.scores["indptr"], self._index.vocab_dict
+        numbers = (known.get(term) for term in terms)
+        counts = [0 if n is None else int(ends[n + 1]) - int(ends[n]) for n in numbers]
+        return np.array(counts, np.int64)

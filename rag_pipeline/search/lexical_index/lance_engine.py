@@ -1,0 +1,126 @@
+"""The engine lance: terms in a LanceDB table with a full-text index, for corpora beyond memory."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.search.lexical_index.ranking import Found, Mask, Rows, best
+
+LANCE_K1, LANCE_B = 1.2, 0.75
+"""LanceDB's constants; it has no setting for them."""
+
+_TABLE = "terms"
+_SCHEMA = pa.schema([pa.field("row", pa.int64()), pa.field(_TABLE, pa.string())])
+_MAX_LISTED = 1000
+
+
+class LanceEngine:
+    """Reads what a query needs from disk.
+
+    Lance leaves chunks without any term out of N and avgdl; apart from that its scores are those
+    of the other engines.
+    """
+
+    def __init__(self, folder: Path, settings: Lexical) -> None:
+        import lancedb
+
+        self._table = lancedb.connect(folder).open_table(_TABLE)
+
+    @staticmethod
+    def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
+        """Write the table and its index; return the number of distinct terms."""
+        import lancedb
+        from lancedb.index import FTS
+
+        distinct: set[str] = set()
+        failures: list[Exception] = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            row = 0
+            try:
+                for batch in tokenized:
+                    distinct.update(chain.from_iterable(batch))
+                    rows = pa.array(range(row, row + len(batch)), pa.int64())
+                    joined = pa.array([" ".join(terms) for terms in batch], pa.string())
+                    yield pa.record_batch([rows, joined], schema=_SCHEMA)
+                    row += len(batch)
+            except Exception as error:
+                failures.append(error)
+                raise
+
+        reader = pa.RecordBatchReader.from_batches(_SCHEMA, batches())
+        try:
+            table = lancedb.connect(folder).create_table(_TABLE, reader)
+        except RuntimeError:
+            if failures:  # Lance has turned what the batches raised into its own error
+                raise failures[0] from None
+            raise
+        if distinct:
+            table.create_index(
+                _TABLE,
+                config=FTS(
+                    base_tokenizer="whitespace",
+                    with_position=False,
+                    max_token_length=None,
+                    lower_case=False,
+                    stem=False,
+                    remove_stop_words=False,
+                    ascii_folding=False,
+                ),
+            )
+        return len(distinct)
+
+    def search(
+        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
+    ) -> Found:
+        """Rank the rows that hold any of the terms.
+
+        A few allowed rows are named to Lance; many would take longer to name than to look through
+        the ranking for them.
+        """
+        if also is not None:
+            parts = [also[n : n + _MAX_LISTED] for n in range(0, len(also), _MAX_LISTED)]
+            answers = [self.search(terms, k, allowed)]
+            answers += [self._query(terms, len(part), _among(part)) for part in parts]
+            rows, first = np.unique(np.concatenate([a.rows for a in answers]), return_index=True)
+            return Found(rows, np.concatenate([a.scores for a in answers])[first])
+        where = None
+        if allowed is not None and np.count_nonzero(allowed) <= _MAX_LISTED:
+            rows = np.flatnonzero(allowed)
+            if not len(rows):
+                return Found(np.empty(0, np.int64), np.empty(0))
+            where, allowed = _among(rows), None
+        limit = 2 * k + 10
+        while True:
+            found = self._query(terms, limit, where)
+            chosen = _chosen(found, k, allowed)
+            # what Lance has not returned scores at most as much as the last that it has
+            if len(found.rows) < limit or (
+                len(chosen.rows) >= k and chosen.scores.min() > found.scores.min()
+            ):
+                return chosen
+            limit *= 4
+
+    def _query(self, terms: list[str], limit: int, where: str | None) -> Found:
+        from lancedb.query import MatchQuery
+
+        query = self._table.search(MatchQuery(" ".join(terms), _TABLE), query_type="fts")
+        query = query.select(["row", "_score"]).limit(limit)
+        if where is not None:
+            query = query.where(where, prefilter=True)
+        found = query.to_arrow()
+        scores = found.column("_score").to_numpy()
+        return Found(found.column("row").to_numpy(), scores / np.float32(LANCE_K1 + 1))
+
+
+def _among(rows: Rows) -> str:
+    return f"row IN ({', '.join(map(str, rows.tolist()))})"
+
+
+def _chosen(found: Found, k: int, allowed: Mask | None) -> Found:
+    chosen = best(found.scores, k, None if allowed is None else allowed[found.rows])
+    return Found(found.rows[chosen.rows], chosen.scores)

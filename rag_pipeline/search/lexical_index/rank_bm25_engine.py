@@ -1,0 +1,61 @@
+"""The engine rank_bm25: the reference that rankings are held against, for small corpora."""
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from rank_bm25 import BM25Okapi
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.search.lexical_index.ranking import Found, Mask, Rows, best
+
+_FILE = "terms.arrow"
+_SCHEMA = pa.schema([pa.field("terms", pa.list_(pa.string()))])
+
+
+class RankBm25Engine:
+    """Keeps every chunk's terms in memory and goes through all chunks for each query."""
+
+    def __init__(self, folder: Path, settings: Lexical) -> None:
+        self._index = BM25Okapi(_read(folder / _FILE), k1=settings.k1, b=settings.b)
+        rows = self._index.corpus_size
+        # BM25Okapi's own idf is negative for terms of more than half of the chunks and is then
+        # replaced by a floor; Lucene's never is
+        self._index.idf = {
+            term: math.log(1 + (rows - n + 0.5) / (n + 0.5))
+            for term, n in Counter(chain.from_iterable(self._index.doc_freqs)).items()
+        }
+
+    @staticmethod
+    def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
+        """Write the batches' terms; return the number of distinct ones."""
+        distinct: set[str] = set()
+        with pa.ipc.new_file(str(folder / _FILE), _SCHEMA) as writer:
+            for batch in tokenized:
+                distinct.update(chain.from_iterable(batch))
+                writer.write_batch(pa.record_batch([batch], schema=_SCHEMA))
+        return len(distinct)
+
+    def search(
+        self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
+    ) -> Found:
+        """Rank the rows that hold any of the terms."""
+        known = [term for term in terms if term in self._index.idf]
+        # b = 1 makes 0 / 0 of a chunk without terms
+        with np.errstate(invalid="ignore"):
+            scores = np.nan_to_num(self._index.get_scores(known))
+        return best(scores / (self._index.k1 + 1), k, allowed, also)
+
+
+def _read(file: Path) -> Iterator[list[str]]:
+    """Yield each chunk's terms, equal terms as one object."""
+    with pa.memory_map(str(file)) as source:
+        reader = pa.ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            for terms in reader.get_batch(number).column("terms").to_pylist():
+                yield [sys.intern(term) for term in terms]

@@ -1,0 +1,90 @@
+"""Candidate chunks' token vectors + a query's -> how well each word of the query is met."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rag_pipeline.models.providers import Tokens
+
+_CHUNKS_AT_ONCE = 8
+"""So few that their bits, unpacked, stay in the processor's cache."""
+_PRODUCT_SIZE = 1 << 18
+"""Multiplications up to which OpenBLAS starts no threads: these would wait for each other where
+many queries are answered at once, or cores are few."""
+
+Scores = npt.NDArray[np.float64]
+Weights = npt.NDArray[np.float32]
+
+
+def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
+    """Return each token's inverse chunk frequency, by its id; the last is that of any later id.
+
+    `token_ids` are the column of the vector index, in batches: the distinct ids of each chunk. Of
+    N chunks, n hold a token that weighs ln(1 + (N - n + 0.5) / (n + 0.5)), as in BM25.
+    """
+    chunks = 0
+    holding = np.zeros(1, np.int64)
+    for column in token_ids:
+        chunks += len(column)
+        counts = np.bincount(_flat(column)[0].view(np.uint32))
+        if len(counts) >= len(holding):
+            holding = np.pad(holding, (0, len(counts) + 1 - len(holding)))
+        holding[: len(counts)] += counts
+    weights: Weights = np.log(1 + (chunks - holding + 0.5) / (holding + 0.5)).astype(np.float32)
+    return weights
+
+
+def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> Scores:
+    """Return each chunk's late interaction with the query, shape (chunks,).
+
+    Every token of the query counts, by its weight, with its cosine to the nearest token of the
+    chunk: ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020) as a weighted mean. Of a chunk's
+    tokens only the signs are kept; their common length, the root of the dimension, makes it a
+    cosine again. A chunk without tokens scores 0, as do all for a query without.
+    """
+    scores = np.zeros(len(token_vectors))
+    importance = weights[np.minimum(query.ids, len(weights) - 1)].astype(np.float64)
+    if not importance.sum():
+        return scores
+    importance /= importance.sum()
+    dimension = query.vectors.shape[1]
+    # q . sign = 2 (q . bit) - sum(q), where a bit is 0 or 1
+    offsets = query.vectors.sum(axis=1)
+    for first in range(0, len(token_vectors), _CHUNKS_AT_ONCE):
+        data, ends = _flat(token_vectors.slice(first, _CHUNKS_AT_ONCE))
+        ends = ends // (dimension // 8)
+        filled = np.flatnonzero(np.diff(ends))
+        if not len(filled):
+            continue
+        bits = np.unpackbits(data.reshape(-1, dimension // 8), axis=1).astype(np.float32)
+        products = _small_products(bits, query.vectors.T)
+        nearest = np.maximum.reduceat(products, ends[filled], axis=0)
+        cosines = (2 * nearest - offsets) / np.sqrt(dimension)
+        scores[first + filled] = cosines @ importance
+    return scores
+
+
+def _small_products(
+    rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """Return rows @ columns, worked out some rows at a time."""
+    dimension, width = columns.shape
+    height = max(_PRODUCT_SIZE // (dimension * width), 1)
+    whole = len(rows) // height * height
+    stacked = rows[:whole].reshape(-1, height, dimension) @ columns
+    products: npt.NDArray[np.float32] = np.concatenate(
+        [stacked.reshape(whole, width), rows[whole:] @ columns]
+    )
+    return products
+
+
+def _flat(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return a binary column's bytes, and where each value starts in them, with the end."""
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    if data is None or not len(starts):
+        return np.empty(0, np.uint8), np.zeros(len(column) + 1, np.int64)
+    values = np.frombuffer(data, np.uint8)[starts[0] : starts[-1]]
+    return values, (starts - starts[0]).astype(np.int64)

@@ -1,0 +1,171 @@
+"""Queries with candidate passages -> how well a model finds that each answers, asked once."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rag_pipeline.calls import CallCache, CallCounts, call_key, run_bounded, run_calls
+from rag_pipeline.calls.grouping import groups
+from rag_pipeline.calls.progress import advance
+from rag_pipeline.config import LLMReranker
+from rag_pipeline.errors import CallsStoppedError, ProviderError
+from rag_pipeline.models.chat import Prompt, Reply
+from rag_pipeline.models.providers import LocalScorer, RemoteScorer, Scorer
+from rag_pipeline.models.providers.limits import TokenCounter
+
+_SCORE = {
+    "type": "object",
+    "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
+    "required": ["score"],
+    "additionalProperties": False,
+}
+
+
+class Asked(NamedTuple):
+    """A query with the passages that are to be scored for it."""
+
+    query: str
+    passages: tuple[str, ...]
+
+
+Relevance = list[float] | ProviderError
+"""A score for each passage, in order, or why the model could not tell."""
+AskChat = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
+
+
+def score_passages(
+    asked: Sequence[Asked], scorer: Scorer, cache: CallCache, counts: CallCounts | None = None
+) -> list[Relevance]:
+    """Return the scores of each query's passages, in order.
+
+    A query with its passages that was scored before, or stands here twice, is not sent again;
+    each reply is stored when it arrives, a failure never. Raises CallsStoppedError when no call
+    can work. A query's passages are split only where they are more than one request may hold.
+    """
+    counter = TokenCounter()
+    found: dict[bytes, list[float]] = {}
+    failed: dict[bytes, ProviderError] = {}
+    requests: dict[bytes, Asked] = {}
+    keys: list[list[bytes]] = []
+    for query, passages in asked:
+        try:
+            parts = _requests(query, passages, scorer, counter)
+        except ProviderError as error:
+            parts = [Asked(query, passages)]
+            failed[_key(scorer, parts[0])] = error
+        keys.append([_key(scorer, part) for part in parts])
+        requests.update(zip(keys[-1], parts, strict=True))
+    for key, value in cache.get(list(requests)).items():
+        found[key] = np.frombuffer(value, np.float64).tolist()
+    missing = {k: r for k, r in requests.items() if k not in found and k not in failed}
+    advance("calls", len(requests) - len(missing))
+
+    def keep(key: bytes, scores: list[float]) -> None:
+        cache.put({key: np.array(scores, np.float64).tobytes()})
+        found[key] = scores
+
+    if isinstance(scorer, RemoteScorer):
+        if missing:
+            run_calls(_score_all(missing, scorer, keep, failed))
+    else:
+        _score_here(missing, scorer, keep, failed)
+    if counts is not None:
+        known = sum(len(parts) for parts in keys) - len(missing)
+        counts.add(CallCounts(made=len(missing), saved=known))
+    return [_joined(parts, found, failed) for parts in keys]
+
+
+def score_by_chat(asked: Sequence[Asked], settings: LLMReranker, ask: AskChat) -> list[Relevance]:
+    """Return a chat model's scores 0..1, each passage judged by itself; see `chat.ask`."""
+    prompts = [
+        Prompt(_filled(settings.prompt, query, passage), schema=_SCORE)
+        for query, passages in asked
+        for passage in passages
+    ]
+    replies = iter(ask(prompts))
+    results: list[Relevance] = []
+    for _, passages in asked:
+        own = [next(replies) for _ in passages]
+        errors = [reply for reply in own if isinstance(reply, ProviderError)]
+        scores = [float(reply.data["score"]) for reply in own if isinstance(reply, Reply)]
+        results.append(errors[0] if errors else scores)
+    return results
+
+
+def _requests(
+    query: str, passages: tuple[str, ...], scorer: Scorer, counter: TokenCounter
+) -> list[Asked]:
+    """Return a query and its passages as requests within the limits of the model."""
+    limits = scorer.limits
+    if not passages:
+        return []
+    (question,) = counter.count([query])
+    if limits.pair_tokens is not None:
+        most = max(limits.pair_tokens - question, 1)
+        passages = tuple(counter.fit(passages, scorer.identity, most, scorer.truncate))
+    sizes = [question + tokens for tokens in counter.count(passages)]
+    together = groups(sizes, limits.passages, limits.request_tokens)
+    return [Asked(query, tuple(passages[i] for i in group)) for group in together]
+
+
+async def _score_all(
+    requests: Mapping[bytes, Asked],
+    scorer: RemoteScorer,
+    keep: Callable[[bytes, list[float]], None],
+    failed: dict[bytes, ProviderError],
+) -> None:
+    async with scorer.connect() as send:
+
+        async def one(item: tuple[bytes, Asked]) -> None:
+            key, (query, passages) = item
+            try:
+                scores, _ = await send(query, list(passages))
+            except CallsStoppedError:
+                raise
+            except ProviderError as error:
+                failed[key] = error
+            else:
+                keep(key, scores)
+            advance("calls", 1)
+
+        await run_bounded(requests.items(), one, scorer.max_concurrency)
+
+
+def _score_here(
+    requests: Mapping[bytes, Asked],
+    scorer: Scorer,
+    keep: Callable[[bytes, list[float]], None],
+    failed: dict[bytes, ProviderError],
+) -> None:
+    if not isinstance(scorer, LocalScorer):
+        raise TypeError(f"{scorer.identity} is neither a local nor a remote scorer")
+    for key, (query, passages) in requests.items():
+        try:
+            keep(key, scorer.score(query, passages))
+        except CallsStoppedError:
+            raise
+        except ProviderError as error:
+            failed[key] = error
+        advance("calls", 1)
+
+
+def _joined(
+    parts: Sequence[bytes],
+    found: Mapping[bytes, list[float]],
+    failed: Mapping[bytes, ProviderError],
+) -> Relevance:
+    errors = [failed[key] for key in parts if key in failed]
+    return errors[0] if errors else [score for key in parts for score in found[key]]
+
+
+def _key(scorer: Scorer, asked: Asked) -> bytes:
+    return call_key("rerank", scorer.identity, json.dumps(asked))
+
+
+def _filled(prompt: str, query: str, passage: str) -> str:
+    """Return a prompt with query and passage in it, whatever braces these have."""
+    values = {"{query}": query, "{passage}": passage}
+    return re.sub(r"\{query\}|\{passage\}", lambda place: values[place[0]], prompt)

@@ -1,0 +1,196 @@
+"""A vector table and the lexical index of the same chunks, opened together for searching."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_pipeline.errors import StoreError
+from rag_pipeline.models.providers import Vectors
+from rag_pipeline.search import vector_index
+from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
+from rag_pipeline.search.reranking import Weights, token_weights
+
+RESIDENT_BYTES = 400 << 20
+"""Up to this size the vectors stay in memory: reading hundreds of a query's candidates from disk
+takes longer than all else together."""
+
+Positions = npt.NDArray[np.int64]
+"""Numbers of chunks in an opened index: their places in the order of the chunk ids."""
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A vector table at one version and the lexical index of the same chunks, opened together.
+
+    Safe to share between threads.
+    """
+
+    table: Any
+    row_ids: vector_index.RowIds
+    """LanceDB's row id at each position."""
+    neighbours: Positions
+    """The positions of the chunks before and after each in its document, or -1; shape (n, 2)."""
+    _document_ids: pa.Array
+    _document_of: Positions
+    """Which of the ids above is the document's at each position."""
+    _by_row_id: Positions
+    probes: int
+    """Partitions of the vector index that a search goes through; 0 without one."""
+    vectors: Vectors | None
+    """The vector at each position, shape (n, dimension); None where they are too large."""
+    _terms: "_Terms | None"
+    _token_weights: Weights | None
+
+    @classmethod
+    def open(cls, table: Any, lexical: LexicalIndex | None) -> "Index":
+        """Pair the two; raise StoreError when they do not hold the same chunks."""
+        columns = ["chunk_id", "document_id", "start"]
+        rows = table.search().select(columns).with_row_id(True).to_arrow().sort_by("chunk_id")
+        row_ids = rows.column("_rowid").to_numpy()
+        terms = None
+        if lexical is not None:
+            terms = _Terms.pair(table.name, rows.column("chunk_id"), lexical)
+        weights = None
+        if "token_ids" in table.schema.names:
+            batches = table.search().select(["token_ids"]).to_batches()
+            weights = token_weights(batch.column("token_ids") for batch in batches)
+        probes = vector_index.index_probes(table)
+        by_row_id = np.argsort(row_ids)
+        vectors = _resident(table, row_ids, by_row_id)
+        documents = rows.column("document_id").combine_chunks().dictionary_encode()
+        document_of = documents.indices.to_numpy()
+        neighbours = _neighbours(document_of, rows.column("start").to_numpy())
+        return cls(
+            *(table, row_ids, neighbours, documents.dictionary, document_of, by_row_id),
+            *(probes, vectors, terms, weights),
+        )
+
+    def __len__(self) -> int:
+        return len(self.row_ids)
+
+    @property
+    def terms(self) -> "_Terms":
+        """Return the lexical part; raise StoreError where there is none."""
+        if self._terms is None:
+            raise StoreError("this index has no lexical part; run `rag run` again")
+        return self._terms
+
+    @property
+    def token_weights(self) -> Weights:
+        """Return how much each token counts; raise StoreError where no tokens are kept."""
+        if self._token_weights is None:
+            raise StoreError(f"{self.table.name} has no token vectors; run `rag run` again")
+        return self._token_weights
+
+    def positions(self, row_ids: vector_index.RowIds) -> Positions:
+        """Return where rows stand."""
+        at = np.searchsorted(self.row_ids, row_ids, sorter=self._by_row_id)
+        positions: Positions = self._by_row_id[at]
+        return positions
+
+    def matching(self, where: str) -> Mask:
+        """Return the chunks that LanceDB's SQL keeps; raise InputError for what is no filter."""
+        allowed = np.zeros(len(self), np.bool_)
+        allowed[self.positions(vector_index.matching(self.table, where))] = True
+        return allowed
+
+    def of_document(self, document_id: str) -> Mask:
+        """Return the chunks of one document."""
+        found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
+        return found
+
+    def take(self, positions: Positions, columns: list[str]) -> pa.Table:
+        """Read columns of some chunks, in the order of the positions."""
+        return vector_index.take(self.table, self.row_ids[positions], columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """The lexical index, its rows and documents told by the positions of the chunks."""
+
+    lexical: LexicalIndex
+    rows: Positions
+    """The lexical index's row at each position."""
+    positions: Positions
+    """The position of each row."""
+    document_of: Positions
+    """The number of the document at each position; empty without an index of documents."""
+    by_document: Positions
+    """All positions, document by document."""
+    document_starts: Positions
+    """Where each document's stretch of `by_document` starts, and the last one's end."""
+
+    @classmethod
+    def pair(cls, name: str, chunk_ids: pa.ChunkedArray, lexical: LexicalIndex) -> "_Terms":
+        rows = pc.index_in(chunk_ids, value_set=lexical.chunk_ids)
+        if len(lexical) != len(chunk_ids) or rows.null_count:
+            raise StoreError(
+                f"{name} has {len(chunk_ids)} chunks, its lexical index {len(lexical)}: "
+                f"they are of different builds; run `rag run` again"
+            )
+        at = rows.to_numpy().astype(np.int64)
+        positions = np.empty_like(at)
+        positions[at] = np.arange(len(at))
+        document_of = np.empty(0, np.int64)
+        documents = 0
+        if lexical.documents is not None:
+            ids = lexical.documents.document_ids
+            documents = len(ids)
+            numbers = pc.index_in(lexical.document_ids, value_set=ids)
+            document_of = numbers.to_numpy().astype(np.int64)[at]
+        by_document = np.argsort(document_of, kind="stable")
+        starts = np.searchsorted(document_of[by_document], np.arange(documents + 1))
+        return cls(lexical, at, positions, document_of, by_document, starts)
+
+    @property
+    def documents(self) -> DocumentIndex:
+        """Return the index of documents; raise StoreError where there is none."""
+        if self.lexical.documents is None:
+            raise StoreError("this index has no index of documents; run `rag run` again")
+        return self.lexical.documents
+
+    def search(
+        self, query: str, k: int, allowed: Mask | None, also: Positions | None = None
+    ) -> tuple[Positions, Floats]:
+        """Return chunks with BM25 scores above 0: the k best with ties, and those of `also`."""
+        mask = None if allowed is None else allowed[self.positions]
+        rows = None if also is None else self.rows[also]
+        found = self.lexical.search_rows(query, k, mask, rows)
+        return self.positions[found.rows], found.scores.astype(np.float64)
+
+    def chunks_of(self, documents: Positions, allowed: Mask | None) -> Positions:
+        """Return the positions of documents' chunks."""
+        starts, ends = self.document_starts[documents], self.document_starts[documents + 1]
+        parts = [self.by_document[s:e] for s, e in zip(starts, ends, strict=True)]
+        chunks = np.concatenate([np.empty(0, np.int64), *parts])
+        return chunks if allowed is None else chunks[allowed[chunks]]
+
+
+def _neighbours(documents: Positions, starts: Positions) -> Positions:
+    """Return what stands before and after each row in its document, by where they start."""
+    order = np.lexsort((starts, documents))
+    neighbours = np.full((len(order), 2), -1, np.int64)
+    together = documents[order[1:]] == documents[order[:-1]]
+    before, after = order[:-1][together], order[1:][together]
+    neighbours[after, 0] = before
+    neighbours[before, 1] = after
+    return neighbours
+
+
+def _resident(table: Any, row_ids: vector_index.RowIds, by_row_id: Positions) -> Vectors | None:
+    """Read all vectors into the order of the positions, if they fit."""
+    dimension = int(table.schema.field("vector").type.list_size)
+    if len(row_ids) * dimension * 4 > RESIDENT_BYTES:
+        return None
+    vectors = np.empty((len(row_ids), dimension), np.float32)
+    for batch in table.search().select(["vector"]).with_row_id(True).to_batches():
+        rows = pa.Table.from_batches([batch])
+        at = np.searchsorted(row_ids, rows.column("_rowid").to_numpy(), sorter=by_row_id)
+        vectors[by_row_id[at]] = vector_index.vectors_of(rows)
+    return vectors

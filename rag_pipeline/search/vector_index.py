@@ -1,0 +1,158 @@
+"""Contextualized chunks -> LanceDB rows with a unit vector each, and nearest-neighbour search."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lancedb.index import IvfFlat, IvfRq
+
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.errors import InputError, TextTooLongError
+from rag_pipeline.models.embedding import Embedded, read_signs
+from rag_pipeline.models.providers import Vectors
+from rag_pipeline.store import Table
+
+FLAT_ROWS = 50_000
+"""Up to here an exact scan is fast; above, an IVF index is built and maintained."""
+RowIds = npt.NDArray[np.uint64]
+"""LanceDB's numbers of rows, good for one version of a table."""
+_REFINE = 4
+_REFINED_ROWS = 400
+"""At least so many rows are compared exactly: a short answer needs a deeper second look."""
+_NPROBES = 64
+_PROBED = 6
+"""One in so many partitions is searched, and at least `_NPROBES`: fewer miss neighbours as a table
+grows, more cost time."""
+_TRAINING = {"sample_rate": 64, "max_iterations": 20}
+"""Of k-means: samples for each partition, fewer than Lance takes, as its time grows with them."""
+
+
+def indexed_text(context: str | None, text: str) -> str:
+    """Return what is embedded (see `ContextualizedChunk.indexed_text`)."""
+    return f"{text}\n\n{context}" if context else text
+
+
+def index_chunks(
+    batches: Iterable[pa.RecordBatch],
+    embed: Callable[[Sequence[str]], Embedded],
+    schema: pa.Schema,
+    fingerprint: str,
+) -> Iterator[pa.RecordBatch]:
+    """Turn batches of contextualized chunks into rows of a vector index (see `vector_schema`)."""
+    dimension = schema.field("vector").type.list_size
+    for batch in batches:
+        contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
+        indexed = [indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)]
+        try:
+            made = embed(indexed)
+        except TextTooLongError as error:
+            chunk = batch.column("chunk_id")[indexed.index(error.text)]
+            raise TextTooLongError(f"chunk {chunk}: {error}", error.text) from None
+        columns = {name: batch.column(name) for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
+        columns["fingerprint"] = pa.array([fingerprint] * batch.num_rows)
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(
+            pa.array(made.vectors.ravel()), dimension
+        )
+        if "token_vectors" in schema.names:
+            tokens = [read_signs(packed, dimension) for packed in made.tokens]
+            distinct = [np.unique(ids).tobytes() for ids, _ in tokens]
+            columns["token_ids"] = pa.array(distinct, pa.binary())
+            columns["token_vectors"] = pa.array([bits for _, bits in tokens], pa.binary())
+        yield pa.RecordBatch.from_arrays([columns[n] for n in schema.names], schema=schema)
+
+
+def maintain(table: Table) -> str:
+    """Compact the table and keep its index fit for its size; return the index's kind."""
+    table.compact()
+    lance = table.open()
+    rows = lance.count_rows()
+    indexed = any("vector" in index.columns for index in lance.list_indices())
+    if rows < FLAT_ROWS or indexed:  # `compact` has added new rows to an existing index
+        return "ivf" if indexed else "flat"
+    # RaBitQ: a bit a dimension, and no codebook to train. `refine` reads the vectors themselves.
+    quantised = lance.schema.field("vector").type.list_size % 8 == 0
+    kind = IvfRq if quantised else IvfFlat
+    config = kind(distance_type="cosine", num_partitions=_partitions(rows), **_TRAINING)
+    lance.create_index("vector", config=config)
+    return "ivf"
+
+
+def _partitions(rows: int) -> int:
+    return max(16, int(rows**0.5))
+
+
+def index_probes(lance: Any) -> int:
+    """Return how many partitions a search goes through; 0 where there is no index to search."""
+    if not lance.list_indices():
+        return 0
+    return max(_NPROBES, _partitions(lance.count_rows()) // _PROBED)
+
+
+def search(
+    lance: Any,
+    vector: Vectors,
+    k: int,
+    where: str | None = None,
+    columns: Sequence[str] = ("chunk_id",),
+    probes: int | None = None,
+    refine: bool = True,
+) -> pa.Table:
+    """Return the k rows nearest by cosine: `_distance`, `_rowid` and `columns`.
+
+    `probes` are `index_probes` of the table where the caller knows them. Without `refine`,
+    neighbours are those of the quantised vectors, and so are their distances.
+    Raises InputError when `where` is not a filter that LanceDB understands.
+    """
+    query = (
+        lance.search(np.asarray(vector, np.float32), vector_column_name="vector")
+        .distance_type("cosine")
+        .select([*columns, "_distance"])
+        .with_row_id(True)
+        .limit(k)
+    )
+    probes = index_probes(lance) if probes is None else probes
+    if probes:
+        query = query.nprobes(probes)
+        if refine:
+            query = query.refine_factor(max(_REFINE, -(-_REFINED_ROWS // k)))
+    if where:
+        query = query.where(where, prefilter=True)
+    return _filtered(query, where)
+
+
+def matching(lance: Any, where: str) -> RowIds:
+    """Return the row ids of all rows that a filter keeps."""
+    query = lance.search().where(where).select(["start"]).with_row_id(True)
+    row_ids: RowIds = _filtered(query, where).column("_rowid").to_numpy()
+    return row_ids
+
+
+def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of rows, in the order of their ids."""
+    query = lance.take_row_ids(row_ids.tolist()).select(list(columns)).with_row_id()
+    rows = query.to_arrow()
+    order = np.argsort(rows.column("_rowid").to_numpy())
+    ranks = np.argsort(np.argsort(row_ids))
+    return rows.take(order[ranks])
+
+
+def vectors_of(table: pa.Table) -> Vectors:
+    """Return a table's column `vector`, shape (rows, dimension)."""
+    column = table.column("vector").combine_chunks()
+    flat: Vectors = column.flatten().to_numpy(zero_copy_only=False)
+    return flat.reshape(len(column), column.type.list_size)
+
+
+def _filtered(query: Any, where: str | None) -> pa.Table:
+    try:
+        return query.to_arrow()
+    except (RuntimeError, ValueError, OSError) as error:
+        if not where:
+            raise
+        reason = " ".join(str(error).split()).split(", /")[0][:200]
+        raise InputError(
+            f"--where {where!r}: {reason}; columns: document_id, title, text, context, start, "
+            f"end, metadata (as in json_get_string(metadata, 'folder') = 'policies')"
+        ) from None

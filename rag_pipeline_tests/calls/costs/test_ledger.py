@@ -1,0 +1,123 @@
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.calls.costs import (
+    Ledger,
+    Tokens,
+    Totals,
+    attributed,
+    charging,
+    record,
+    require_budget,
+)
+from rag_pipeline.errors import BudgetError, StoreError
+
+MILLION = 1_000_000
+
+
+def test_a_call_is_charged_to_whoever_asked_for_it(tmp_path: Path):
+    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+    with charging(ledger), attributed("contextualized_chunks", "a.llm", ["one", "two"]):
+        record("chat", "openai", "gpt-4o-mini", input_tokens=MILLION, output_tokens=MILLION)
+    record("chat", "openai", "gpt-4o-mini", input_tokens=MILLION)  # outside: nobody's
+    (charge,) = ledger.charges()
+    assert (charge.asset, charge.partition) == ("contextualized_chunks", "a.llm")
+    assert charge.configurations == ("one", "two")
+    assert (charge.input, charge.cached, charge.output) == (MILLION, 0, MILLION)
+    assert charge.usd == pytest.approx(0.75)
+
+
+def test_an_unknown_price_is_counted_and_not_zero(tmp_path: Path):
+    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+    ledger.record("chat", "openai", "gpt-99", Tokens(input=7))
+    ledger.record("embedding", "voyage", "voyage-3.5", Tokens(input=MILLION))
+    totals = Totals()
+    for charge in ledger.charges():
+        totals.add(charge)
+    assert [c.usd for c in ledger.charges()] == [None, pytest.approx(0.06)]
+    assert (totals.calls, totals.unpriced, totals.usd) == (2, 1, pytest.approx(0.06))
+
+
+def test_corpora_share_the_file_and_not_the_bill(tmp_path: Path):
+    one, two = (Ledger(tmp_path / "costs.sqlite", name) for name in ("one", "two"))
+    one.record("chat", "openai", "gpt-4o", Tokens(output=MILLION))
+    two.record("chat", "openai", "gpt-4o", Tokens(input=MILLION))
+    assert (one.spent(), two.spent()) == (10.0, 2.5)
+
+
+def test_a_call_with_an_id_is_charged_once(tmp_path: Path):
+    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+    for _ in range(2):
+        ledger.record("chat", "openai", "gpt-4o", Tokens(output=MILLION), call_id="batch_1:a")
+    assert ledger.spent() == 10.0
+
+
+def test_threads_and_processes_add_without_losing_a_call(tmp_path: Path):
+    path = tmp_path / "costs.sqlite"
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from rag_pipeline.calls.costs import Ledger, Tokens\n"
+        "ledger = Ledger(Path(sys.argv[1]), 'tiny')\n"
+        "for _ in range(50): ledger.record('chat', 'openai', 'gpt-4o', Tokens(output=100_000))\n"
+    )
+    other = subprocess.Popen([sys.executable, "-c", script, str(path)])
+    ledger = Ledger(path, "tiny")
+
+    def add(_: int) -> None:
+        for _ in range(25):
+            ledger.record("chat", "openai", "gpt-4o", Tokens(output=100_000))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(4)))
+    assert other.wait() == 0
+    assert len(list(ledger.charges())) == 150
+    assert ledger.spent() == pytest.approx(150.0)
+
+
+def test_a_budget_holds_over_all_processes_and_can_be_raised(tmp_path: Path):
+    path = tmp_path / "costs.sqlite"
+    mine = Ledger(path, "tiny", budget_usd=15.0)
+    other = Ledger(path, "tiny", budget_usd=15.0)
+    with charging(mine):
+        record("chat", "openai", "gpt-4o", output_tokens=MILLION)
+        require_budget("openai", "gpt-4o")
+        other.record("chat", "openai", "gpt-4o", Tokens(output=MILLION))
+        with pytest.raises(BudgetError, match=r"budget_usd 15 is reached: tiny has cost 20\.0000"):
+            require_budget("openai", "gpt-4o")
+        require_budget("minilm", "minilm")
+    with charging(Ledger(path, "tiny", budget_usd=30.0)):
+        require_budget("openai", "gpt-4o")
+
+
+def test_a_budget_of_zero_lets_only_local_models_be_called(tmp_path: Path):
+    with charging(Ledger(tmp_path / "costs.sqlite", "tiny", budget_usd=0.0)):
+        require_budget("minilm", "all-MiniLM-L6-v2")
+        require_budget("openai", "SmolLM2", "http://127.0.0.1:8080/v1")
+        with pytest.raises(BudgetError, match="budget_usd 0 is reached"):
+            require_budget("openai", "gpt-4o-mini")
+
+
+def test_a_model_of_unknown_price_is_refused_under_a_budget(tmp_path: Path):
+    with (
+        charging(Ledger(tmp_path / "costs.sqlite", "tiny", budget_usd=5.0)),
+        pytest.raises(BudgetError, match=r"gpt-99: its price is unknown.*`prices`"),
+    ):
+        require_budget("openai", "gpt-99")
+
+
+def test_a_position_tells_later_calls_apart(tmp_path: Path):
+    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+    ledger.record("chat", "openai", "gpt-4o", Tokens(input=1))
+    here = ledger.position()
+    ledger.record("chat", "openai", "gpt-4o", Tokens(input=2))
+    assert [c.input for c in ledger.charges(after=here)] == [2]
+
+
+def test_a_file_that_is_no_ledger_is_named(tmp_path: Path):
+    (tmp_path / "costs.sqlite").write_bytes(b"not a database, but long enough" * 100)
+    with pytest.raises(StoreError, match=r"costs\.sqlite: ledger: file is not a database"):
+        Ledger(tmp_path / "costs.sqlite", "tiny").spent()

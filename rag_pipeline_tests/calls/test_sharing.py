@@ -1,0 +1,286 @@
+"""Machines that share a bucket and nothing else: each has a cache folder of its own."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.calls import CallCache, sharing
+from rag_pipeline.calls.costs import Ledger, Tokens, charging
+from rag_pipeline.calls.sharing import Exchange
+from rag_pipeline.config import ChatModel, load_config
+from rag_pipeline.errors import BudgetError, StoreError
+from rag_pipeline.models.batches import BatchNotes
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.store import SHARED_CALLS, Store
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.openai_server import serving
+
+MILLION = Tokens(input=1_000_000)  # 0.15 USD of gpt-4o-mini
+
+
+class Machine:
+    def __init__(self, url: str, folder: Path, budget_usd: float | None = None) -> None:
+        self.files = Store(url, SHARED_CALLS)
+        self.exchange = Exchange(self.files, folder)
+        self.cache = CallCache(folder / "calls.sqlite", self.exchange)
+        self.ledger = Ledger(folder / "costs.sqlite", "tiny", budget_usd=budget_usd, shares=True)
+        self.notes = BatchNotes(folder / "batches.sqlite", self.exchange)
+        self.exchange.shelves = (self.cache, self.ledger, self.notes)
+
+    def pull(self) -> None:
+        self.exchange.pull(at_most_every=0)
+
+    def segments(self) -> list[str]:
+        return self.files.list("segments")
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> tuple[Machine, Machine]:
+    # A folder in the bucket's place: what is exchanged are whole files either way.
+    shared = str(tmp_path / "shared")
+    return Machine(shared, tmp_path / "one"), Machine(shared, tmp_path / "two", budget_usd=0.4)
+
+
+def answers(*numbers: int) -> dict[bytes, bytes]:
+    return {f"key {n}".encode(): f"answer {n}".encode() for n in numbers}
+
+
+def test_a_second_machine_asks_nothing_that_the_first_one_has_asked(tmp_path, bucket, monkeypatch):
+    prompts = [Prompt(f"p{n}") for n in range(40)]
+
+    def machine(name: str) -> Workspace:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
+        chats = {"m": {"provider": "openai", "model": "m", "base_url": server.url}}
+        return Workspace(load_config(write_corpus(tmp_path, store=bucket, chats=chats)))
+
+    with serving(lambda body: "yes") as server:
+        one = machine("one")
+        with one.charging("answers", "default"):
+            first = one.ask("m")(prompts)
+        two = machine("two")
+        assert two.cache.path != one.cache.path
+        with two.charging("answers", "default") as costs:
+            again = two.ask("m")(prompts)
+        assert len(server.requests) == 40
+    assert again == first
+    assert all(isinstance(reply, Reply) for reply in again)
+    assert costs.calls == 0
+    (ours, theirs) = (list(w.ledger.charges()) for w in (one, two))
+    assert ours == theirs
+    assert len(ours) == 40
+
+
+def test_both_ledgers_add_up_and_the_budget_holds_for_the_second_machine(machines):
+    one, two = machines
+    with charging(one.ledger):
+        one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+        one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION, call_id="batch:1")
+    two.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+    two.ledger.record("chat", "openai", "gpt-4o-mini", MILLION, call_id="batch:1")
+    two.ledger.require("openai", "gpt-4o-mini")
+    for machine in (one, two):
+        machine.exchange.push()
+    for machine in (one, two):
+        machine.pull()
+        machine.pull()
+    assert one.ledger.spent() == two.ledger.spent() == pytest.approx(3 * 0.15)
+    with pytest.raises(BudgetError, match=r"budget_usd 0\.4 is reached: tiny has cost 0\.4500"):
+        two.ledger.require("openai", "gpt-4o-mini")
+
+
+def test_what_a_killed_process_did_not_share_is_shared_by_the_next_one(tmp_path, bucket):
+    with serving(lambda body: "yes") as server:
+        script = (
+            "import os, signal, sys; from pathlib import Path\n"
+            "from rag_pipeline.calls import CallCache\n"
+            "from rag_pipeline.models.chat import Prompt, ask\n"
+            "from rag_pipeline.config import ChatModel\n"
+            "from rag_pipeline.calls.costs import Ledger, charging\n"
+            "from rag_pipeline.calls.sharing import Exchange\n"
+            "class Empty:\n"
+            "    def list(self, path): return []\n"
+            "folder = Path(sys.argv[1])\n"
+            "cache = CallCache(folder / 'calls.sqlite', Exchange(Empty(), folder))\n"
+            "settings = ChatModel(provider='openai', model='m', base_url=sys.argv[2])\n"
+            "with charging(Ledger(folder / 'costs.sqlite', 'tiny', shares=True)):\n"
+            "    ask([Prompt(f'p{n}') for n in range(20)], settings, cache)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "one"), server.url]
+        killed = subprocess.run(command, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        restarted, other = Machine(bucket, tmp_path / "one"), Machine(bucket, tmp_path / "two")
+        assert restarted.segments() == []
+        restarted.exchange.push()
+        settings = ChatModel(provider="openai", model="m", base_url=server.url)
+        replies = ask([Prompt(f"p{n}") for n in range(20)], settings, other.cache)
+        assert len(server.requests) == 20
+    assert all(isinstance(reply, Reply) for reply in replies)
+    assert len(list(other.ledger.charges())) == 20
+    restarted.exchange.push()
+    assert len(restarted.segments()) == 1, "nothing is shared twice"
+
+
+def test_a_segment_that_was_written_but_not_noted_is_adopted_once(machines, monkeypatch):
+    one, two = machines
+    one.cache.put(answers(1, 2))
+    one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+    write = Store.write_bytes
+
+    def killed(self: Store, path: str, content: bytes) -> None:
+        write(self, path, content)
+        raise StoreError("killed after the write")
+
+    monkeypatch.setattr(Store, "write_bytes", killed)
+    one.exchange.push_if_possible()
+    monkeypatch.undo()
+    one.exchange.push()
+    assert len(one.segments()) == 2
+    two.pull()
+    one.pull()
+    assert two.cache.get(list(answers(1, 2))) == answers(1, 2)
+    assert one.ledger.spent() == two.ledger.spent() == pytest.approx(0.15)
+
+
+def test_a_torn_segment_is_ignored_with_one_warning(machines, caplog):
+    one, two = machines
+    one.cache.put(answers(1))
+    one.exchange.push()
+    (torn,) = one.segments()
+    content = one.files.read_bytes(f"segments/{torn}")
+    one.files.write_bytes(f"segments/{torn}", content[:-7])
+    one.cache.put(answers(2))
+    one.exchange.push()
+    with caplog.at_level(logging.WARNING):
+        two.pull()
+        two.pull()
+    assert two.cache.get(list(answers(1, 2))) == answers(2)
+    (warning,) = caplog.messages
+    assert torn in warning
+    assert "may be asked again" in warning
+
+
+def test_many_small_segments_become_one_and_say_the_same(machines, monkeypatch, tmp_path):
+    one, two = machines
+    monkeypatch.setattr(sharing, "MOST_SEGMENTS", 5)
+    for n in range(6):
+        one.cache.put(answers(n, n + 1))
+        one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+        one.exchange.push()
+    two.pull()
+    assert len(two.segments()) == 1
+    third = Machine(str(tmp_path / "shared"), tmp_path / "three")
+    for machine in (one, two, third):
+        machine.pull()
+        assert machine.cache.get(list(answers(*range(7)))) == answers(*range(7))
+        assert machine.ledger.spent() == pytest.approx(6 * 0.15)
+    assert len(two.segments()) == 1
+
+
+def test_old_answers_leave_the_segments_and_charges_stay(machines, tmp_path):
+    one, two = machines
+    one.cache.put(answers(1, 2))
+    one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+    one.exchange.push()
+    two.pull()
+    before = one.segments()
+    tomorrow = time.time() + 86_400
+
+    def keep(keys: Sequence[bytes]) -> set[bytes]:
+        return {b"key 1"}
+
+    assert one.exchange.prune(0, keep) == (0, 0), "nothing is so old"
+    assert one.exchange.prune(tomorrow, keep, dry_run=True)[0] == 1
+    assert one.segments() == before
+    assert one.exchange.prune(tomorrow, keep)[0] == 1
+    assert one.exchange.prune(tomorrow, keep) == (0, 0)
+    third = Machine(str(tmp_path / "shared"), tmp_path / "three")
+    third.pull()
+    assert third.cache.get(list(answers(1, 2))) == answers(1)
+    assert third.ledger.spent() == pytest.approx(0.15)
+    two.pull()
+    assert two.cache.get(list(answers(1, 2))) == answers(1, 2), "who has it keeps it"
+    assert two.ledger.spent() == pytest.approx(0.15)
+
+
+def test_a_big_segment_is_not_merged_again(machines, monkeypatch):
+    one, two = machines
+    monkeypatch.setattr(sharing, "MOST_SEGMENTS", 2)
+    monkeypatch.setattr(sharing, "SMALL_BYTES", 3000)
+    one.cache.put({b"big": bytes(range(256)) * 4 + json.dumps(list(range(2000))).encode()})
+    one.exchange.push()
+    (big,) = one.segments()
+    for n in range(3):
+        one.cache.put(answers(n))
+        one.exchange.push()
+    two.pull()
+    assert len(two.segments()) == 2
+    assert big in two.segments()
+
+
+def test_a_batch_that_one_machine_submits_is_known_to_the_other(machines):
+    one, two = machines
+    keys = [b"a" * 32, b"b" * 32]
+    one.notes.add("token-1", keys)
+    two.pull()
+    assert two.notes.tokens(keys) == {}, "not before it is submitted"
+    one.notes.submitted("token-1", "batch-1")
+    two.pull()
+    assert two.notes.tokens(keys) == dict.fromkeys(keys, ("token-1", "batch-1"))
+    one.notes.submitted("token-1", "batch-1")
+    one.notes.release("token-1")
+    one.exchange.push()
+    assert len(one.segments()) == 2, "a batch is told once, and that it was refused"
+    two.pull()
+    assert two.notes.tokens(keys) == {}
+
+
+def test_where_the_bucket_is_away_answers_wait_and_say_so(machines, caplog, tmp_path):
+    one, two = machines
+    one.cache.put(answers(1))
+    away = tmp_path / "shared" / SHARED_CALLS / "segments"
+    away.parent.mkdir(parents=True, exist_ok=True)
+    away.write_text("not a folder")
+    with caplog.at_level(logging.WARNING):
+        one.exchange.push_if_possible()
+    assert "shared by the next run" in caplog.text
+    away.unlink()
+    one.exchange.push()
+    two.pull()
+    assert two.cache.get(list(answers(1))) == answers(1)
+
+
+def test_what_a_machine_knew_before_it_shared_is_shared(tmp_path):
+    folder = tmp_path / "one"
+    CallCache(folder / "calls.sqlite").put(answers(1))
+    Ledger(folder / "costs.sqlite", "tiny").record("chat", "openai", "gpt-4o-mini", MILLION)
+    one = Machine(str(tmp_path / "shared"), folder)
+    two = Machine(str(tmp_path / "shared"), tmp_path / "two")
+    one.exchange.push()
+    two.pull()
+    assert two.cache.get(list(answers(1))) == answers(1)
+    assert list(two.ledger.charges()) == list(one.ledger.charges())
+    assert two.ledger.spent() == pytest.approx(0.15)
+
+
+def test_a_full_outbox_is_shared_at_once_in_the_background(machines, monkeypatch):
+    one, two = machines
+    monkeypatch.setattr(sharing, "PUSH_RECORDS", 10)
+    one.cache.put(answers(*range(9)))
+    timer = one.exchange._timer
+    assert timer is not None
+    assert timer.interval == sharing.PUSH_SECONDS
+    one.cache.put(answers(9))
+    background = one.exchange._timer
+    if background is not None:
+        background.join(30)
+    two.pull()
+    assert len(two.cache) == 10

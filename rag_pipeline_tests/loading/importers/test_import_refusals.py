@@ -1,0 +1,261 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.importers import FORMATS, import_dataset
+
+from .small_sets import (
+    ASSIGNED,
+    CAT,
+    CODE,
+    FEE,
+    NDA,
+    SMALL,
+    anthropic,
+    chroma,
+    contractnli,
+    legalbench,
+    lines,
+    refused,
+    snippet,
+    text_of,
+    write,
+)
+
+
+def test_unknown_formats(tmp_path: Path) -> None:
+    assert refused("beir", tmp_path, tmp_path / "out") == (
+        "format: 'beir' is not one of: legalbench-rag, chroma-chunking, anthropic-contextual, "
+        "contractnli"
+    )
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_missing_sources(tmp_path: Path, format: str) -> None:
+    for source in (tmp_path / "none", tmp_path / "x\0y", tmp_path):
+        assert str(source) in refused(format, source, tmp_path / "out")
+    write(tmp_path / "file", "not a folder")
+    assert str(tmp_path / "file") in refused(format, tmp_path / "file", tmp_path / "out")
+
+
+BAD_BENCHMARKS: list[tuple[Any, str]] = [
+    ("{", "Invalid JSON: EOF while parsing an object at line 1 column 1"),
+    (b'{"tests": "\xff"}', "Invalid JSON"),
+    ('{"tests": ["\\ud800"]}', "Invalid JSON"),
+    ("[" * 100_000, "Invalid JSON: recursion limit exceeded"),
+    ([], "Input should be an object, got []"),
+    ({}, "tests: Field required"),
+    ({"tests": [FEE, 7]}, "tests[1]: Input should be an object, got 7"),
+    ({"tests": [{**FEE, "query": " "}]}, "tests[0].query: String should match pattern"),
+    ({"tests": [{"query": "?"}]}, "tests[0].snippets: Field required"),
+    (
+        {"tests": [{"query": "?", "snippets": [{"file_path": "a", "span": [1, "2"]}]}]},
+        "tests[0].snippets[0].span[1]: Input should be a valid integer, got '2'",
+    ),
+    (
+        {"tests": [{"query": "?", "snippets": [{"file_path": "a", "span": [1, True]}]}]},
+        "tests[0].snippets[0].span[1]: Input should be a valid integer, got True",
+    ),
+    (
+        {"tests": [{"query": "?", "snippets": [{"file_path": "a", "span": [1, 2, 3]}]}]},
+        "tests[0].snippets[0].span: Tuple should have at most 2 items",
+    ),
+    *(
+        (
+            {"tests": [FEE, {"query": "?", "snippets": [snippet(path, 0, 1)]}]},
+            f"tests[1].snippets[0].file_path: {path!r}: expected a relative path",
+        )
+        for path in ["../x.txt", "/etc/passwd", "C:\\x", "a\\b", "a/./b", "a//b", "", "a\0b"]
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "expected"), BAD_BENCHMARKS)
+def test_bad_benchmarks(tmp_path: Path, content: Any, expected: str) -> None:
+    source = legalbench(tmp_path / "in", FEE)
+    path = source / "benchmarks/cuad.json"
+    write(path, content)
+    message = refused("legalbench-rag", source, tmp_path / "out")
+    assert message.startswith(f"{path}: {expected}")
+
+
+def test_legalbench_folders_that_are_missing_or_empty(tmp_path: Path) -> None:
+    write(tmp_path / "a/benchmarks/x.json", {"tests": []})
+    assert "corpus: no such folder" in refused("legalbench-rag", tmp_path / "a", tmp_path / "out")
+    (tmp_path / "a/corpus").mkdir()
+    assert "no documents in it" in refused("legalbench-rag", tmp_path / "a", tmp_path / "out")
+    write(tmp_path / "b/corpus/x.txt", "x")
+    assert "no *.json file" in refused("legalbench-rag", tmp_path / "b", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("", "line 1: no column 'question', got None"),
+        ("question,corpus_id\n", "line 1: no column 'references'"),
+        ("question,references,corpus_id\nWho?\n", "row 1 (up to line 2): references: expected"),
+        ("question,references,corpus_id\nWho?,[],../wiki\n", "row 1 (up to line 2): corpus_id: "),
+        ("question,references,corpus_id\nWho?,[],a/b\n", "row 1 (up to line 2): corpus_id: 'a/b'"),
+        (
+            "question,references,corpus_id\nWho?,[{},wiki\n",
+            "row 1 (up to line 2): references: Invalid JSON",
+        ),
+        (
+            'question,references,corpus_id\nWho?,"[{""content"": 1}]",wiki\n',
+            "row 1 (up to line 2): references: [0].content: Input should be a valid string, got 1",
+        ),
+        (
+            'question,references,corpus_id\n"Who?,[],wiki\n',
+            "line 2: not valid CSV: unexpected end of data",
+        ),
+        (b"question\xff", "not UTF-8: invalid start byte at byte 8"),
+    ],
+)
+def test_bad_questions_of_chroma(tmp_path: Path, table: str | bytes, expected: str) -> None:
+    source = chroma(tmp_path / "in", CAT)
+    write(source / "questions_df.csv", table)
+    message = refused("chroma-chunking", source, tmp_path / "out")
+    assert message.startswith(f"{source / 'questions_df.csv'}: {expected}")
+
+
+def test_bad_corpora_of_chroma(tmp_path: Path) -> None:
+    source = chroma(tmp_path / "in", CAT)
+    write(source / "corpora/wiki.md", "Twice.")
+    assert "the corpus 'wiki' is there twice" in refused("chroma-chunking", source, tmp_path / "o")
+    (source / "corpora/wiki.md").unlink()
+    write(source / "wiki.md", b"\xff")
+    assert "wiki.md: not UTF-8" in refused("chroma-chunking", source, tmp_path / "o")
+    (source / "wiki.md").unlink()
+    message = refused("chroma-chunking", source, tmp_path / "o")
+    assert message.endswith(
+        "no documents in it to import; skipped 1, the first: chroma-chunking-0001: the corpus "
+        "'wiki' is not there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("documents", "expected"),
+    [
+        ({}, "Input should be a valid array, got {}"),
+        ([{**CODE, "doc_id": "../x"}], "[0].doc_id: '../x': expected a relative path"),
+        ([{**CODE, "doc_id": "a/b"}], "[0].doc_id: 'a/b': expected a name without '/'"),
+        ([CODE, {**CODE, "doc_id": "DOC_1"}], "[1].doc_id: 'DOC_1' is there twice"),
+        ([CODE, {**CODE, "doc_id": "d"}], "[1].original_uuid: 'u1' is there twice"),
+        (
+            [{**CODE, "chunks": [CODE["chunks"][0]] * 2}],
+            "[0]: original_index 0 is there twice",
+        ),
+        ([{**CODE, "chunks": [{}]}], "[0].chunks[0].chunk_id: Field required (and 2 more errors)"),
+    ],
+)
+def test_bad_documents_of_anthropic(tmp_path: Path, documents: Any, expected: str) -> None:
+    source = anthropic(tmp_path / "in", documents, ASSIGNED)
+    message = refused("anthropic-contextual", source, tmp_path / "out")
+    assert message.startswith(f"{source / 'codebase_chunks.json'}: {expected}")
+
+
+def test_bad_questions_of_anthropic(tmp_path: Path) -> None:
+    source = anthropic(tmp_path / "in", [CODE], ASSIGNED)
+    path = source / "evaluation_set.jsonl"
+    write(path, json.dumps(ASSIGNED) + "\r\n\n{]\n")
+    message = refused("anthropic-contextual", source, tmp_path / "out")
+    assert message.startswith(f"{path}: line 3: Invalid JSON")
+    write(path, json.dumps({**ASSIGNED, "golden_chunk_uuids": [["u1", "1"]]}))
+    assert (
+        f"{path}: line 1: golden_chunk_uuids[0][1]: Input should be a valid integer, got '1'"
+        in (refused("anthropic-contextual", source, tmp_path / "out"))
+    )
+    path.unlink()
+    assert "can't be read: No such file" in refused(
+        "anthropic-contextual", source, tmp_path / "out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"text": ""}, ".text: String should match pattern"),
+        ({"spans": [[0]]}, ".spans[0][1]: Field required"),
+        ({"annotation_sets": []}, ".annotation_sets: List should have at least 1 item"),
+        (
+            {"annotation_sets": [{"annotations": {"nda-1": {"choice": "Maybe", "spans": []}}}]},
+            ".annotation_sets[0].annotations.nda-1.choice: Input should be 'Entailment', "
+            "'Contradiction' or 'NotMentioned', got 'Maybe'",
+        ),
+        (
+            {"annotation_sets": [{"annotations": {"x": {"choice": "Entailment", "spans": []}}}]},
+            ".annotation_sets[0].annotations.x: 'x' is not one of the labels: nda-1, nda-2",
+        ),
+        (
+            {"spans": [[0, 3]]},
+            ".annotation_sets[0].annotations.nda-2.spans[0]: expected an index of the document's "
+            "1 spans, got 1",
+        ),
+    ],
+)
+def test_bad_agreements(tmp_path: Path, change: dict[str, Any], expected: str) -> None:
+    source = contractnli(tmp_path / "in", NDA, {**NDA, "id": 2, "file_name": "b", **change})
+    message = refused("contractnli", source, tmp_path / "out")
+    assert message.startswith(f"{source / 'train.json'}: documents[1]{expected}")
+
+
+def test_agreement_spans_outside_the_text_are_skipped(tmp_path: Path) -> None:
+    source = contractnli(tmp_path / "in", {**NDA, "spans": [[0, 18], [19, 999]]})
+    report = import_dataset("contractnli", source, tmp_path / "out")
+    assert report.queries == 1
+    assert report.skipped == (
+        "contractnli-0002: span 19-999 of 'Acme%20NDA_v1.pdf.txt': it is empty or outside the 30 "
+        "characters",
+    )
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_value_in_any_place_is_imported_or_refused(
+    tmp_path: Path, format: str, data: st.DataObject
+) -> None:
+    """Replace one value, anywhere in the set's JSON, by another; nothing but InputError escapes."""
+    source = SMALL[format](tmp_path / "in")
+    if format == "chroma-chunking":
+        value = json.dumps(data.draw(JSON_VALUES)).replace('"', '""')
+        write(source / "questions_df.csv", f'question,references,corpus_id\n?,"{value}",wiki\n')
+    else:
+        path = data.draw(st.sampled_from(sorted(p for p in source.rglob("*.json*"))))
+        content = json.loads(path.read_bytes())
+        write(path, json.dumps(_replaced(content, data)) + "\n")
+    try:
+        report = import_dataset(format, source, tmp_path / "out")
+    except InputError as error:
+        assert str(error).startswith(str(source))
+    else:
+        for query in lines(tmp_path / "out/queries.jsonl"):
+            for gold in query["gold_spans"]:
+                text = text_of(tmp_path / "out", gold["document_id"])
+                assert 0 <= gold["start"] < gold["end"] <= len(text)
+        assert report.documents
+
+
+def _replaced(content: Any, data: st.DataObject) -> Any:
+    keys = list(content) if isinstance(content, dict) else []
+    keys = list(range(len(content))) if isinstance(content, list) else keys
+    if not keys or data.draw(st.integers(0, 5)) == 0:
+        return data.draw(JSON_VALUES)
+    key = data.draw(st.sampled_from(keys))
+    changed = content.copy()
+    changed[key] = _replaced(content[key], data)
+    return changed

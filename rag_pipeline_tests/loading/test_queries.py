@@ -1,0 +1,262 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_pipeline.datamodels import GoldSpan
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.queries import ENTITY_TYPES, QueryRecord, read_queries, resolve_queries
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def write(*lines: Any) -> Path:
+        path = tmp_path / "queries.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_reads_every_field(write: Callable[..., Path]) -> None:
+    path = write(
+        {
+            "query_id": 7,
+            "query": "When does it end?",
+            "gold_spans": [
+                {"document_id": "a.md", "start": 3, "end": 9, "quote": "May 31"},
+                {"document_id": 12, "quote": "two years"},
+            ],
+            "answer": "On May 31.",
+            "entities": {"TIME": [["May 31", "31 May"], "two years"], "MONEY": ["$5"]},
+            "critical_types": ["TIME"],
+            "tags": ["dates"],
+            "metadata": {"annotator": 3, "anything": {"else": None}},
+        },
+        {"query_id": "b", "query": "No gold?"},
+    )
+    first, second = read_queries(path)
+    assert first.query_id == "7"
+    assert first.gold_spans[1].document_id == "12"
+    assert first.entities == {"TIME": (("May 31", "31 May"), ("two years",)), "MONEY": (("$5",),)}
+    assert first.metadata == {"annotator": 3, "anything": {"else": None}}
+    assert (second.gold_spans, second.answer, second.entities) == ((), None, {})
+
+
+def test_skips_blank_lines_a_byte_order_mark_and_carriage_returns(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"query_id": "a", "query": "x"}\r\n\r\n  \n{"query_id": "b", "query": "y"}'
+    )
+    assert [r.query_id for r in read_queries(path)] == ["a", "b"]
+
+
+def test_entity_types() -> None:
+    assert set(ENTITY_TYPES) == {
+        *("TIME", "MONEY", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION", "PERCENTAGE")
+    }
+
+
+GOOD = {"query_id": "q", "query": "x"}
+
+
+def with_span(**span: Any) -> dict[str, Any]:
+    return {**GOOD, "gold_spans": [span]}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "not valid JSON"),
+        ('{"query_id": "q", "query": "x"', "not valid JSON: Expecting ',' delimiter (column"),
+        ("nonsense", "not valid JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ("1" * 5000, "not usable JSON"),
+        ("[]", "expected a JSON object"),
+        ("null", "null: expected a JSON object"),
+        ('"text"', '"text": expected a JSON object'),
+        ({"query": "x"}, "query_id: missing; expected in every query"),
+        ({"query_id": "q"}, "query: missing"),
+        ({"query_id": True, "query": "x"}, "query_id: true: expected string"),
+        ({"query_id": 1.5, "query": "x"}, "query_id: 1.5: expected string"),
+        ({"query_id": None, "query": "x"}, "query_id: null: expected string"),
+        ({"query_id": "", "query": "x"}, 'query_id: "": expected text, not only white space'),
+        ({"query_id": "q", "query": " \n"}, 'query: " \\n": expected text, not only white space'),
+        ({"query_id": "q", "query": 3}, "query: 3: expected string"),
+        ({"query_id": "q", "query": "\ud800"}, r'query: "\ud800": expected valid Unicode'),
+        ({**GOOD, "question": "x"}, 'question: "x": unknown field; expected one of: query_id'),
+        ({**GOOD, "gold_span": []}, "put fields of your own under `metadata`"),
+        ({**GOOD, "metadata": 3}, "metadata: 3: expected object"),
+        ({**GOOD, "answer": ""}, "answer: "),
+        ({**GOOD, "answer": 5}, "answer: 5: expected string"),
+        ({**GOOD, "tags": "a"}, 'tags: "a": expected list'),
+        ({**GOOD, "tags": [1]}, "tags.0: 1: expected string"),
+        ({**GOOD, "gold_spans": {}}, "gold_spans: {}: expected list"),
+        ({**GOOD, "gold_spans": ["a"]}, 'gold_spans.0: "a": expected a JSON object'),
+        (with_span(start=1, end=2), "gold_spans.0.document_id: missing; expected in every gold"),
+        (with_span(document_id="a"), "expected `start` and `end`, or a `quote`"),
+        (with_span(document_id="a", start=1), "expected `start` and `end` together"),
+        (with_span(document_id="a", end=1), "expected `start` and `end` together"),
+        (with_span(document_id="a", start=2, end=2), "expected start < end, not 2 and 2"),
+        (with_span(document_id="a", start=-1, end=2), "gold_spans.0.start: -1: expected greater"),
+        (with_span(document_id="a", start=1.0, end=2), "gold_spans.0.start: 1.0: expected integer"),
+        (with_span(document_id="a", start="1", end=2), 'gold_spans.0.start: "1": expected integer'),
+        (with_span(document_id="a", start=False, end=2), "gold_spans.0.start: false: expected int"),
+        (with_span(document_id="a", quote=""), 'gold_spans.0.quote: "": expected text'),
+        (with_span(document_id="a", quote="x", chunk="y"), "expected one of: document_id, start"),
+        ({**GOOD, "entities": []}, "entities: []: expected object"),
+        ({**GOOD, "entities": {"DATE": ["x"]}}, 'entities.DATE: "DATE": expected one of: TIME, M'),
+        ({**GOOD, "entities": {"TIME": "x"}}, 'entities.TIME: "x": expected list'),
+        ({**GOOD, "entities": {"TIME": [[]]}}, "entities.TIME.0: []: expected at least one varia"),
+        ({**GOOD, "entities": {"TIME": [["a", 2]]}}, "entities.TIME.0.1: 2: expected string"),
+        ({**GOOD, "entities": {"TIME": [" "]}}, 'entities.TIME.0.0: " ": expected text'),
+        ({**GOOD, "critical_types": ["time"]}, 'critical_types.0: "time": expected one of: TIME'),
+    ],
+)
+def test_one_error_names_line_field_value_and_expectation(
+    tmp_path: Path, line: Any, message: str
+) -> None:
+    path = tmp_path / "queries.jsonl"
+    broken = line if isinstance(line, str) else json.dumps(line)
+    path.write_text(f'{{"query_id": "good", "query": "x"}}\n{broken}\n', encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        read_queries(path)
+    assert str(error.value).startswith(f"{path}:2: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_collects_mistakes_up_to_eight(write: Callable[..., Path]) -> None:
+    path = write(*({"query_id": i} for i in range(11)))
+    with pytest.raises(InputError) as error:
+        read_queries(path)
+    lines = str(error.value).split("\n")
+    assert lines[0] == f"{path}:1: query: missing; expected in every query"
+    assert len(lines) == 9
+    assert lines[-1] == "(and 3 more)"
+
+
+def test_duplicate_query_id_names_both_lines(write: Callable[..., Path]) -> None:
+    path = write({**GOOD, "query_id": "1"}, GOOD, {**GOOD, "query_id": 1})
+    with pytest.raises(InputError, match=r':3: query_id: "1": line 1 has it already'):
+        read_queries(path)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "no queries in it"),
+        (b"\n \n", "no queries in it"),
+        (
+            b'{"query_id": "q",\n"query": "\xe9"}',
+            "q.jsonl:2: not UTF-8 text: byte 0xe9 at offset 10",
+        ),
+        (
+            '{"query_id": "q", "query": "x"}'.encode("utf-16"),
+            "q.jsonl:1: not UTF-8 text: byte 0xff",
+        ),
+    ],
+)
+def test_unusable_files(tmp_path: Path, raw: bytes, message: str) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=r"q\.jsonl") as error:
+        read_queries(path)
+    assert message in str(error.value)
+
+
+def test_missing_file_and_folder(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read the queries: No such file"):
+        read_queries(tmp_path / "none.jsonl")
+    with pytest.raises(InputError, match="cannot read the queries: Is a directory"):
+        read_queries(tmp_path)
+
+
+# --- gold spans in their documents ---
+
+TEXT = "Fee: 5 €.\nThe fee of 5 € is due\nmonthly."
+
+
+def record(query_id: str, *spans: dict[str, Any]) -> QueryRecord:
+    return QueryRecord.model_validate({"query_id": query_id, "query": "x", "gold_spans": spans})
+
+
+def texts(document_id: str) -> str | None:
+    return {"a": TEXT, "b": "Other."}.get(document_id)
+
+
+def test_resolves_offsets_and_quotes_and_asks_for_each_document_once() -> None:
+    asked: list[str] = []
+
+    def text_of(document_id: str) -> str | None:
+        asked.append(document_id)
+        return texts(document_id)
+
+    records = [
+        record(
+            "1", {"document_id": "a", "start": 0, "end": 3}, {"document_id": "b", "quote": "Ot"}
+        ),
+        record("2", {"document_id": "a", "quote": "fee of 5 €"}),
+        record("3"),
+        record("4", {"document_id": "a", "start": 14, "end": 17, "quote": "fee"}),
+        record(
+            "5", {"document_id": "b", "start": 0, "end": 2}, {"document_id": "b", "quote": "Ot"}
+        ),
+    ]
+    queries, problems = resolve_queries(records, text_of)
+    assert problems == []
+    assert asked == ["a", "b"]
+    assert [q.gold_spans for q in queries] == [
+        (GoldSpan("a", 0, 3), GoldSpan("b", 0, 2)),
+        (GoldSpan("a", 14, 24),),
+        (),
+        (GoldSpan("a", 14, 17),),
+        (GoldSpan("b", 0, 2),),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("span", "message"),
+    [
+        ({"document_id": "c", "start": 0, "end": 1}, 'there is no document "c"'),
+        ({"document_id": "a", "start": 0, "end": 41}, '0-41 lies outside "a", which has 40 char'),
+        ({"document_id": "a", "start": 0, "end": 3, "quote": "fee"}, "the quote stands at 14-17"),
+        (
+            {"document_id": "a", "start": 0, "end": 3, "quote": "5 €"},
+            "correct start and end or the",
+        ),
+        ({"document_id": "a", "quote": "5 €"}, 'holds the quote "5 €" 2 times (at 5, 21)'),
+        ({"document_id": "a", "quote": "due monthly"}, "differs in white space only"),
+        ({"document_id": "a", "quote": "yearly"}, """doesn't hold the quote "yearly"; copy it"""),
+    ],
+)
+def test_a_query_that_loses_a_span_is_left_out(span: dict[str, Any], message: str) -> None:
+    good = {"document_id": "b", "quote": "Other"}
+    queries, problems = resolve_queries([record("bad", good, span), record("good", good)], texts)
+    assert [q.query_id for q in queries] == ["good"]
+    assert len(problems) == 1
+    assert problems[0].startswith("query bad: gold_spans.1: ")
+    assert message in problems[0]
+
+
+def test_overlapping_occurrences_of_a_quote_are_ambiguous() -> None:
+    _, problems = resolve_queries(
+        [record("q", {"document_id": "x", "quote": "aa"})], lambda _: "baaab"
+    )
+    assert "2 times (at 1, 2)" in problems[0]
+
+
+@given(st.text(min_size=1, alphabet=st.characters(exclude_categories=["Cs"])), st.data())
+def test_a_slice_given_by_offsets_and_quote_always_resolves(text: str, data: Any) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    span = {"document_id": "x", "start": start, "end": end}
+    if text[start:end].strip():
+        span["quote"] = text[start:end]
+    queries, problems = resolve_queries([record("q", span)], lambda _: text)
+    assert problems == []
+    assert queries[0].gold_spans == (GoldSpan("x", start, end),)

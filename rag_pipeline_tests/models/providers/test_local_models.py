@@ -1,0 +1,180 @@
+"""fastembed and flashrank over models that are here: the packaged MiniLM, and a tiny cross-encoder.
+
+The models that they are made for can't be had without a network.
+"""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rag_pipeline.config import FastEmbedEmbedding, FlashRankReranker
+from rag_pipeline.errors import ConfigError, TextTooLongError
+from rag_pipeline.models.providers import InputType
+from rag_pipeline.models.providers.minilm import MiniLM, load_tokenizer
+from rag_pipeline.search.reranking import Asked, score_passages
+
+TEXTS = ["How long does confidentiality last?", "Five years.", "Flights are booked in economy."]
+SPECIAL = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+
+
+def write_tokenizer(folder: Path, length: int) -> None:
+    folder.mkdir(parents=True)
+    load_tokenizer(None).save(str(folder / "tokenizer.json"))
+    files = {
+        "tokenizer_config.json": {"model_max_length": length, "pad_token": "[PAD]"},
+        "config.json": {"pad_token_id": 0},
+        "special_tokens_map.json": SPECIAL,
+    }
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+
+
+# --- fastembed ---
+
+
+@pytest.fixture(scope="module")
+def minilm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from rag_pipeline.models.providers.minilm import _MODEL, _packaged
+
+    folder: Path = tmp_path_factory.mktemp("models") / "minilm"
+    write_tokenizer(folder, 256)
+    shutil.copy(_packaged(*_MODEL), folder / "model.onnx")
+    return folder
+
+
+def fastembed(folder: Path, **changes: Any) -> Any:
+    pytest.importorskip("fastembed", reason="the extra fastembed is not installed")
+    from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedder
+
+    settings = {"provider": "fastembed", "model": "my-minilm", "path": str(folder), **changes}
+    return FastEmbedEmbedder(FastEmbedEmbedding.model_validate(settings))
+
+
+@pytest.mark.parametrize("input_type", ["document", "query"])
+def test_a_model_of_a_folder_embeds_as_it_does_elsewhere(
+    minilm_folder: Path, input_type: InputType
+) -> None:
+    embedder = fastembed(minilm_folder, dimensions=384)
+    (batch,) = embedder.batches(TEXTS)
+    made = embedder.embed([TEXTS[i] for i in batch], input_type)
+    expected = MiniLM().embed([TEXTS[i] for i in batch])
+    np.testing.assert_allclose(made, expected, atol=1e-3)  # int8: batches round differently
+    assert "my-minilm" in embedder.identity
+
+
+def test_a_text_over_the_window_is_refused_unless_it_may_be_cut(minilm_folder: Path) -> None:
+    long = "word " * 300
+    with pytest.raises(TextTooLongError, match="more than the 256 tokens"):
+        list(fastembed(minilm_folder, dimensions=384).batches(["short", long]))
+    batches = fastembed(minilm_folder, dimensions=384, truncate=True).batches(["short", long])
+    assert sorted(i for batch in batches for i in batch) == [0, 1]
+
+
+def test_what_is_not_known_of_a_model_must_be_said(minilm_folder: Path) -> None:
+    with pytest.raises(ConfigError, match="set `path` to its folder and `dimensions`"):
+        _ = fastembed(minilm_folder).dimension
+    with pytest.raises(ConfigError, match=r"no file other.onnx in"):
+        fastembed(minilm_folder, model_file="other.onnx")
+    with pytest.raises(ConfigError, match="its vectors have 384 dimensions, not 300"):
+        _ = fastembed(minilm_folder, model="BAAI/bge-small-en-v1.5", dimensions=300).dimension
+    assert fastembed(minilm_folder, model="BAAI/bge-small-en-v1.5").dimension == 384
+
+
+# --- flashrank ---
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def part(field: int, content: bytes | str | int) -> bytes:
+    """One field of a protobuf message."""
+    if isinstance(content, int):
+        return varint(field << 3) + varint(content)
+    data = content.encode() if isinstance(content, str) else content
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+def value_info(name: str, kind: int, *shape: str | int) -> bytes:
+    dims = b"".join(part(1, part(2 if isinstance(d, str) else 1, d)) for d in shape)
+    return part(1, name) + part(2, part(1, part(1, kind) + part(2, dims)))
+
+
+def node(kind: str, inputs: list[str], output: str, *attributes: bytes) -> bytes:
+    names = b"".join(part(1, name) for name in inputs) + part(2, output)
+    return names + part(4, kind) + b"".join(part(5, a) for a in attributes)
+
+
+def counting_model(token: int) -> bytes:
+    """ONNX: the logit of a row is how often it has a token, less one."""
+    to_float = part(1, "to") + part(3, 1) + part(20, 2)
+    keep = part(1, "keepdims") + part(3, 1) + part(20, 2)
+    target = part(2, 7) + part(8, "target") + part(9, struct.pack("<q", token))
+    one = part(2, 1) + part(8, "one") + part(9, struct.pack("<f", 1.0))
+    axis = part(1, 1) + part(2, 7) + part(8, "axis") + part(9, struct.pack("<q", 1))
+    nodes = [
+        node("Equal", ["input_ids", "target"], "is"),
+        node("Cast", ["is"], "ones", to_float),
+        node("ReduceSum", ["ones", "axis"], "count", keep),
+        node("Sub", ["count", "one"], "logits"),
+    ]
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    graph = b"".join(part(1, n) for n in nodes) + part(2, "counting")
+    graph += b"".join(part(5, tensor) for tensor in (target, one, axis))
+    graph += b"".join(part(11, value_info(name, 7, "rows", "width")) for name in names)
+    graph += part(12, value_info("logits", 1, "rows", 1))
+    return part(1, 8) + part(7, graph) + part(8, part(2, 13))
+
+
+@pytest.fixture
+def cross_encoder(tmp_path: Path) -> Path:
+    folder = tmp_path / "ms-marco-MiniLM-L-12-v2"
+    write_tokenizer(folder, 512)
+    token = load_tokenizer(None).token_to_id("notice")
+    (folder / "flashrank-MiniLM-L-12-v2_Q.onnx").write_bytes(counting_model(token))
+    return folder
+
+
+def flashrank(folder: Path, **changes: Any) -> Any:
+    pytest.importorskip("flashrank", reason="the extra flashrank is not installed")
+    from rag_pipeline.models.providers.flashrank_models import FlashRankScorer
+
+    return FlashRankScorer(
+        FlashRankReranker.model_validate({"method": "flashrank", "path": str(folder), **changes})
+    )
+
+
+def test_a_cross_encoder_of_a_folder_scores_in_the_passages_order(
+    cross_encoder: Path, tmp_path: Path
+) -> None:
+    from rag_pipeline.calls import CallCache
+
+    passages = ("no such thing", "notice notice", "one notice") * 20  # more than one batch
+    own = flashrank(cross_encoder)
+    (scores,) = score_passages([Asked("when?", passages)], own, CallCache(tmp_path / "c.sqlite"))
+    # the sigmoid of -1, 1 and 0
+    assert scores == pytest.approx([0.268941, 0.731059, 0.5] * 20, abs=1e-5)
+
+
+def test_a_passage_over_max_tokens_is_refused_unless_it_may_be_cut(cross_encoder: Path) -> None:
+    long = "word " * 40
+    with pytest.raises(TextTooLongError, match="more than max_tokens 32"):
+        flashrank(cross_encoder, max_tokens=32).score("q", ["short", long])
+    assert len(flashrank(cross_encoder, max_tokens=32, truncate=True).score("q", [long])) == 1
+
+
+def test_a_folder_that_is_not_the_models_is_told(cross_encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="is not the folder of ms-marco-MiniLM-L-12-v2"):
+        _ = flashrank(tmp_path / "empty").identity
+    with pytest.raises(ConfigError, match="model 'mine' is not one of: ms-marco-TinyBERT"):
+        _ = flashrank(cross_encoder, model="mine").identity

@@ -1,0 +1,164 @@
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.config import LLMReranker, PassageReranker
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongError
+from rag_pipeline.models.chat import Prompt, Reply
+from rag_pipeline.models.providers import Scorer, Usage, open_scorer
+from rag_pipeline.models.providers.limits import RerankLimits
+from rag_pipeline.search.reranking import Asked, score_by_chat, score_passages
+from rag_pipeline_tests.testing.model_server import Fault, Status, score_of, serving
+
+SETTINGS: TypeAdapter[Any] = TypeAdapter(PassageReranker)
+PASSAGES = ("no such thing", "the notice period is thirty days", "thirty days")
+QUERY = "notice period days"
+SHARES = [0.0, 1.0, 1 / 3]  # of the query's three words, by hand
+METHODS = ["voyage", "cohere", "jina"]
+
+
+def scorer(method: str, url: str, **changes: Any) -> Scorer:
+    settings = {"method": method, "base_url": url, "model": "rerank-own", **changes}
+    return open_scorer(SETTINGS.validate_python(settings))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CallCache:
+    return CallCache(tmp_path / "calls.sqlite")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_come_in_the_passages_order_and_are_asked_once(
+    cache: CallCache, method: str
+) -> None:
+    asked = [Asked(QUERY, PASSAGES), Asked("other", PASSAGES), Asked(QUERY, PASSAGES)]
+    counts = CallCounts()
+    with serving() as server:
+        own = scorer(method, server.url)
+        first = score_passages(asked, own, cache, counts)
+        again = score_passages(asked[:1], own, cache, counts)
+        fewer = score_passages([Asked(QUERY, PASSAGES[:2])], own, cache, counts)
+    assert first == [pytest.approx(SHARES), [0.0] * 3, pytest.approx(SHARES)]
+    assert again == first[:1]
+    assert fewer == [pytest.approx(SHARES[:2])]
+    assert sorted(server.paid) == sorted([QUERY, "other", QUERY])
+    assert (counts.made, counts.saved) == (3, 2)
+
+
+def test_each_api_is_asked_in_its_own_words(cache: CallCache) -> None:
+    with serving() as server:
+        for method in METHODS:
+            score_passages([Asked(QUERY, PASSAGES)], scorer(method, server.url), cache)
+        score_passages(
+            [Asked(QUERY, PASSAGES)], scorer("cohere", server.url, model="rerank-v3.5"), cache
+        )
+    voyage, cohere, jina, known = (body for _, body in server.requests)
+    assert [path for path, _ in server.requests] == ["rerank"] * 4
+    shared = {"model": "rerank-own", "query": QUERY, "documents": list(PASSAGES)}
+    assert cohere == {**shared, "top_n": 3}
+    assert jina == {**shared, "top_n": 3, "return_documents": False}
+    assert {k: voyage[k] for k in (*shared, "truncation")} == {**shared, "truncation": False}
+    assert known["max_tokens_per_doc"] == 4092
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_faults_every_query_is_scored(
+    cache: CallCache, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    chance = random.Random(3)
+
+    def short(reply: dict[str, Any]) -> Any:
+        return {**reply, "data": reply["data"][1:], "results": reply["results"][1:]}
+
+    def stranger(reply: dict[str, Any]) -> Any:
+        reply["data"][0]["index"] = 99
+        return reply
+
+    ways: list[Fault] = [
+        Status(429, headers={"Retry-After": "0"}),
+        Status(500),
+        Status(0),
+        lambda reply: b"[1, 2",
+        lambda reply: {"answer": 42},
+        short,
+        stranger,
+    ]
+
+    def fault(path: str, body: dict[str, Any]) -> Fault:
+        return chance.choice(ways) if chance.random() < 0.3 else None
+
+    asked = [Asked(f"notice {n}", (*PASSAGES, f"{n}")) for n in range(60)]
+    with serving(fault) as server:
+        found = score_passages(asked, scorer(method, server.url), cache)
+    assert found == [pytest.approx([score_of(q, p) for p in passages]) for q, passages in asked]
+    assert len(server.requests) > 60
+
+
+def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCache) -> None:
+    with serving() as server:
+        own = scorer("voyage", server.url, model="rerank-2.5")
+        own.limits = RerankLimits(passages=2, pair_tokens=30, request_tokens=1000)
+        own.max_concurrency = 1  # so that requests arrive in the order in which they are made
+        try:
+            (split,) = score_passages([Asked(QUERY, PASSAGES)], own, cache)
+            long = Asked(QUERY, (PASSAGES[0], "word " * 30))
+            fails, fine = score_passages([long, Asked("a", ("a",))], own, cache)
+        finally:
+            open_scorer.cache_clear()
+    assert split == pytest.approx(SHARES)
+    assert [len(body["documents"]) for _, body in server.requests] == [2, 1, 1]
+    assert isinstance(fails, TextTooLongError)
+    assert fails.text == "word " * 30
+    assert fine == [1.0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, method: str) -> None:
+    def fault(path: str, body: dict[str, Any]) -> Fault:
+        if body["query"] == "bad":
+            return Status(400, "the query is not allowed")
+        return Status(401, "no such key") if body["query"] == "keyless" else None
+
+    asked = [Asked("bad", PASSAGES), Asked(QUERY, PASSAGES)]
+    with serving(fault) as server:
+        own = scorer(method, server.url)
+        refused, fine = score_passages(asked, own, cache)
+        assert isinstance(refused, ProviderError)
+        assert "the query is not allowed" in str(refused)
+        assert fine == pytest.approx(SHARES)
+        with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY.*check the key"):
+            score_passages([Asked("keyless", PASSAGES)], own, cache)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_missing_key_names_its_variable(
+    cache: CallCache, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(f"{method.upper()}_API_KEY", raising=False)
+    own = open_scorer(SETTINGS.validate_python({"method": method}))
+    with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY is not set"):
+        score_passages([Asked(QUERY, PASSAGES)], own, cache)
+
+
+def test_a_chat_model_scores_each_passage_by_itself() -> None:
+    prompts: list[Prompt] = []
+
+    def ask(asked: Any) -> list[Reply | ProviderError]:
+        prompts.extend(asked)
+        scores = [0.25, 1.0, ProviderError("refused"), 0.5]
+        return [
+            s if isinstance(s, ProviderError) else Reply("", {"score": s}, Usage()) for s in scores
+        ]
+
+    settings = LLMReranker(method="llm", chat="small", prompt="{passage} for {query}?")
+    asked = [Asked("a", ("one {query}", "two")), Asked("b", ("three", "four"))]
+    first, second = score_by_chat(asked, settings, ask)
+    assert first == [0.25, 1.0]
+    assert isinstance(second, ProviderError)
+    assert [p.user for p in prompts][:2] == ["one {query} for a?", "two for a?"]
+    assert prompts[0].schema is not None

@@ -1,0 +1,262 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.config import Embedding
+from rag_pipeline.errors import (
+    CallsStoppedError,
+    ConfigError,
+    ProviderError,
+    TextTooLongError,
+)
+from rag_pipeline.models.embedding import embed, embed_tokens, missing_texts
+from rag_pipeline.models.providers import Embedder, open_embedder
+from rag_pipeline_tests.testing.model_server import (
+    DIMENSION,
+    Fault,
+    Status,
+    faulty,
+    serving,
+    vector_of,
+)
+
+SETTINGS: TypeAdapter[Any] = TypeAdapter(Embedding)
+
+
+def openai(url: str, **changes: Any) -> Embedder:
+    settings = {"provider": "openai", "model": "bge", "base_url": url, "dimensions": DIMENSION}
+    return open_embedder(SETTINGS.validate_python({**settings, **changes}))
+
+
+def voyage(url: str, **changes: Any) -> Embedder:
+    settings = {"provider": "voyage", "base_url": url, "dimensions": 256}
+    return open_embedder(SETTINGS.validate_python({**settings, **changes}))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CallCache:
+    return CallCache(tmp_path / "calls.sqlite")
+
+
+def test_openai_embeds_each_distinct_text_once_and_in_order(cache: CallCache) -> None:
+    texts = [f"text {n % 70}" for n in range(100)]
+    with serving() as server:
+        counts = CallCounts()
+        embedder = openai(server.url, max_texts=8)
+        vectors = embed(texts, embedder, cache, counts=counts)
+        again = embed(texts[:3], embedder, cache, counts=counts)
+    np.testing.assert_allclose(vectors, [vector_of(t) for t in texts], atol=1e-6)
+    np.testing.assert_array_equal(again, vectors[:3])
+    assert sorted(server.paid) == sorted(set(texts))
+    assert (counts.made, counts.saved) == (70, 33)
+    assert max(len(body["input"]) for _, body in server.requests) == 8
+    assert all("dimensions" not in body for _, body in server.requests)
+
+
+def test_a_known_model_is_asked_for_shorter_vectors(cache: CallCache) -> None:
+    with serving() as server:
+        model = "text-embedding-3-large"
+        vectors = embed(["a"], openai(server.url, model=model, dimensions=256), cache)
+    assert vectors.shape == (1, 256)
+    assert server.requests[0][1]["dimensions"] == 256
+
+
+def test_voyage_tells_documents_from_queries(cache: CallCache) -> None:
+    with serving() as server:
+        embedder = voyage(server.url)
+        vectors = embed(["a", "b"], embedder, cache)
+        embed(["a"], embedder, cache, "query")
+    np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in "ab"], atol=1e-6)
+    sent = [body for _, body in server.requests]
+    assert [body["input_type"] for body in sent] == ["document", "query"]
+    assert {(b["model"], b["output_dimension"], b["truncation"]) for b in sent} == {
+        ("voyage-3.5", 256, False)
+    }
+
+
+def test_voyage_context_embeds_a_documents_chunks_together(cache: CallCache) -> None:
+    texts, documents = ["a", "b", "c", "a"], ["one", "one", "two", "three"]
+    with serving() as server:
+        embedder = voyage(server.url, model="voyage-context-3")
+        made = embed_tokens(texts, embedder, cache, documents=documents).vectors
+        before = len(server.paid)
+        embed_tokens(["a", "B", "c"], embedder, cache, documents=["one", "one", "two"])
+        new = server.paid[before:]
+        embed(["a"], embedder, cache, "query")
+    assert server.requests[0][1]["inputs"] == [["a", "b"], ["c"], ["a"]]
+    expected = ["a in a | b", "b in a | b", "c in c", "a in a"]
+    np.testing.assert_allclose(made, [vector_of(t, 256) for t in expected], atol=1e-6)
+    assert new == ["a", "B"], "a changed chunk embeds its document again, and no other"
+    assert server.requests[-1][1]["inputs"] == [["a"]]
+
+
+def test_a_document_over_the_window_is_embedded_in_consecutive_parts(cache: CallCache) -> None:
+    # 30 characters are 10 tokens by the estimate: three chunks fit 32 tokens
+    chunks = [f"{n}" * 30 for n in range(8)]
+    with serving() as server:
+        embedder = voyage(server.url, model="voyage-context-3", max_text_tokens=32)
+        assert missing_texts(chunks, embedder, cache, ["d"] * 8) == 3
+        made = embed_tokens(chunks, embedder, cache, documents=["d"] * 8)
+    assert made.vectors.shape == (8, 256)
+    (_, body), *_ = server.requests
+    assert body["inputs"] == [chunks[:3], chunks[3:6], chunks[6:]]
+
+
+@pytest.mark.parametrize("provider", [openai, voyage])
+def test_with_faults_everything_comes_out_in_order_and_paid_for_once(
+    cache: CallCache, provider: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    texts = [f"chunk {n}" for n in range(240)]
+    with serving(faulty(7, hang_seconds=5.0)) as server:
+        embedder = provider(
+            server.url, max_texts=4, max_concurrency=32, timeout_seconds=4, dimensions=256
+        )
+        if provider is openai:
+            embedder = openai(
+                server.url, max_texts=4, max_concurrency=32, timeout_seconds=4, shorten=True
+            )
+        vectors = embed(texts, embedder, cache)
+    expected = [vector_of(t, vectors.shape[1]) for t in texts]
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    assert sorted(server.paid) == sorted(texts)
+    assert len(server.requests) > 65, "some requests failed"
+    assert 1 < server.most_at_once <= 32
+
+
+def test_what_was_answered_before_a_failure_is_kept(cache: CallCache) -> None:
+    def refuse(path: str, body: dict[str, Any]) -> Fault:
+        return Status(400, "this text is not allowed") if "bad" in body["input"] else None
+
+    texts = ["a", "b", "bad", "c", "d", "e"]
+    with serving(refuse) as server:
+        embedder = openai(server.url)
+        with pytest.raises(ProviderError, match=r"not allowed .*the text begins 'bad'"):
+            embed(texts, embedder, cache)
+        assert sorted(server.paid) == ["a", "b", "c", "d", "e"]
+        assert missing_texts(texts, embedder, cache) == 1
+
+
+@pytest.mark.parametrize("provider", [openai, voyage])
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        (
+            Status(401, "Incorrect API key provided: sk-12345678"),
+            CallsStoppedError,
+            "check the key",
+        ),
+        (Status(404, "no such page"), CallsStoppedError, "check model and base_url"),
+        (Status(400, "Model bge is not supported"), CallsStoppedError, "not supported"),
+    ],
+)
+def test_what_holds_for_every_text_stops_at_once(
+    cache: CallCache, provider: Any, fault: Status, error: type[Exception], message: str
+) -> None:
+    with serving(lambda path, body: fault) as server:
+        with pytest.raises(error, match=message) as caught:
+            embed(["a"], provider(server.url), cache)
+        assert len(server.requests) == 1
+    assert "sk-1234" not in str(caught.value)
+    assert "_API_KEY" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda e: [1.0, 2.0], CallsStoppedError, "vectors of 2 dimensions, the settings expect 8"),
+        (lambda e: [float("nan")] * 8, ProviderError, "not finite or has no length"),
+        (lambda e: [0.0] * 8, ProviderError, "not finite or has no length"),
+    ],
+)
+def test_a_vector_that_cannot_be_used_is_refused_and_not_kept(
+    cache: CallCache, change: Any, error: type[Exception], message: str
+) -> None:
+    def spoil(reply: dict[str, Any]) -> Any:
+        for row in reply["data"]:
+            row["embedding"] = change(row["embedding"])
+        return reply
+
+    with serving(lambda path, body: spoil) as server:
+        embedder = openai(server.url)
+        with pytest.raises(error, match=message):
+            embed(["a"], embedder, cache)
+        assert missing_texts(["a"], embedder, cache) == 1
+
+
+def test_vectors_get_unit_length(cache: CallCache) -> None:
+    def longer(reply: dict[str, Any]) -> Any:
+        reply["data"][0]["embedding"] = [0.0, 3.0, 0.0, 4.0, 0.0, 0.0, 0.0, 0.0]
+        return reply
+
+    with serving(lambda path, body: longer) as server:
+        vectors = embed(["a"], openai(server.url), cache)
+    np.testing.assert_allclose(vectors, [[0, 0.6, 0, 0.8, 0, 0, 0, 0]], atol=1e-6)
+
+
+def test_too_long_is_told_before_anything_is_sent_or_cut_where_allowed(cache: CallCache) -> None:
+    long = "word " * 100  # 500 characters: about 167 tokens
+    with serving() as server:
+        with pytest.raises(TextTooLongError, match="about 167 tokens, 100 are allowed") as caught:
+            embed(["short", long], openai(server.url, max_text_tokens=100), cache)
+        assert caught.value.text == long
+        assert server.requests == []
+        embed([long], openai(server.url, max_text_tokens=100, truncate=True), cache)
+    assert server.paid == [long[:300]]
+
+
+def test_a_missing_key_names_its_variable(
+    cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MY_KEY", raising=False)
+    settings = {"provider": "openai", "api_key_env": "MY_KEY"}
+    embedder = open_embedder(SETTINGS.validate_python(settings))
+    assert embedder.dimension == 1536, "a key is needed when there is something to send"
+    with pytest.raises(CallsStoppedError, match="MY_KEY is not set"):
+        embed(["a"], embedder, cache)
+
+
+def test_the_key_of_the_named_variable_is_sent(
+    cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "secret-of-mine")
+    with serving() as server:
+        embed(["a"], openai(server.url, api_key_env="MY_KEY"), cache)
+        embed(["a"], voyage(server.url, api_key_env="MY_KEY"), cache)
+    assert server.keys == {"Bearer secret-of-mine"}
+
+
+def test_it_works_where_an_event_loop_runs(cache: CallCache) -> None:
+    async def ask(url: str) -> Any:
+        return embed(["a"], openai(url), cache)
+
+    with serving() as server:
+        vectors = asyncio.run(ask(server.url))
+    np.testing.assert_allclose(vectors, [vector_of("a")], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"provider": "openai", "model": "bge"}, "bge: .*set `dimensions`"),
+        ({"provider": "openai", "dimensions": 2000}, "dimensions 2000 is not one of: 1 to 1536"),
+        ({"provider": "voyage", "dimensions": 300}, "not one of: 1024, 256, 512, 2048"),
+        ({"provider": "voyage", "tokenizer": "/no/such.json"}, "no such file: /no/such.json"),
+    ],
+)
+def test_what_a_model_cannot_do_is_a_mistake_in_the_settings(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_embedder(SETTINGS.validate_python(settings))
+
+
+@pytest.mark.parametrize("url", ["https://me:secret@host/v1", "host/v1"])
+def test_an_address_is_an_address_without_a_key(url: str) -> None:
+    with pytest.raises(ValidationError, match="base_url"):
+        SETTINGS.validate_python({"provider": "voyage", "base_url": url})

@@ -1,0 +1,171 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.calls.costs import Ledger, Prices, attributed, charging
+from rag_pipeline.config import ChatModel
+from rag_pipeline.errors import BudgetError, ProviderError
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.openai_server import Fault, serving
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"level": {"enum": ["high", "low"]}},
+    "required": ["level"],
+    "additionalProperties": False,
+}
+
+
+def model(url: str, **changes: Any) -> ChatModel:
+    return ChatModel.model_validate(
+        {"provider": "openai", "model": "test-model", "base_url": url, **changes}
+    )
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CallCache:
+    return CallCache(tmp_path / "calls.sqlite")
+
+
+def test_distinct_prompts_are_asked_once_and_answered_in_order(cache: CallCache) -> None:
+    with serving(lambda body: body["messages"][-1]["content"].upper()) as server:
+        counts = CallCounts()
+        prompts = [Prompt("b"), Prompt("a", system="Shout."), Prompt("b")]
+        replies = ask(prompts, model(server.url), cache, counts)
+        again = ask(prompts[:1], model(server.url), cache, counts)
+    assert [r.text for r in replies if isinstance(r, Reply)] == ["B", "A", "B"]
+    assert again == replies[:1]
+    assert len(server.requests) == 2
+    assert (counts.made, counts.saved) == (2, 2)
+    by_prompt = {request["messages"][-1]["content"]: request for request in server.requests}
+    assert by_prompt["a"]["messages"][0] == {"role": "system", "content": "Shout."}
+    assert by_prompt["a"]["temperature"] == 0.0
+    one = replies[1]
+    assert isinstance(one, Reply)
+    assert (one.usage.input_tokens, one.usage.output_tokens) == (2, 1)
+
+
+def test_a_schema_is_sent_and_a_wrong_reply_repaired_once(cache: CallCache) -> None:
+    answers = iter(["high, I think", '{"level": "high"}'])
+    with serving(lambda body: next(answers)) as server:
+        (reply,) = ask([Prompt("how?", schema=SCHEMA)], model(server.url), cache)
+    assert isinstance(reply, Reply)
+    assert reply.data == {"level": "high"}
+    sent = server.requests[0]["response_format"]["json_schema"]
+    assert sent["schema"] == SCHEMA
+    assert "no JSON" in server.prompts[1]
+    assert reply.usage.output_tokens == 3 + 2
+
+
+def test_a_choice_is_read_whatever_its_case_and_asked_for_again_where_it_is_not_one(
+    cache: CallCache,
+) -> None:
+    told = {"plain": "Yes.", "both": "YES or NO", "late": "**no**"}
+    repaired = False
+
+    def answer(body: dict[str, Any]) -> str:
+        prompt = body["messages"][0]["content"]
+        return "NO" if repaired and prompt == "both" else told[prompt]
+
+    prompts = [Prompt(p, choices=("YES", "NO")) for p in told]
+    with serving(answer) as server:
+        first = ask(prompts, model(server.url), cache)
+        sent = len(server.requests)
+        repaired = True
+        second = ask(prompts, model(server.url), cache)
+    assert sent == 4, "the reply that names both is asked for once more"
+    assert "is not one of: YES, NO" in str(first[1])
+    assert len(server.requests) == sent + 1, "and again in the next run, as the only one"
+    assert [r.data for r in (first[0], first[2]) if isinstance(r, Reply)] == ["YES", "NO"]
+    assert [r.data for r in second if isinstance(r, Reply)] == ["YES", "NO", "NO"]
+
+
+def test_failures_come_back_in_place_and_are_asked_again(cache: CallCache) -> None:
+    broken = True
+
+    def answer(body: dict[str, Any]) -> str | Fault:
+        prompt = body["messages"][0]["content"]
+        if broken and prompt == "refused":
+            return Fault(400, b'{"error": {"message": "too long"}}')
+        return json.dumps({"level": "medium"}) if prompt == "nonsense" else '{"level": "low"}'
+
+    prompts = [Prompt(p, schema=SCHEMA) for p in ("refused", "fine", "nonsense")]
+    with serving(answer) as server:
+        first = ask(prompts, model(server.url), cache)
+        broken = False
+        sent = len(server.requests)
+        second = ask(prompts[:2], model(server.url), cache)
+        assert len(server.requests) == sent + 1
+    assert isinstance(first[0], ProviderError)
+    assert "too long" in str(first[0])
+    assert isinstance(first[1], Reply)
+    assert isinstance(first[2], ProviderError)
+    assert "not of the schema" in str(first[2])
+    assert all(isinstance(r, Reply) for r in second)
+
+
+def test_a_missing_key_is_named(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    settings = ChatModel(provider="openai", model="gpt-4o-mini")
+    with pytest.raises(ProviderError, match="OPENAI_API_KEY is not set"):
+        ask([Prompt("hi")], settings, cache)
+
+
+def test_the_first_prompt_of_a_prefix_is_answered_before_the_others_start(cache: CallCache) -> None:
+    answered: set[str] = set()
+    order: list[str] = []
+    cold: list[str] = []
+
+    def answer(body: dict[str, Any]) -> str:
+        document = body["messages"][-1]["content"][:2]
+        order.append(document)
+        if document not in answered:
+            cold.append(document)
+        answered.add(document)
+        return "a context"
+
+    names = [f"d{n}" for n in range(6)]
+    prompts = [Prompt(f" chunk {c}", prefix=name) for c in range(5) for name in names]
+    with serving(answer) as server:
+        replies = ask(prompts, model(server.url, max_concurrency=3), cache)
+    assert all(isinstance(reply, Reply) for reply in replies)
+    assert sorted(cold) == names, "each document was read once without the cache"
+    assert set(order[:15]) == {"d0", "d1", "d2"}, "no more documents than calls at a time"
+
+
+def test_when_the_first_prompt_of_a_prefix_fails_the_others_are_asked(cache: CallCache) -> None:
+    def answer(body: dict[str, Any]) -> str | Fault:
+        failing = body["messages"][-1]["content"] == "document 0"
+        return Fault(400, b'{"error": {"message": "no"}}') if failing else "fine"
+
+    prompts = [Prompt(f" {n}", prefix="document") for n in range(4)]
+    with serving(answer) as server:
+        replies = ask(prompts, model(server.url), cache)
+    assert isinstance(replies[0], ProviderError)
+    assert all(isinstance(reply, Reply) for reply in replies[1:])
+
+
+def test_every_answer_is_charged_and_a_reached_budget_stops_the_calls(cache: CallCache) -> None:
+    answers = iter(["nonsense", '{"level": "low"}', '{"level": "high"}', '{"level": "low"}'])
+    with serving(lambda body: next(answers)) as server:
+        host = server.url.removeprefix("http://").removesuffix("/v1")
+        listed = {host: {"date": "2026-11-21", "models": {"*": {"output": 1.0}}}}
+        priced = Prices.model_validate({"providers": listed})
+        ledger = Ledger(cache.path.with_name("costs.sqlite"), "tiny", priced, budget_usd=4e-6)
+        settings = model(server.url, max_concurrency=1)
+        with charging(ledger), attributed("judgements", "one", ["one"]):
+            ask([Prompt("a", schema=SCHEMA)], settings, cache)
+            with pytest.raises(BudgetError, match="budget_usd 4e-06 is reached"):
+                ask([Prompt(p, schema=SCHEMA) for p in "abcd"], settings, cache)
+        charges = list(ledger.charges())
+        # The repaired reply cost two calls; 1 + 2 tokens, then 2 more reach the budget of 4.
+        assert [charge.output for charge in charges] == [1, 2, 2]
+        assert {charge.asset for charge in charges} == {"judgements"}
+        raised = Ledger(ledger.path, "tiny", priced, budget_usd=1.0)
+        with charging(raised):
+            replies = ask([Prompt(p, schema=SCHEMA) for p in "ab"], settings, cache)
+        assert all(isinstance(reply, Reply) for reply in replies)
+        assert len(server.requests) == 3, "what was paid for before the stop is kept"

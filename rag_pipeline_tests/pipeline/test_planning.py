@@ -1,0 +1,59 @@
+from rag_pipeline import indexing
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline_tests.conftest import DOCUMENTS, write_documents
+
+
+def test_the_steps_follow_the_flow_and_share_partitions(config):
+    assert [str(step) for step in steps(config)] == [
+        "documents",
+        "queries",
+        "chunks recursive_150",
+        "contextualized_chunks recursive_150.structural",
+        "contextualized_chunks recursive_150.none",
+        "lexical_index recursive_150.structural",
+        "vector_index recursive_150.structural.minilm",
+        "vector_index recursive_150.none.minilm",
+        "retrieval_run default",
+        "retrieval_run plain",
+        "answer_presence default",
+        "answer_presence plain",
+        "answers default",
+        "answers plain",
+        "entity_scores default",
+        "entity_scores plain",
+        "context_scores default",
+        "context_scores plain",
+        "leaderboard",
+        "release",
+    ]
+
+
+def test_every_step_reads_only_from_steps_before_it(config):
+    order = steps(config)
+    for position, step in enumerate(order):
+        assert set(upstream(config, step)) <= set(order[:position])
+
+
+def test_a_changed_document_is_stale_downstream_once_its_chunks_are_made(tmp_path, workspace):
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "recursive_150")
+    context = Step("contextualized_chunks", "recursive_150.none")
+    indexing.update(workspace, context.asset, context.partition)
+    assert not plan_step(workspace, context).must_run
+    write_documents(tmp_path / "documents", {"nda/acme.txt": DOCUMENTS["nda/acme.txt"] + "More."})
+    indexing.update_documents(workspace)
+    assert plan_step(workspace, Step("chunks", "recursive_150")).stale == 1
+    indexing.update(workspace, "chunks", "recursive_150")
+    plan = plan_step(workspace, context)
+    assert (plan.stale, plan.current, plan.must_run) == (1, 3, True)
+
+
+def test_calls_are_counted_before_they_are_made(workspace):
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "recursive_150")
+    indexing.update(workspace, "contextualized_chunks", "recursive_150.none")
+    step = Step("vector_index", "recursive_150.none.minilm")
+    planned = plan_step(workspace, step, count=True).calls
+    report = indexing.update(workspace, step.asset, step.partition)
+    assert planned == report.calls.made > 0
+    assert plan_step(workspace, step, count=True).calls == 0

@@ -1,0 +1,161 @@
+import os
+import sqlite3
+import time
+
+import pytest
+
+from benchmarks.bench_cycles import cycles, edit, reindex, write_cycling
+from rag_pipeline import Corpus, indexing, release
+from rag_pipeline.config import load_config
+from rag_pipeline.pipeline import retention
+from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import write_corpus, write_file
+
+
+def test_a_store_stays_level_over_re_index_cycles(tmp_path):
+    measured = list(cycles(tmp_path, 14, documents=20))
+    # Fragments gather over some cycles before they are compacted: halves, not single cycles.
+    early, late = measured[2:8], measured[8:]
+    assert max(c.bytes for c in late) < 1.25 * max(c.bytes for c in early)
+    assert max(c.files for c in late) < 1.25 * max(c.files for c in early)
+    assert measured[-1].versions == measured[5].versions
+    assert measured[-1].handles == measured[5].handles
+    assert {c.releases for c in measured[5:]} == {4}, "3 kept, and the newest made after"
+    workspace = Workspace(load_config(tmp_path / "cycling.yaml"))
+    forget_uses(workspace)
+    retention.collect(workspace)
+    assert len(release.names(workspace)) == 3
+    # 20 documents, a chunk each, and one question: answers for earlier texts are gone, for
+    # these there are all.
+    assert len(workspace.cache) == 21
+    assert Corpus(workspace.config).search("fee of contract 14", k=1)[0].text.startswith("Contract")
+    assert retention.collect(workspace) == []
+
+
+def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
+    kept = {"keep_releases": 1, "keep_days": 0, "version_hours": 0, "calls_days": 0}
+    semantic = {"semantic": {"method": "semantic", "min_characters": 20, "max_characters": 120}}
+    file = write_corpus(
+        tmp_path,
+        retention=kept,
+        chunkings=semantic,
+        configurations=[{"chunking": "semantic", "embedding": "minilm", "retriever": "hybrid"}],
+    )
+    run_all(file)
+    workspace = Workspace(load_config(file))
+    forget_uses(workspace)
+    needed = set(retention._needed_calls(workspace))
+    freed = retention.collect(workspace)
+    # Of the sentences that answers were chosen from, those that `semantic` never saw.
+    assert {(f.what, f.why) for f in freed} <= {("calls", "unused for long, of no current text")}
+    assert workspace.cache.known(list(needed)) == needed, "sentences, chunks and questions"
+    assert retention.collect(workspace) == []
+    assert not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
+    assert Corpus(workspace.config).search("How expensive may a hotel be?")
+
+
+def forget_uses(workspace):
+    """Let no answer have been used of late: their times are whole seconds, and tests are fast."""
+    with sqlite3.connect(workspace.store.calls_path) as connection:
+        connection.execute("UPDATE calls SET used = 0")
+
+
+@pytest.fixture
+def shrunk(tmp_path, run_all):
+    """Return a workspace whose file has lost the configuration `plain` and its contextualizer."""
+    run_all(write_corpus(tmp_path, serve="default"))
+    one = {
+        "name": "default",
+        "chunking": "recursive_150",
+        "contextualizer": "structural",
+        "embedding": "minilm",
+        "retriever": "hybrid",
+    }
+
+    def shrink(**kept):
+        return Workspace(
+            load_config(
+                write_file(
+                    tmp_path,
+                    contextualizers={"structural": {"method": "structural"}},
+                    configurations=[one],
+                    retention=kept,
+                )
+            )
+        )
+
+    return shrink
+
+
+def test_what_left_the_corpus_file_waits_and_then_goes(shrunk):
+    waiting = shrunk()
+    assert {t.what for t in retention.collect(waiting, dry_run=True)} <= {"pin"}
+    due = shrunk(keep_days=0)
+    said = retention.collect(due, dry_run=True)
+    freed = retention.collect(due)
+    assert {(t.what, t.name) for t in said} == {(t.what, t.name) for t in freed}
+    names = {t.name for t in freed if t.what == "table"}
+    assert names == {
+        "contextualized_chunks.recursive_150.none",
+        "vector_index.recursive_150.none.minilm",
+    }
+    assert "evaluation/retrieval_run/plain.parquet" in {t.name for t in freed}
+    assert due.store.tables() == [
+        "chunks.recursive_150",
+        "contextualized_chunks.recursive_150.structural",
+        "documents",
+        "quarantine.documents",
+        "vector_index.recursive_150.structural.minilm",
+    ]
+    assert Corpus(due.config).search("How expensive may a hotel be?")
+
+
+def test_a_table_that_a_release_pins_outlives_its_variant(tmp_path, run_all, shrunk):
+    workspace = shrunk(keep_days=0)
+    pinned = release.current(workspace).pinned.vector_table
+    file = write_file(tmp_path, serve="plain", retention={"keep_days": 0})
+    run_all(file)  # a newer release of another table
+    again = shrunk(keep_days=0)
+    served = release.current(again).pinned.vector_table
+    assert served != pinned
+    assert not retention._is_orphaned(again, pinned) and retention._is_orphaned(again, served)
+    retention.collect(again)
+    assert served in again.store.tables()
+    assert Corpus(again.config).search("How expensive may a hotel be?")
+
+
+def test_releases_that_are_forgotten_take_their_pins_and_scores_along(tmp_path):
+    workspace = Workspace(load_config(write_cycling(tmp_path, 5)))
+    for cycle in range(5):
+        edit(tmp_path, 0, cycle)
+        reindex(workspace)
+    release.roll_back(workspace, "release-000002")
+    retention.collect(workspace)
+    kept = [f"release-{n:06d}" for n in (2, 3, 4, 5)]  # what is served, and the 3 newest
+    served = release.current(workspace)
+    assert (served.release_id, release.names(workspace)) == ("release-000002", kept)
+    table = workspace.vector_index("fixed.none.minilm")
+    assert sorted(table.pins()) == [*kept, "run-one"]
+    assert workspace.store.list("released_scores") == [f"{name}.parquet" for name in kept]
+    assert "is 1 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
+
+
+def test_a_pin_of_a_release_that_is_being_made_stays(tmp_path):
+    workspace = Workspace(load_config(write_cycling(tmp_path, 3)))
+    reindex(workspace)
+    table = workspace.vector_index("fixed.none.minilm")
+    table.pin("release-000002", table.version)
+    retention.collect(workspace)
+    assert "release-000002" in table.pins()
+
+
+def test_the_remains_of_a_killed_build_go_after_a_day(tmp_path):
+    workspace = Workspace(load_config(write_cycling(tmp_path, 3)))
+    indexing.update_documents(workspace)
+    young = workspace.store.building_folder("lexical/fixed.none/x")
+    old = workspace.store.building_folder("lexical/fixed.none/y")
+    os.utime(old, (time.time() - 90_000,) * 2)
+    (freed,) = [t for t in retention.collect(workspace) if t.what == "leftover"]
+    assert freed.name == f"lexical/fixed.none/{old.name}"
+    assert young.is_dir() and not old.exists()

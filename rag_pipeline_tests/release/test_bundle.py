@@ -1,0 +1,179 @@
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import InputError, StoreError
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.release import bundle
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents
+
+QUESTION = "How expensive may a hotel be?"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Return a released corpus's file and the bundle of its release; change neither."""
+    folder = tmp_path_factory.mktemp("exported")
+    file = write_corpus(folder, serve="default")
+    for _ in run(load_config(file)):
+        pass
+    bundle.export(Workspace(load_config(file)), "release-000001", folder / "release.zip")
+    return file, folder / "release.zip"
+
+
+def test_another_machine_serves_what_was_exported(exported, tmp_path, monkeypatch):
+    file, _ = exported
+    zipped = tmp_path / "carried.zip"
+    outcome = rag("export", "current", zipped, "-c", file)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "release-000001, " in outcome.out
+    (there := tmp_path / "there").mkdir()
+    monkeypatch.chdir(there)
+    outcome = rag("import-release", zipped)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("wrote tiny.yaml\nserving release-000001 (default)\n")
+
+    here, imported = Corpus.load(file), Corpus.load("tiny.yaml")
+    assert imported.search(QUESTION) == here.search(QUESTION)
+    where = "json_get_string(metadata, 'suffix') = '.md'"
+    assert imported.search(QUESTION, where=where) == here.search(QUESTION, where=where)
+    assert imported.document("policy/travel.md") == here.document("policy/travel.md")
+    assert imported.release().metrics == here.release().metrics
+    assert imported.release().reasons[-1].startswith("imported: release-000001, made ")
+
+    # A second import is a release of its own, and the first can be rolled back to.
+    assert rag("import-release", zipped).code == 0
+    assert [r.release_id for r in imported.releases()] == ["release-000002", "release-000001"]
+    assert imported.roll_back().release_id == "release-000001"
+    assert imported.search(QUESTION) == here.search(QUESTION)
+
+
+def test_an_old_release_is_exported_as_it_was(tmp_path, run_all):
+    file = write_corpus(tmp_path, serve="default")
+    run_all(file)
+    text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
+    write_documents(tmp_path / "documents", {"policy/travel.md": text})
+    run_all(file)
+    bundle.export(Workspace(load_config(file)), "release-000001", tmp_path / "old.zip")
+    there = Workspace(load_config(file).model_copy(update={"store": str(tmp_path / "there")}))
+    assert bundle.import_release(there, tmp_path / "old.zip").pinned.documents_version
+    corpus = Corpus(there.config)
+    assert "180 euros" in corpus.search(QUESTION, k=1)[0].text
+    assert "180 euros" in corpus.document("policy/travel.md").text
+
+
+def test_a_store_with_its_own_builds_is_left_alone(exported):
+    file, zipped = exported
+    with pytest.raises(StoreError, match="has builds of its own; import into another store"):
+        bundle.import_release(Workspace(load_config(file)), zipped)
+
+
+def test_an_existing_file_is_not_overwritten(exported):
+    file, zipped = exported
+    with pytest.raises(InputError, match=r"release\.zip: exists already"):
+        bundle.export(Workspace(load_config(file)), "release-000001", zipped)
+
+
+def rewritten(zipped: Path, target: Path, change) -> Path:
+    """Copy a bundle, with its listing and its files changed."""
+    with zipfile.ZipFile(zipped) as source:
+        files = {name: source.read(name) for name in source.namelist()}
+    listing = json.loads(files.pop("bundle.json"))
+    change(listing, files)
+    with zipfile.ZipFile(target, "w") as out:
+        out.writestr("bundle.json", json.dumps(listing))
+        for name, content in files.items():
+            out.writestr(name, content)
+    return target
+
+
+def escape(listing, files):
+    about = listing["files"]["documents.arrow"]
+    listing["files"] = {**listing["files"], "../../outside.txt": about}
+    files["../../outside.txt"] = files["documents.arrow"]
+
+
+def absolute(listing, files):
+    listing["files"]["/tmp/outside.txt"] = listing["files"]["documents.arrow"]
+    files["/tmp/outside.txt"] = files["documents.arrow"]
+
+
+def grow(listing, files):
+    files["vectors.arrow"] += b"more"
+
+
+def alter(listing, files):
+    content = bytearray(files["vectors.arrow"])
+    content[len(content) // 2] ^= 1
+    files["vectors.arrow"] = bytes(content)
+
+
+def lose(listing, files):
+    del files["vectors.arrow"]
+
+
+def newer(listing, files):
+    listing["format"] = 9
+
+
+def newer_manifest(listing, files):
+    listing["release"]["format"] = 9
+
+
+def table_outside(listing, files):
+    listing["release"]["pinned"]["vector_table"] = "../../outside"
+
+
+def index_outside(listing, files):
+    listing["release"]["pinned"]["lexical_path"] = "lexical/../../../outside"
+
+
+def index_elsewhere(listing, files):
+    listing["release"]["pinned"]["lexical_path"] = "releases"
+
+
+def huge(listing, files):
+    listing["files"]["vectors.arrow"]["bytes"] = 10**18
+
+
+def other(listing, files):
+    listing["corpus"] = "other"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (escape, r"lists '\.\./\.\./outside\.txt', which is not a safe name"),
+        (absolute, "lists '/tmp/outside.txt', which is not a safe name"),
+        (table_outside, r"names '\.\./\.\./outside', which is not a safe name"),
+        (index_outside, r"names 'lexical/\.\./.*', which is not a safe name"),
+        (index_elsewhere, "'releases' is no place of a BM25 index"),
+        (grow, r"vectors\.arrow is not as large as the bundle says"),
+        (huge, r"vectors\.arrow is not as large as the bundle says"),
+        (alter, r"vectors\.arrow is torn or altered: its hash differs"),
+        (lose, r"not a release bundle: .*vectors\.arrow"),
+        (newer, "has format 9, this version reads up to 1; upgrade"),
+        (newer_manifest, "has format 9, this version reads up to 1; upgrade"),
+        (other, "is of the corpus 'other', not of 'tiny'"),
+    ],
+)
+def test_a_bundle_that_is_not_whole_changes_nothing(exported, tmp_path, change, message):
+    file, zipped = exported
+    bad = rewritten(zipped, tmp_path / "bad.zip", change)
+    config = load_config(file).model_copy(update={"store": str(tmp_path / "store")})
+    with pytest.raises(InputError, match=message):
+        bundle.import_release(Workspace(config), bad)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p != bad]
+
+
+def test_a_file_that_is_no_bundle_is_named(exported, tmp_path):
+    (tmp_path / "notes.zip").write_text("notes")
+    config = load_config(exported[0]).model_copy(update={"store": str(tmp_path / "store")})
+    with pytest.raises(InputError, match=r"notes\.zip: not a release bundle"):
+        bundle.import_release(Workspace(config), tmp_path / "notes.zip")

@@ -1,0 +1,103 @@
+"""Each blocking check against a table in which exactly its fault was planted."""
+
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.evaluation import runs
+from rag_pipeline.release import checks
+
+CHUNKS = "recursive_150"
+CONTEXT = "recursive_150.none"
+VECTORS = "recursive_150.none.minilm"
+
+
+@pytest.fixture
+def built(workspace):
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", CHUNKS)
+    indexing.update(workspace, "contextualized_chunks", CONTEXT)
+    indexing.update(workspace, "vector_index", VECTORS)
+    indexing.update_lexical(workspace, "recursive_150.structural")
+    runs.update_queries(workspace)
+    return workspace
+
+
+def test_a_sound_build_passes_every_check(built):
+    results = [
+        checks.check_documents(built),
+        checks.check_queries(built),
+        checks.check_queries_complete(built),
+        checks.check_chunks(built, CHUNKS),
+        checks.check_contextualized_chunks(built, CONTEXT),
+        checks.check_vector_index(built, VECTORS),
+    ]
+    assert all(result.passed for result in results), results
+    assert all(result.checked >= 4 for result in results)
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"text": "another text"}, "text_differs in 1 of 4: nda/acme.txt (1)"),
+        ({"end": 100_000}, "bad_offsets in 1 of 4: nda/acme.txt (1)"),
+        ({"start": -1}, "bad_offsets in 1 of 4: nda/acme.txt (1)"),
+    ],
+)
+def test_a_chunk_that_is_not_its_documents_slice_is_found(built, values, fault):
+    table = built.chunks(CHUNKS).open()
+    table.update(where="document_id = 'nda/acme.txt' AND start = 0", values=values)
+    result = checks.check_chunks(built, CHUNKS)
+    assert not result.passed
+    assert fault in result.failures
+
+
+def test_a_chunk_that_stands_twice_is_found(built):
+    table = built.chunks(CHUNKS)
+    table.open().add(table.open().search().where("start = 0").limit(1).to_arrow())
+    assert any(f.startswith("duplicate_ids") for f in checks.check_chunks(built, CHUNKS).failures)
+
+
+def test_a_document_without_chunks_is_found(built):
+    built.chunks(CHUNKS).drop(["nda/acme.txt"])
+    assert checks.check_chunks(built, CHUNKS).failures == ("no_chunks in 1 of 4: nda/acme.txt (1)",)
+
+
+def test_lost_and_surplus_rows_are_found(built):
+    built.contextualized_chunks(CONTEXT).drop(["nda/acme.txt"])
+    failures = checks.check_contextualized_chunks(built, CONTEXT).failures
+    assert [f.split(" in ")[0] for f in failures] == ["rows_missing"]
+    failures = checks.check_vector_index(built, VECTORS).failures
+    assert [f.split(" in ")[0] for f in failures] == ["rows_too_many"]
+
+
+@pytest.mark.parametrize(
+    ("vector", "fault"),
+    [([0.5] * 384, "not_unit_length in 1 of 4"), ([float("inf")] * 384, "not_finite in 1 of 4")],
+)
+def test_a_broken_vector_is_found(built, vector, fault):
+    table = built.vector_index(VECTORS)
+    row = table.open().search().where("start = 0").limit(1).to_arrow()
+    column = row.schema.get_field_index("vector")
+    import pyarrow as pa
+
+    broken = row.set_column(
+        column, row.schema.field("vector"), pa.array([vector], row.schema.field("vector").type)
+    )
+    chunk_id = row.column("chunk_id")[0].as_py()
+    table.open().delete(f"chunk_id = '{chunk_id}'")
+    table.open().add(broken)
+    result = checks.check_vector_index(built, VECTORS)
+    assert any(failure.startswith(fault) for failure in result.failures), result
+
+
+def test_a_query_left_out_is_a_warning(tmp_path, built):
+    (tmp_path / "documents/nda/acme.txt").unlink()
+    indexing.update_documents(built)
+    assert runs.update_queries(built)
+    result = checks.check_queries_complete(built)
+    assert (result.passed, result.checked, len(result.failures)) == (False, 4, 1)
+    assert checks.check_queries(built).passed
+
+
+def test_nothing_to_check_is_no_failure(workspace):
+    assert checks.check_documents(workspace) == checks.CheckResult(True, 0, ())

@@ -1,0 +1,155 @@
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import CheckFailedError, ConfigError
+from rag_pipeline.evaluation.comparison import Reference
+from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.release import gate, released
+from rag_pipeline.release.gate import decide, keep_scores, kept_scores
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.conftest import write_corpus, write_file
+from rag_pipeline_tests.evaluation.score_files import write_questions, write_scores
+
+AP, NDCG = "AnswerPresence@5", "nDCG@10"
+
+
+def served(**metrics):
+    """Return a release with these values on q0, q1, …."""
+    scores = {m: {f"q{i}": v for i, v in enumerate(values)} for m, values in metrics.items()}
+    return Reference("release-000001", "plain", scores)
+
+
+def test_the_first_release_has_nothing_to_be_worse_than(workspace):
+    write_scores(workspace, "default", {AP: [0.0] * 9})
+    decision = decide(workspace, "default", None)
+    assert decision.allowed
+    assert decision.reasons == ("nothing is released yet",)
+
+
+def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
+    """9 of 9 lost: p = 2 / 2**9, doubled for two metrics of which the other is equal."""
+    write_scores(workspace, "default", {AP: [0.0] * 9, NDCG: [0.5] * 9})
+    decision = decide(workspace, "default", served(**{AP: [1.0] * 9, NDCG: [0.5] * 9}))
+    assert not decision.allowed
+    assert decision.metrics[AP].comparison.p_holm == pytest.approx(4 / 512)
+    assert decision.reasons == (
+        "AnswerPresence@5: WORSE, 1.0000 -> 0.0000 [-1.0000, -1.0000], p 0.008, n 9",
+        "nDCG@10: not significantly worse, 0.5000 -> 0.5000 [+0.0000, +0.0000], p 1.000, n 9",
+        "CriticalRecall: not measured on both, so not judged",
+    )
+
+
+def test_a_loss_that_may_be_chance_is_let_through(workspace):
+    """5 of 9 lost, none won: p = 2 / 2**5 = 0.0625."""
+    write_scores(workspace, "default", {AP: [0.0] * 5 + [1.0] * 4})
+    decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
+    assert decision.allowed
+    assert decision.metrics[AP].comparison.verdict == "cannot tell"
+
+
+def test_only_questions_that_both_were_asked_count(workspace):
+    write_scores(workspace, "default", {AP: [0.0] * 4 + [1.0] * 6})
+    decision = decide(workspace, "default", served(**{AP: [1.0] * 4}))
+    assert (decision.queries, decision.common) == (10, 4)
+    assert decision.metrics[AP].candidate == 0.0
+    assert decision.metrics[AP].comparison.n == 4
+    decision = decide(workspace, "default", served(**{AP: []}))
+    assert decision.allowed
+    assert "nothing to compare" in decision.reasons[0]
+
+
+def test_kept_scores_are_of_questions_asked_in_the_same_words(workspace):
+    write_questions(workspace, {"q0": "How long?", "q1": "How much?", "q2": "Where?"})
+    write_scores(workspace, "default", {AP: [1.0, 0.0, None]})
+    keep_scores(workspace, "release-000001", "default")
+    assert kept_scores(workspace, "release-000001") == read_scores(workspace, "default")
+    write_questions(workspace, {"q0": "How long?", "q1": "How dear?", "q3": "Who?"})
+    assert kept_scores(workspace, "release-000001") == {AP: {"q0": 1.0}}
+    assert kept_scores(workspace, "release-000002") == {}
+
+
+def test_a_gate_metric_that_nothing_measures_is_named(tmp_path):
+    file = write_corpus(tmp_path, gate={"metrics": ["AnswerPresence@5", "F2"]})
+    workspace = Workspace(load_config(file))
+    write_scores(workspace, "default", {AP: [1.0]})
+    with pytest.raises(ConfigError, match=r"tiny\.yaml: gate\.metrics: 'F2' is not one of: Answer"):
+        decide(workspace, "default", None)
+
+
+# No question shares a word with its answer: BM25 finds none of them, vectors all.
+ANSWERS = {
+    "Cars": ("Where do I leave my automobile?", "Vehicles are parked in the underground garage."),
+    "Pets": ("May I bring a puppy?", "Dogs and cats are not permitted inside the building."),
+    "Meals": ("When is lunch eaten?", "The canteen serves food from noon until two o'clock."),
+    "Doctors": ("Who treats an injury?", "A nurse and a physician are present on weekdays."),
+    "Wages": ("When do I get my money?", "Salaries arrive at the end of each month."),
+    "Machines": ("My laptop is broken.", "Faulty computers are repaired by the IT department."),
+    "Flights": ("May I fly first class?", "Air travel is booked in economy."),
+    "Holidays": ("How much vacation is there?", "Employees receive thirty days of annual leave."),
+}
+
+
+@pytest.fixture(scope="module")
+def by_meaning(tmp_path_factory):
+    """Return a corpus whose questions share no word with their answers, released by vectors."""
+    import json
+
+    from rag_pipeline.orchestration.runner import run
+
+    folder = tmp_path_factory.mktemp("gate")
+    rule = {"chunking": "recursive_150", "embedding": "minilm"}
+    settings = {
+        "configurations": [
+            {"name": "meaning", "retriever": "dense", **rule},
+            {"name": "words", "retriever": "lexical", **rule},
+        ],
+        "retrievers": {"dense": {"method": "dense"}, "lexical": {"method": "lexical"}},
+        "serve": "meaning",
+    }
+    file = write_corpus(folder, **settings)
+    for name, (_, answer) in ANSWERS.items():
+        (folder / "documents" / f"{name}.txt").write_text(answer)
+    (folder / "queries.jsonl").write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "query_id": name,
+                    "query": question,
+                    "gold_spans": [{"document_id": f"{name}.txt", "quote": answer}],
+                }
+            )
+            for name, (question, answer) in ANSWERS.items()
+        )
+    )
+    list(run(load_config(file)))
+    return file, settings, run
+
+
+def test_a_worse_configuration_is_not_released_until_the_gate_is_opened(by_meaning):
+    file, settings, run = by_meaning
+    assert Corpus.load(file).release().gate["reasons"] == ["nothing is released yet"]
+    write_file(file.parent, **{**settings, "serve": "words"})
+    with pytest.raises(CheckFailedError, match=r"words is not released, it is worse than release-"):
+        list(run(load_config(file)))
+    assert Corpus.load(file).release().configuration == "meaning"
+    workspace = Workspace(load_config(file))
+    decision = gate(workspace)
+    assert (decision.allowed, decision.common) == (False, 8)
+    assert decision.metrics[AP].comparison.losses == 8
+
+    # What is served is no configuration any more: it is held against by the scores kept.
+    only = [c for c in settings["configurations"] if c["name"] == "words"]
+    write_file(file.parent, **{**settings, "serve": "words", "configurations": only})
+    workspace = Workspace(load_config(file))
+    reference = released(workspace)
+    assert reference.scores[AP] == dict.fromkeys(ANSWERS, 1.0)
+    assert not gate(workspace).allowed
+
+    write_file(file.parent, **{**settings, "serve": "words", "gate": {"metrics": []}})
+    list(run(load_config(file)))
+    release = Corpus.load(file).release()
+    assert release.configuration == "words"
+    assert release.gate["reasons"] == [
+        "gate.metrics is empty: not compared with release-000001 (meaning)"
+    ]

@@ -1,0 +1,138 @@
+import threading
+from contextvars import ContextVar
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.config import ContextAwareRetriever, HybridRetriever, NoReranker
+from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search.context_aware import (
+    Expansion,
+    find,
+    remembering,
+    retrieve_in_stages,
+    together,
+)
+
+NONE = NoReranker(method="none")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    from rag_pipeline.orchestration.runner import run
+    from rag_pipeline_tests.conftest import write_corpus
+
+    file: Path = write_corpus(tmp_path_factory.mktemp("staged"))
+    corpus = Corpus.load(file)
+    list(run(corpus.config))
+    return corpus._open()
+
+
+def staged(**changes) -> ContextAwareRetriever:
+    over = {"method": "hybrid", "document_weight": 0.0}
+    return ContextAwareRetriever.model_validate(
+        {"method": "context_aware", "over": over, "top_k": 5, **changes}
+    )
+
+
+def single(**changes) -> HybridRetriever:
+    return HybridRetriever.model_validate({"method": "hybrid", "top_k": 5, **changes})
+
+
+def test_documents_are_ranked_by_their_best_chunk(served):
+    settings = staged(over=single().model_dump())
+    query = "hotel price a night"
+    found = retrieve_in_stages(served.index, query, settings, NONE, served.embed).documents
+    assert found[0].document_id == "policy/travel.md"
+    assert len({d.document_id for d in found}) == len(found)
+    assert [d.score for d in found] == sorted((d.score for d in found), reverse=True)
+
+
+def test_without_variants_the_single_pass_is_returned(served):
+    query = "How long does confidentiality last?"
+    over = find(served.index, query, single(), NONE, served.embed)
+    for settings in (staged(variants=0), staged(boosted_files=0), staged(boost_weight=0.0)):
+        stages = retrieve_in_stages(served.index, query, settings, NONE, served.embed)
+        assert [c.chunk_id for c in stages.chunks] == [c.chunk_id for c in over]
+
+
+def test_a_boosted_query_lifts_the_chunks_of_its_own_document_only(served):
+    query, target = "What does the policy say?", "policy/travel.md"
+    asked = []
+
+    def boost(document_id, texts):
+        asked.append((document_id, len(texts)))
+        return ["economy class flights"] if document_id == target else []
+
+    before = retrieve_in_stages(
+        served.index, query, staged(variants=0, top_k=50), NONE, served.embed
+    )
+    after = retrieve_in_stages(
+        served.index,
+        query,
+        staged(boosted_files=4, boost_weight=5.0, top_k=50),
+        NONE,
+        served.embed,
+        boost=boost,
+    )
+    assert after.boosted[target] == ["economy class flights"]
+    assert after.chunks[0].document_id == target
+    assert "economy" in after.chunks[0].text
+    assert {d for d, _ in asked} == {d.document_id for d in before.documents[:4]}
+    scores = {c.chunk_id: c.score for c in before.chunks}
+    lifted = {c.document_id for c in after.chunks if c.score > scores[c.chunk_id] + 1e-9}
+    assert lifted == {target}
+
+
+def test_a_filter_holds_in_every_stage(served):
+    where = "document_id LIKE 'nda/%'"
+    found = retrieve_in_stages(
+        served.index, "How long?", staged(boosted_files=4), NONE, served.embed, where
+    )
+    assert {c.document_id for c in found.chunks} <= {"nda/acme.txt", "nda/cedar.txt"}
+
+
+def test_expansion_takes_the_words_that_set_a_document_apart():
+    found = ["the fee is due in June", "the fee is due in May", "the penalty is due in May"]
+    (query,) = Expansion("when is the fee due", found)("a", [found[2]])
+    assert query == "when is the fee due penalty May"
+    assert Expansion("the fee is due in June", found)("a", [found[0]]) == []
+
+
+def test_vectors_too_large_for_memory_are_searched_from_the_table_and_rank_the_same(served):
+    arguments = ("How long does confidentiality last?", staged(), NONE, served.embed)
+    on_disk = replace(served.index, vectors=None)
+    for where in (None, "document_id LIKE 'nda/%'"):
+        resident = retrieve_in_stages(served.index, *arguments, where)
+        read = retrieve_in_stages(on_disk, *arguments, where)
+        assert resident.boosted and resident.boosted == read.boosted
+        assert [c.chunk_id for c in resident.chunks] == [c.chunk_id for c in read.chunks]
+
+
+def test_work_is_done_together_and_in_the_callers_context():
+    noted = ContextVar("noted", default="")
+    noted.set("mine")
+    both = threading.Barrier(2)
+
+    def work(item):
+        both.wait(10)  # one after the other, the first would wait in vain
+        return noted.get(), item
+
+    assert together(work, ["a", "b"]) == [("mine", "a"), ("mine", "b")]
+    assert together(len, []) == []
+
+
+def test_texts_are_embedded_once(served):
+    calls = []
+
+    def embed(texts) -> Embedded:
+        calls.append(list(texts))
+        return served.embed(texts)
+
+    memory = remembering(embed)
+    memory(["a", "b", "a"])
+    again = memory(["b", "c"])
+    assert calls == [["a", "b"], ["c"]]
+    assert (again.vectors[0] == served.embed(["b"]).vectors[0]).all()

@@ -1,0 +1,312 @@
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rag_pipeline.config import (
+    DenseRetriever,
+    HybridRetriever,
+    Lexical,
+    LexicalRetriever,
+    MaxSimReranker,
+    NoReranker,
+)
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
+from rag_pipeline.errors import StoreError
+from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.models.providers import Tokens
+from rag_pipeline.search import retrieval, vector_index
+from rag_pipeline.search.fusion import weighted_fusion
+from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
+from rag_pipeline.search.query_analysis import whole
+from rag_pipeline.search.reranking import maxsim
+from rag_pipeline.search.retrieval import EncodedQuestion, Index, opened, read_question, retrieve
+from rag_pipeline.store import Store
+
+DIMENSION = 8
+WORDS = [f"w{n}" for n in range(30)]
+
+
+def chunks(seed=0, documents=12, per_document=6):
+    """Chunks of documents that are named after a word of their own, with random vectors."""
+    rng = random.Random(seed)
+    return [
+        {
+            "document_id": f"name{d}.txt",
+            "content_hash": "h",
+            "fingerprint": "f",
+            "chunk_id": f"name{d}.txt#{n}-{n + 1}",
+            "start": n,
+            "end": n + 1,
+            "text": " ".join(rng.choices(WORDS, k=8)),
+            "title": "",
+            "metadata": f'{{"parity": {d % 2}}}',
+            "context": "",
+        }
+        for d in range(documents)
+        for n in range(per_document)
+    ]
+
+
+def vector_of(key):
+    vector = np.random.default_rng(list(key.encode())).normal(size=DIMENSION).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+def tokens_of(key, count=4):
+    random = np.random.default_rng(list(key.encode()))
+    vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
+    return random.integers(0, 50, count).astype(np.uint32), vectors
+
+
+def signs_of(key):
+    ids, vectors = tokens_of(key)
+    return ids.tobytes() + np.packbits(vectors > 0, axis=1).tobytes()
+
+
+def index_of(folder, rows, order=None):
+    rows = rows if order is None else [rows[n] for n in order]
+    columns = {name: [row[name] for row in rows] for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
+    batch = rows_of(columns, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    vectors = np.stack([vector_of(row["chunk_id"]) for row in rows])
+    tokens = [signs_of(row["chunk_id"]) for row in rows]
+    table = Store(str(folder), "tiny").table("v", vector_schema(DIMENSION, token_vectors=True))
+    table.ensure()
+    half = len(rows) // 2
+    for rows_ in (slice(0, half), slice(half, len(rows))):
+        made = Embedded(vectors[rows_], tokens[rows_])
+        part = batch.slice(rows_.start, rows_.stop - rows_.start)
+        table.replace(
+            [],
+            vector_index.index_chunks([part], lambda _, made=made: made, table.schema, "f"),
+        )
+    build_lexical_index("bm25s", [batch], Lexical(language="none"), folder / "lexical")
+    return Index.open(table.open(), open_lexical_index(folder / "lexical"))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return chunks()
+
+
+@pytest.fixture(scope="module")
+def index(rows, tmp_path_factory):
+    return index_of(tmp_path_factory.mktemp("index"), rows)
+
+
+def hybrid(**settings):
+    return HybridRetriever(method="hybrid", **{"top_k": 100, **settings})
+
+
+QUERY = "w1 w2 name3"
+VECTOR = vector_of("query")
+IDS, VECTORS = tokens_of("query", 3)
+ENCODED = EncodedQuestion(VECTOR, IDS.tobytes() + VECTORS.astype(np.float16).tobytes())
+NO = NoReranker(method="none")
+DISCOVER = {"document_weight": 2.0, "split_query": True}
+
+
+def hits(index, settings, query=QUERY, where=None, reranker=NO):
+    question = read_question(index, query, settings)
+    found = retrieve(index, question, ENCODED, settings, reranker, where)
+    return [(c.chunk_id, c.score) for c in found]
+
+
+MAXSIM = MaxSimReranker(method="maxsim", weight=0.4, candidates=20)
+ALL = [
+    DenseRetriever(method="dense", top_k=100),
+    LexicalRetriever(method="lexical", top_k=100),
+    hybrid(),
+    hybrid(fusion="rrf"),
+    hybrid(**DISCOVER),
+    hybrid(**DISCOVER, candidates=3, top_k=5),
+    hybrid(**DISCOVER, neighbour_weight=0.5),
+]
+
+
+def test_vectors_rank_by_cosine_and_terms_by_bm25(index, rows):
+    cosines = {row["chunk_id"]: float(vector_of(row["chunk_id"]) @ VECTOR) for row in rows}
+    found = hits(index, ALL[0])
+    assert [i for i, _ in found] == sorted(cosines, key=lambda i: -cosines[i])
+    assert dict(found) == pytest.approx(cosines, abs=1e-5)
+    assert hits(index, ALL[1]) == index.terms.lexical.search(QUERY, 100)
+
+
+def test_every_candidate_is_scored_by_both_searches(index, rows):
+    cosines = {row["chunk_id"]: float(vector_of(row["chunk_id"]) @ VECTOR) for row in rows}
+    bm25 = dict.fromkeys(cosines, 0.0) | dict(index.terms.lexical.search(QUERY, 100))
+    expected = weighted_fusion([list(cosines.items()), list(bm25.items())], [0.6, 0.4])
+    assert dict(hits(index, hybrid())) == pytest.approx(dict(expected), abs=1e-5)
+    few = hits(index, hybrid(candidates=10, top_k=10))
+    near = {i for i, _ in hits(index, ALL[0])[:10]} | {i for i, _ in hits(index, ALL[1])[:10]}
+    expected = weighted_fusion(
+        [[(i, cosines[i]) for i in near], [(i, bm25[i]) for i in near]], [0.6, 0.4]
+    )
+    assert few == [(i, pytest.approx(s, abs=1e-5)) for i, s in expected[:10]]
+
+
+def test_a_documents_score_is_added_and_loses_no_chunk(index):
+    plain, discovering = dict(hits(index, hybrid())), dict(hits(index, hybrid(document_weight=4)))
+    assert set(discovering) == set(plain)
+    scores = index.terms.documents.scores(QUERY)
+    of_document = dict(zip(index.terms.documents.document_ids.to_pylist(), scores, strict=True))
+    for chunk_id, score in plain.items():
+        added = 4 * 0.25 * of_document[chunk_id.partition("#")[0]]
+        assert discovering[chunk_id] == pytest.approx(score + added, abs=1e-5)
+
+
+@pytest.mark.parametrize("where", [None, "start < 3"], ids=["all", "some filtered out"])
+@pytest.mark.parametrize("settings", [{}, DISCOVER], ids=["plain", "documents"])
+def test_a_share_of_the_neighbours_mean_is_added(index, rows, settings, where):
+    every = {row["chunk_id"] for row in rows}
+    alone = dict(hits(index, hybrid(**settings), where=where))
+    found = dict(hits(index, hybrid(**settings, neighbour_weight=0.5), where=where))
+    assert set(found) == set(alone)
+    for chunk_id, score in found.items():
+        document, _, span = chunk_id.partition("#")
+        start = int(span.partition("-")[0])
+        beside = {f"{document}#{n}-{n + 1}" for n in (start - 1, start + 1)} & every
+        mean = sum(alone.get(other, 0) for other in beside) / len(beside)
+        assert score == pytest.approx(alone[chunk_id] + 0.5 * mean, abs=1e-5)
+
+
+def test_the_named_documents_chunks_are_candidates_and_lead(index):
+    found = hits(index, hybrid(**DISCOVER, candidates=1, top_k=12), "name3; w1 w2")
+    assert {i.partition("#")[0] for i, _ in found[:6]} == {"name3.txt"}
+
+
+def test_the_question_is_searched_without_the_name(index):
+    settings = hybrid(**DISCOVER)
+    question = read_question(index, "name3; w1 w2", settings)
+    assert (question.name, question.ask) == ("name3", "w1 w2")
+    assert read_question(index, "name3; w1 w2", hybrid()) == whole("name3; w1 w2")
+    chunks_alone = dict(hits(index, hybrid(), "w1 w2"))
+    bonus = 2.0 * index.terms.documents.scores("name3").max()
+    for chunk_id, score in hits(index, settings, "name3; w1 w2"):
+        added = bonus if chunk_id.startswith("name3.txt") else 0
+        assert score == pytest.approx(chunks_alone[chunk_id] + added, abs=1e-5)
+
+
+def test_large_leading_documents_are_searched_by_terms_and_by_vectors(index, rows, monkeypatch):
+    monkeypatch.setattr(retrieval, "_LEADING_CHUNKS", 2)
+    own = [row["chunk_id"] for row in rows if row["document_id"] == "name3.txt"]
+    nearest = sorted(own, key=lambda i: -float(vector_of(i) @ VECTOR))[:3]
+    found = hits(index, hybrid(**DISCOVER, candidates=3, top_k=20), "name3; w1")
+    assert set(nearest) <= {i for i, _ in found}
+
+
+@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+@pytest.mark.parametrize("reranker", [NO, MAXSIM], ids=lambda s: s.method)
+@pytest.mark.parametrize(
+    "where", ["json_get_int(metadata, 'parity') = 1", "document_id = 'name3.txt'", "start > 99"]
+)
+def test_a_filter_holds_and_ranks_what_it_keeps(index, rows, settings, where, reranker):
+    keeps = {
+        "json": lambda row: row["metadata"] == '{"parity": 1}',
+        "docu": lambda row: row["document_id"] == "name3.txt",
+        "star": lambda row: False,
+    }[where[:4]]
+    kept = {row["chunk_id"] for row in rows if keeps(row)}
+    for query in (QUERY, "name3; w1 w2"):
+        found = [i for i, _ in hits(index, settings, query, where, reranker)]
+        assert set(found) <= kept
+        unfiltered = {i for i, _ in hits(index, settings, query, None, reranker)}
+        if settings.top_k == 100:
+            assert set(found) == kept & unfiltered
+
+
+@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+def test_the_order_in_which_chunks_were_stored_does_not_count(index, rows, settings, tmp_path):
+    order = random.Random(5).sample(range(len(rows)), len(rows))
+    shuffled = index_of(tmp_path, rows, order)
+    for query in (QUERY, "name3; w1 w2"):
+        expected = hits(index, settings, query, reranker=MAXSIM)
+        found = hits(shuffled, settings, query, reranker=MAXSIM)
+        assert [i for i, _ in found] == [i for i, _ in expected]
+        assert [s for _, s in found] == pytest.approx([s for _, s in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("where", [None, "json_get_int(metadata, 'parity') = 1"])
+@pytest.mark.parametrize("leading", [200, 2])
+def test_vectors_too_large_for_memory_are_read_and_rank_the_same(
+    index, rows, tmp_path, monkeypatch, where, leading
+):
+    monkeypatch.setattr(retrieval, "_LEADING_CHUNKS", leading)
+    maxsim_first = MaxSimReranker(method="maxsim", candidates=5)
+    settings = hybrid(**DISCOVER, neighbour_weight=0.1, candidates=7, top_k=9)
+    resident = hits(index, settings, where=where, reranker=maxsim_first)
+    monkeypatch.setattr(opened, "RESIDENT_BYTES", 0)
+    on_disk = index_of(tmp_path, rows)
+    assert index.vectors is not None and on_disk.vectors is None
+    read = hits(on_disk, settings, where=where, reranker=maxsim_first)
+    assert [chunk_id for chunk_id, _ in read] == [chunk_id for chunk_id, _ in resident]
+    assert dict(read) == pytest.approx(dict(resident), abs=1e-5)
+
+
+def test_the_best_n_are_returned_best_first_with_their_rows(index, rows):
+    settings = hybrid(**DISCOVER, top_k=20, top_n=4)
+    assert len(hits(index, settings, reranker=MAXSIM)) == 4
+    found = retrieve(index, read_question(index, QUERY, settings), ENCODED, settings)
+    assert len(found) == 4
+    assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
+    texts = {row["chunk_id"]: row["text"] for row in rows}
+    assert all(c.text == texts[c.chunk_id] for c in found)
+    assert [c.chunk_id for c in found] == [i for i, _ in hits(index, hybrid(**DISCOVER))[:4]]
+    assert found[0].metadata in ({"parity": 0}, {"parity": 1})
+
+
+@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+def test_the_reranker_mixes_both_scores_of_its_candidates_and_leaves_the_rest(
+    index, rows, settings
+):
+    weight, few = MAXSIM.weight, settings.model_copy(update={"top_k": 30})
+    before, after = hits(index, few), hits(index, few, reranker=MAXSIM)
+    assert {i for i, _ in before} == {i for i, _ in after}
+    if getattr(few, "fusion", None) != "weighted":
+        before = weighted_fusion([before], [1.0])
+    assert [i for i, _ in after[20:]] == [i for i, _ in before[20:]]
+    own = {row["chunk_id"]: signs_of(row["chunk_id"])[16:] for row in rows}
+    query = Tokens(IDS, VECTORS.astype(np.float16).astype(np.float32))
+    weights = index.token_weights
+    late = {i: maxsim(query, pa.array([own[i]], pa.binary()), weights)[0] for i, _ in before[:20]}
+    low, high = min(late.values()), max(late.values())
+    scores = dict(after)
+    for chunk_id, score in before[:20]:
+        mixed = (1 - weight) * score + weight * (late[chunk_id] - low) / (high - low)
+        assert scores[chunk_id] == pytest.approx(mixed, abs=1e-5)
+
+
+def test_a_weight_of_nothing_keeps_the_order(index):
+    for settings in ALL:
+        nothing = MaxSimReranker(method="maxsim", weight=0.0, candidates=15)
+        expected = [i for i, _ in hits(index, settings)]
+        assert [i for i, _ in hits(index, settings, reranker=nothing)] == expected
+
+
+def test_no_tokens_in_the_query_keep_the_order(index):
+    question = read_question(index, QUERY, ALL[0])
+    found = retrieve(index, question, EncodedQuestion(VECTOR), ALL[0], MAXSIM)
+    assert [c.chunk_id for c in found] == [i for i, _ in hits(index, ALL[0])]
+
+
+def test_threads_search_one_index(index):
+    queries = [f"name{n % 12}; w{n % 30} w{n % 7}" for n in range(40)]
+
+    def search(query):
+        return hits(index, hybrid(**DISCOVER), query, reranker=MAXSIM)
+
+    expected = [search(query) for query in queries]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(search, queries))
+    assert found == expected
+
+
+def test_indexes_of_different_builds_are_refused(index, rows, tmp_path):
+    other = index_of(tmp_path, chunks(documents=11))
+    with pytest.raises(StoreError, match=r"72 chunks, its lexical index 66: they are of different"):
+        Index.open(index.table, other.terms.lexical)
+    with pytest.raises(StoreError, match="no lexical part"):
+        hits(Index.open(index.table, None), hybrid())
+    assert len(hits(Index.open(index.table, None), ALL[0])) == len(rows)

@@ -1,0 +1,117 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.search.tokenization import Tokenizer
+
+ENGLISH = Tokenizer(Lexical())
+PLAIN = Tokenizer(Lexical(language="none"))
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Section 3.2.", ["section", "3.2"]),
+        ("12(b)", ["12(b)", "12"]),
+        ("§4.1(A)(ii),", ["4.1(a)(ii)", "4.1"]),
+        ("Rule 10b", ["rule", "10b"]),
+        ("$1,000 or €1,234,567.89", ["1000", "or", "1234567.89"]),
+        ("1, 2,3", ["1", "2", "3"]),
+        ("2024-01-15 at 9:30", ["2024", "01", "15", "at", "9", "30"]),
+        ("3rd of 12 (twelve)", ["3rd", "of", "12", "twelve"]),
+    ],
+)
+def test_numbers_and_section_references_stay_whole(text: str, terms: list[str]) -> None:
+    assert PLAIN.tokenize(text) == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("getChunk", ["getchunk", "get", "chunk"]),
+        ("max_size", ["max_size", "max", "size"]),
+        ("HTTPServer", ["httpserver", "http", "server"]),
+        ("__init__", ["init"]),
+        ("chunk.chunk_id", ["chunk", "chunk_id", "chunk", "id"]),
+        ("eBook", ["ebook", "book"]),
+        ("AGREEMENT NDAs", ["agreement", "ndas"]),
+        ("Name: ________", ["name"]),
+    ],
+)
+def test_identifiers_are_kept_and_split(text: str, terms: list[str]) -> None:
+    assert PLAIN.tokenize(text) == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("the Company's non-compete", ["the", "company", "non", "compete"]),
+        ("the Company’s", ["the", "company"]),
+        ("l'accord", ["accord"]),
+        ("'quoted'", ["quoted"]),
+        ("agree\u00adment of\ufb01ce", ["agreement", "office"]),
+        ("nai\u0308ve", ["naïve"]),
+        ("STRASSE Straße", ["strasse", "strasse"]),
+        ("हिन्दी", ["हिन्दी"]),
+        ("契約期間", ["契約", "約期", "期間"]),
+        ("2024年ABC契約", ["2024", "年", "abc", "契約"]),
+        ("", []),
+        (" \n\t—…", []),
+    ],
+)
+def test_words(text: str, terms: list[str]) -> None:
+    assert PLAIN.tokenize(text) == terms
+
+
+def test_encoded_data_is_one_cut_term() -> None:
+    assert PLAIN.tokenize("aB" * 500) == ["ab" * 32]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "terms"),
+    [
+        # the stems are Snowball's published ones
+        ("english", "What are the terminating parties’ obligations?", ["termin", "parti", "oblig"]),
+        ("english", "They don't know who", ["know"]),
+        ("german", "Die Kündigungen der Häuser", ["kundig", "haus"]),
+        ("french", "l'accord des continuations", ["accord", "continu"]),
+        ("spanish", "los chicos", ["chic"]),
+        ("italian", "dell'abbandonata", ["abbandon"]),
+        ("none", "the parties", ["the", "parties"]),
+    ],
+)
+def test_stems_and_stop_words_follow_the_language(
+    language: str, text: str, terms: list[str]
+) -> None:
+    assert Tokenizer(Lexical.model_validate({"language": language})).tokenize(text) == terms
+
+
+def test_a_batch_is_tokenized_like_its_texts() -> None:
+    texts = ["Section 12(b)", "", "getChunk of parties"]
+    assert ENGLISH.tokenize_all(texts) == [ENGLISH.tokenize(text) for text in texts]
+
+
+def test_threads_share_one_tokenizer() -> None:
+    texts = [f"running{i % 97} parties{i % 89} obligations{i}" for i in range(2000)]
+    shared = Tokenizer(Lexical())
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(shared.tokenize, texts)) == ENGLISH.tokenize_all(texts)
+
+
+@given(st.text())
+def test_terms_hold_no_blanks(text: str) -> None:
+    for term in PLAIN.tokenize(text):
+        assert term.split() == [term]
+
+
+@given(st.text(), st.text())
+def test_lines_are_tokenized_independently(one: str, other: str) -> None:
+    assert ENGLISH.tokenize(f"{one}\n{other}") == ENGLISH.tokenize(one) + ENGLISH.tokenize(other)
+
+
+@given(st.text(alphabet="abxyz 0123456789.,()'-"))
+def test_case_does_not_matter_outside_identifiers(text: str) -> None:
+    assert ENGLISH.tokenize(text.upper()) == ENGLISH.tokenize(text)
