@@ -28,5 +28,5 @@ def test_names_inside_of_moved_packages_are_found() -> None:
 
 
 def test_what_never_was_is_not_found() -> None:
-    with pytest.raises(ModuleNotFoundError, match="rag_pipeline.retrieval.nothing"):
+    with pytest.raises(ModuleNotFoundError, match=r"rag_pipeline\.retrieval\.nothing"):
         importlib.import_module("rag_pipeline.retrieval.nothing")

@@ -57,11 +57,11 @@ def test_a_killed_run_finds_its_batch_and_submits_nothing_twice(tmp_path: Path, 
     """Kill a run before its batch is created, before its id is noted, or before it is read."""
     script = (
         "import os, signal, sys; from pathlib import Path\n"
-        "from rag_pipeline import batches\n"
+        "from rag_pipeline.models import batches\n"
         "from rag_pipeline.calls import CallCache\n"
         "from rag_pipeline.models.chat import ask\n"
         "from rag_pipeline.models.providers.openai_batch import OpenAIBatches\n"
-        "from rag_pipeline_tests.test_batches import PROMPTS, model\n"
+        "from rag_pipeline_tests.models.test_batches import PROMPTS, model\n"
         "def die(*_): os.kill(os.getpid(), signal.SIGKILL)\n"
         "path, url, before = sys.argv[1:]\n"
         "if before == 'create': OpenAIBatches.submit = die\n"
