@@ -9,7 +9,7 @@ from rag_pipeline.calls import call_key
 from rag_pipeline.config import load_config
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 
 KEYS = ("recursive_150", "recursive_150.none", "recursive_150.none.minilm")
 
@@ -113,7 +113,7 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_fil
         "embedding": "minilm",
         "retriever": "dense",
     }
-    from rag_pipeline_tests.conftest import attributes
+    from rag_pipeline_tests.testing.corpora import attributes
 
     configurations = [*attributes()["configurations"], third]
     write_file(tmp_path, chunkings=changed, configurations=configurations)

@@ -13,11 +13,12 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import Outcome, rag
-from rag_pipeline_tests.conftest import attributes, write_file
-from rag_pipeline_tests.loading import formats, test_queries
+from rag_pipeline_tests.loading import test_queries
 from rag_pipeline_tests.loading.test_quarantine import BROKEN, BROKEN_LINES
 from rag_pipeline_tests.test_malformed import cases_of
+from rag_pipeline_tests.testing import formats
+from rag_pipeline_tests.testing.command_line import Outcome, rag
+from rag_pipeline_tests.testing.corpora import attributes, write_file
 
 QUESTION_SPANS = cases_of(test_queries.test_a_query_that_loses_a_span_is_left_out)
 GOOD: dict[str, bytes] = {

@@ -8,7 +8,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing import lexical, stages
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 
 
 def rows(table):

@@ -13,7 +13,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
 # Logs every text that is sent to the model, then runs the corpus as `rag run` does.
 CHILD = """

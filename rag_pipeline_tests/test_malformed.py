@@ -13,9 +13,9 @@ import yaml
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests import test_config
-from rag_pipeline_tests.cli.invoking import Outcome, rag
-from rag_pipeline_tests.conftest import attributes, write_corpus, write_documents, write_file
 from rag_pipeline_tests.loading import test_queries
+from rag_pipeline_tests.testing.command_line import Outcome, rag
+from rag_pipeline_tests.testing.corpora import attributes, write_corpus, write_documents, write_file
 
 
 def cases_of(test: Any) -> list[Any]:

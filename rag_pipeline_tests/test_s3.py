@@ -5,7 +5,7 @@ import boto3
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus
 
 
 def rows(file):

@@ -14,7 +14,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.testing.command_line import rag
 
 QUESTION = "fee of contract 0"
 

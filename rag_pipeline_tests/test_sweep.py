@@ -16,7 +16,7 @@ from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.release import publish
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import QUERIES, write_corpus, write_file
+from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus, write_file
 from rag_pipeline_tests.testing.model_server import ModelServer, Status, score_of, serving
 
 SECRET = "a-secret-of-nobody"

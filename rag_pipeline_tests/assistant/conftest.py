@@ -4,16 +4,6 @@ from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCache
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.orchestration.runner import run
-from rag_pipeline_tests.conftest import write_corpus
-
-
-@pytest.fixture(scope="session")
-def released(tmp_path_factory):
-    """Return a corpus of four documents with a release that no test changes."""
-    corpus = Corpus.load(write_corpus(tmp_path_factory.mktemp("released")))
-    list(run(corpus.config))
-    return corpus
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from rag_pipeline.config import ChatModel
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError
 from rag_pipeline.models.chat import ask
-from rag_pipeline_tests.assistant.scripted import passage_with, scripted, signature_of
 from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of
 
 
 def stage(made, name):

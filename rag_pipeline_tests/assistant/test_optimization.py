@@ -15,10 +15,10 @@ from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CallsStoppedError, ConfigError, InputError, StoreError
 from rag_pipeline.evaluation.runs import load_queries, update_queries
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline_tests.assistant.scripted import passage_with, scripted, signature_of
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.conftest import write_file
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of
 
 QUESTIONS = [f"{n}: how expensive may a hotel be?" for n in range(9)]
 

@@ -15,8 +15,8 @@ from rag_pipeline.errors import (
     MissingExtraError,
     ProviderError,
 )
-from rag_pipeline_tests.assistant.scripted import passage_with, scripted, signature_of
 from rag_pipeline_tests.testing.openai_server import CUT, HANG, Fault, serving
+from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of
 
 QUESTION = "When is a doctor's note needed?"
 INTENT = {"kind": "definition", "domain": "leave", "entities": []}

@@ -13,7 +13,7 @@ from rag_pipeline.assistant.answering import Formed
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import Answer, Citation
 from rag_pipeline.errors import InputError
-from rag_pipeline_tests.conftest import DOCUMENTS
+from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
 
 def test_a_clause_is_quoted_with_a_verified_source(assistant):

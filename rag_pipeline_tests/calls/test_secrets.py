@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.openai_server import CUT, Fault, serving
 
 KEY = "my-own.key-8d1f5c2a7e"

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.cli.console import set_quiet
-from rag_pipeline_tests.cli.invoking import Outcome, rag
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.command_line import Outcome, rag
+from rag_pipeline_tests.testing.corpora import write_corpus
 
 
 @pytest.fixture(autouse=True)

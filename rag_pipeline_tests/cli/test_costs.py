@@ -8,7 +8,7 @@ from rag_pipeline.cli.costs import show_costs
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.corpora import write_corpus
 
 
 def spend(file: Any) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from rag_pipeline.models import providers
 from rag_pipeline.models.providers import minilm
-from rag_pipeline_tests.cli.invoking import Outcome, rag
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.command_line import Outcome, rag
+from rag_pipeline_tests.testing.corpora import write_corpus
 
 
 def findings(outcome: Outcome) -> dict[str, str]:

@@ -21,8 +21,8 @@ from rag_pipeline.errors import BudgetError
 from rag_pipeline.models.chat import Prompt, expected_tokens
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_file
 from rag_pipeline_tests.contextualization.test_llm import llm
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_file
 from rag_pipeline_tests.testing.openai_server import OpenAIServer, serving
 
 CONTEXTS = Step("contextualized_chunks", "markdown.llm")

@@ -2,8 +2,8 @@ import json
 
 from rag_pipeline.assistant.expansion import ExpandedDocuments, Outside
 from rag_pipeline.config import load_config
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.conftest import write_corpus, write_file
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 
 
 def test_what_was_found_outside_is_shown_and_forgotten(tmp_path):

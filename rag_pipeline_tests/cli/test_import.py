@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.loading.importers.small_sets import SMALL
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.small_sets import SMALL
 
 
 @pytest.mark.parametrize("format", SMALL)

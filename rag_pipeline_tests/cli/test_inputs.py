@@ -5,7 +5,7 @@ import pytest
 from rag_pipeline.cli.inputs import check_models
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.corpora import write_corpus
 
 RULE = {"chunking": "markdown", "retriever": "dense"}
 

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from rag_pipeline.cli.interrupts import noticing_interrupts
-from rag_pipeline_tests.conftest import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
 # Logs the texts of each request, and presses Ctrl-C once just before the third is sent.
 CHILD = """

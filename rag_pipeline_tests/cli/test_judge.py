@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline_tests.cli.invoking import Outcome, rag
+from rag_pipeline_tests.testing.command_line import Outcome, rag
 
 Released = tuple[Path, Outcome]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.conftest import write_corpus, write_file
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 
 COMMANDS = (
     "init import run plan search leaderboard compare explain gate report releases rollback doctor"

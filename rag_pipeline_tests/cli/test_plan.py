@@ -11,8 +11,8 @@ from rag_pipeline.cli.forecast import forecast
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.conftest import (
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
     write_corpus,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline_tests.cli.invoking import rag
 from rag_pipeline_tests.cli.test_estimates import paid
-from rag_pipeline_tests.conftest import write_corpus, write_documents
 from rag_pipeline_tests.testing import model_server
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 from rag_pipeline_tests.testing.openai_server import Fault, serving
 
 DOCUMENT = {"policy.md": "# Leave\n\nEvery parent may take sixteen weeks of paid leave.\n"}

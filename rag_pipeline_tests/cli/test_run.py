@@ -10,8 +10,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.runner import StepResult
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_corpus
 
 
 def result(asset: str, partition: str, seconds: float, made: int, saved: int) -> StepResult:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.testing.command_line import rag
 
 QUERY = '{"query_id": "1", "query": "x"}\n'
 

@@ -11,7 +11,7 @@ from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Usage
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import attributes, write_corpus
+from rag_pipeline_tests.testing.corpora import attributes, write_corpus
 from rag_pipeline_tests.testing.openai_server import Fault, serving
 
 TEMPLATE = "Read: {document}\n--\nSituate: {chunk}!"

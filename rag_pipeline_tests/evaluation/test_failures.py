@@ -5,8 +5,8 @@ from rag_pipeline import indexing
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.failures import diagnose, failures
 from rag_pipeline.evaluation.runs import RUN_SCHEMA, load_queries, run_file, update_queries
-from rag_pipeline_tests.conftest import DOCUMENTS
-from rag_pipeline_tests.evaluation.score_files import write_scores
+from rag_pipeline_tests.testing.corpora import DOCUMENTS
+from rag_pipeline_tests.testing.score_files import write_scores
 
 TEXT = DOCUMENTS["policy/travel.md"]
 

@@ -18,7 +18,7 @@ from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import attributes, write_corpus
+from rag_pipeline_tests.testing.corpora import attributes, write_corpus
 from rag_pipeline_tests.testing.openai_server import Fault, OpenAIServer, serving
 
 RULE = {

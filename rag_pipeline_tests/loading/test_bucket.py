@@ -12,7 +12,7 @@ from rag_pipeline.errors import ConfigError
 from rag_pipeline.loading import bucket as objects
 from rag_pipeline.orchestration.requests import listing_digest
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import attributes, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import attributes, write_documents, write_file
 
 TEXTS = {"nda/acme.txt": "The Acme agreement.", "policy/leave.md": "# Leave\n\nSixteen weeks."}
 RECORDS = [{"id": "r1", "text": "The first record."}, {"id": "r2", "text": "The second record."}]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.loading.folder import matcher
-from rag_pipeline_tests.loading.scanning import fill, ids, items, outcomes
+from rag_pipeline_tests.testing.scanning import fill, ids, items, outcomes
 
 NAMES = ["a.txt", "b.md", "sub/c.txt", "sub/deep/d.txt", ".hidden.txt", ".git/e.txt", "sub/.f.txt"]
 

@@ -10,9 +10,9 @@ from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading import parser_process
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_file
-from rag_pipeline_tests.loading.formats import docx_bytes
-from rag_pipeline_tests.loading.scanning import outcomes
+from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.formats import docx_bytes
+from rag_pipeline_tests.testing.scanning import outcomes
 
 
 def endless_pdf() -> bytes:

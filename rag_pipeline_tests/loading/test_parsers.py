@@ -5,8 +5,8 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from rag_pipeline_tests.loading.formats import docx_bytes, pdf_bytes, pptx_bytes, saved, xlsx_bytes
-from rag_pipeline_tests.loading.scanning import load
+from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, pptx_bytes, saved, xlsx_bytes
+from rag_pipeline_tests.testing.scanning import load
 
 
 def test_docx(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading import Rejected, Source
-from rag_pipeline_tests.loading.formats import (
+from rag_pipeline_tests.testing.formats import (
     docx_bytes,
     pdf_bytes,
     pptx_bytes,
@@ -20,7 +20,7 @@ from rag_pipeline_tests.loading.formats import (
     saved,
     xlsx_bytes,
 )
-from rag_pipeline_tests.loading.scanning import items, outcomes
+from rag_pipeline_tests.testing.scanning import items, outcomes
 
 BOMB = repacked(docx_bytes(), word__document=b"<a>" + b" " * 12_000_000 + b"</a>")
 ENTITIES = b'<!DOCTYPE a [<!ENTITY x "y"><!ENTITY z "&x;&x;">]><a>&z;</a>'

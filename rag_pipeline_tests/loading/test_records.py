@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline.datamodels import Document
-from rag_pipeline_tests.loading.scanning import outcomes
+from rag_pipeline_tests.testing.scanning import outcomes
 
 
 @given(st.text(min_size=1, alphabet=st.characters(exclude_categories=["Cs"])))

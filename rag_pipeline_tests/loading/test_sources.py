@@ -9,7 +9,7 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading import Rejected, Source, duplicate_groups, scan
-from rag_pipeline_tests.loading.scanning import fill, ids, items, outcomes
+from rag_pipeline_tests.testing.scanning import fill, ids, items, outcomes
 
 
 def test_scan_hashes_as_it_advances(tmp_path: Path) -> None:

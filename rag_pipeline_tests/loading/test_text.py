@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline.datamodels import Document
-from rag_pipeline_tests.loading.scanning import load, outcomes
+from rag_pipeline_tests.testing.scanning import load, outcomes
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\x00")))

@@ -13,7 +13,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.alerts import post
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.corpora import write_corpus
 
 VARIABLE = "TINY_ALERTS_URL"
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.secrets import load_secrets
-from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.testing.command_line import rag
 
 
 @pytest.fixture

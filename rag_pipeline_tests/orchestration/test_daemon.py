@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents
-from rag_pipeline_tests.orchestration.conftest import (
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
+from rag_pipeline_tests.testing.dagster_projects import (
     command,
     environment,
     named,

@@ -10,8 +10,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline_tests.conftest import attributes, write_corpus
-from rag_pipeline_tests.orchestration.conftest import command
+from rag_pipeline_tests.testing.corpora import attributes, write_corpus
+from rag_pipeline_tests.testing.dagster_projects import command
 
 ROOT = Path(rag_pipeline.definitions.__file__).parents[1]
 CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500", "sentences_600"]

@@ -12,8 +12,8 @@ from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus
-from rag_pipeline_tests.orchestration.conftest import command, environment, write_project
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus
+from rag_pipeline_tests.testing.dagster_projects import command, environment, write_project
 
 AT_ONCE = dg.RetryPolicy(max_retries=2, delay=0)
 KEY = "recursive_150"

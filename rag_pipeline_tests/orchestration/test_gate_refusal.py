@@ -8,8 +8,8 @@ import dagster as dg
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline_tests.conftest import write_documents, write_file
-from rag_pipeline_tests.orchestration.conftest import ask, execute
+from rag_pipeline_tests.testing.corpora import write_documents, write_file
+from rag_pipeline_tests.testing.dagster_projects import ask, execute
 
 THINGS = ("boat", "car", "desk", "horse", "lamp", "piano", "tent", "violin")
 

@@ -11,8 +11,8 @@ from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.partitions import mapping_between, partitions_of
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents, write_file
-from rag_pipeline_tests.orchestration.conftest import ask, execute, named
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
 
 SEMANTIC = {"method": "semantic", "threshold": 1.0, "min_characters": 20}
 

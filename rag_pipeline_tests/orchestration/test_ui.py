@@ -9,14 +9,10 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.runner import run
-from rag_pipeline_tests.conftest import BROWSER_MILLISECONDS, needs_chromium, write_corpus
-from rag_pipeline_tests.orchestration.conftest import (
-    command,
-    free_port,
-    running,
-    wait_for,
-    write_project,
-)
+from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.dagster_projects import command, running, wait_for, write_project
+from rag_pipeline_tests.testing.servers import free_port
 
 pytestmark = needs_chromium
 

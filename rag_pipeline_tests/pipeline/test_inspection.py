@@ -11,7 +11,7 @@ from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.testing.command_line import rag
 
 VECTORS = "vector_index.fixed.none.minilm"
 CONTEXTS = "contextualized_chunks.fixed.none"

@@ -1,6 +1,6 @@
 from rag_pipeline import indexing
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
-from rag_pipeline_tests.conftest import DOCUMENTS, write_documents
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
 
 def test_the_steps_follow_the_flow_and_share_partitions(config):

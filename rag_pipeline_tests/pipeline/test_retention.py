@@ -10,7 +10,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_corpus, write_file
+from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 
 
 def test_a_store_stays_level_over_re_index_cycles(tmp_path):

@@ -10,8 +10,8 @@ from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.release import bundle
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.conftest import DOCUMENTS, write_corpus, write_documents
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 
 QUESTION = "How expensive may a hotel be?"
 

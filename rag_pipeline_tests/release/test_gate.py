@@ -8,8 +8,8 @@ from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release import gate, released
 from rag_pipeline.release.gate import decide, keep_scores, kept_scores
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_corpus, write_file
-from rag_pipeline_tests.evaluation.score_files import write_questions, write_scores
+from rag_pipeline_tests.testing.corpora import write_corpus, write_file
+from rag_pipeline_tests.testing.score_files import write_questions, write_scores
 
 AP, NDCG = "AnswerPresence@5", "nDCG@10"
 

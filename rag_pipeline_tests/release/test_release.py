@@ -4,7 +4,7 @@ from rag_pipeline import Corpus, indexing
 from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError
 from rag_pipeline.release import publish
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import DOCUMENTS, write_documents
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
 
 def edit(folder, number):

@@ -10,7 +10,8 @@ from rag_pipeline.evaluation.scores import score_file
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.report import REPORT_FILE, collect, images, render
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import needs_chromium, write_corpus, write_documents
+from rag_pipeline_tests.testing.browser import needs_chromium
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
 HOSTILE = "</blockquote></details><script>window.attacked = 1</script><img src=x onerror=attack()>"
 

@@ -22,7 +22,7 @@ NONE = NoReranker(method="none")
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     from rag_pipeline.orchestration.runner import run
-    from rag_pipeline_tests.conftest import write_corpus
+    from rag_pipeline_tests.testing.corpora import write_corpus
 
     file: Path = write_corpus(tmp_path_factory.mktemp("staged"))
     corpus = Corpus.load(file)

@@ -11,7 +11,7 @@ from rag_pipeline.search.lexical_index.documents import (
 )
 from rag_pipeline.search.query_analysis import analyse, whole
 from rag_pipeline.search.tokenization import Tokenizer
-from rag_pipeline_tests.search.lexical_index.building import head_rows
+from rag_pipeline_tests.testing.lexical_indexes import head_rows
 
 DOCUMENTS = {
     "nda/acme-rockets.txt": "Non-disclosure agreement between Acme Rockets Inc. and Birch Paper.",

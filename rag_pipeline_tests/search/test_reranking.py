@@ -8,7 +8,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.runs import run_file
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search.reranking import maxsim, token_weights
-from rag_pipeline_tests.conftest import QUERIES, write_corpus
+from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus
 
 DIMENSION = 16
 

@@ -10,7 +10,6 @@ from fastmcp.exceptions import ToolError
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.serving.backends import HeaderBackends
-from rag_pipeline_tests.assistant.conftest import released  # noqa: F401
 from rag_pipeline_tests.serving.test_tools import call
 from rag_pipeline_tests.testing.openai_server import serving as chat_server
 
@@ -109,7 +108,7 @@ def test_half_of_a_backend_is_refused(own):
     assert backends.assistant({"user-agent": "x"}) is own
 
 
-def test_headers_choose_a_model_whose_key_is_kept_nowhere(serving, tmp_path, caplog, released):  # noqa: F811
+def test_headers_choose_a_model_whose_key_is_kept_nowhere(serving, tmp_path, caplog, released):
     caplog.set_level("DEBUG")
     with chat_server(lambda body: "It is 180 euros [1].") as chat:
         host = chat.url.removeprefix("http://").removesuffix("/v1")

@@ -9,11 +9,10 @@ from langchain_core.runnables import RunnableLambda
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.serving.langchain import Measured, MeasuringRetriever, RagPipelineRetriever
-from rag_pipeline_tests.assistant.conftest import released  # noqa: F401
-from rag_pipeline_tests.conftest import DOCUMENTS
+from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
 
-def test_documents_carry_their_places(released):  # noqa: F811
+def test_documents_carry_their_places(released):
     retriever = RagPipelineRetriever(corpus=released, k=2)
     found = retriever.invoke("How expensive may a hotel be?")
     assert len(found) == 2
@@ -27,7 +26,7 @@ def test_documents_carry_their_places(released):  # noqa: F811
     assert asyncio.run(retriever.ainvoke("How expensive may a hotel be?")) == found
 
 
-def test_a_filter_and_a_chain(released):  # noqa: F811
+def test_a_filter_and_a_chain(released):
     retriever = RagPipelineRetriever(corpus=released, where="document_id LIKE 'nda/%'")
     chain = retriever | RunnableLambda(lambda found: {d.metadata["document_id"] for d in found})
     assert chain.invoke("hotel") == {"nda/acme.txt", "nda/cedar.txt"}
@@ -35,7 +34,7 @@ def test_a_filter_and_a_chain(released):  # noqa: F811
         retriever.invoke(" ")
 
 
-def test_a_search_leaves_the_event_loop_free(released, monkeypatch):  # noqa: F811
+def test_a_search_leaves_the_event_loop_free(released, monkeypatch):
     searching, searched = threading.Event(), threading.Event()
     search = released.search
 

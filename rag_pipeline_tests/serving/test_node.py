@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from rag_pipeline_tests.conftest import DOCUMENTS
+from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "vercel-ai-sdk"
 DRIVE = Path(__file__).parent / "drive.mjs"

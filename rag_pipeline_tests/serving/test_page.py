@@ -2,7 +2,8 @@
 
 import pytest
 
-from rag_pipeline_tests.conftest import BROWSER_MILLISECONDS, DOCUMENTS, needs_chromium
+from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
 pytestmark = needs_chromium
 

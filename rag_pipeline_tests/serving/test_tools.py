@@ -6,7 +6,7 @@ from fastmcp import Client
 from fastmcp.exceptions import ToolError
 
 from rag_pipeline.serving.tools import build_mcp, dataset_names
-from rag_pipeline_tests.conftest import DOCUMENTS
+from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
 
 def call(target, work):

@@ -15,7 +15,7 @@ from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.testing.command_line import rag
 
 QUESTION = "fee of contract 0"
 

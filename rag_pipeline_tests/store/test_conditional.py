@@ -12,7 +12,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_corpus
+from rag_pipeline_tests.testing.corpora import write_corpus
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -10,8 +10,8 @@ from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.conftest import write_file
-from rag_pipeline_tests.store.conftest import Fault
+from rag_pipeline_tests.testing.bucket_proxy import Fault
+from rag_pipeline_tests.testing.corpora import write_file
 
 
 def every(nth: int, what: str) -> Fault:

@@ -14,8 +14,8 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.cli.invoking import rag
-from rag_pipeline_tests.store.conftest import Fault
+from rag_pipeline_tests.testing.bucket_proxy import Fault
+from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.openai_server import serving
 
 QUESTION = "fee of contract 0"

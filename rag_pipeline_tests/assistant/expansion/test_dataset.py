@@ -13,8 +13,8 @@ from rag_pipeline.config import RecursiveChunking
 from rag_pipeline.datamodels import Answer, Citation
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.orchestration.runner import run
-from rag_pipeline_tests.assistant.expansion.conftest import ANSWER, OUTSIDE, QUESTION
-from rag_pipeline_tests.conftest import write_file
+from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.expansion import ANSWER, OUTSIDE, QUESTION
 
 DAY = 86_400
 

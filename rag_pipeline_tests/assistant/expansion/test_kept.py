@@ -8,7 +8,7 @@ from rag_pipeline.assistant.expansion.kept import expanded_id
 from rag_pipeline.config import Expansion
 from rag_pipeline.errors import InputError
 from rag_pipeline.store import DocumentState
-from rag_pipeline_tests.assistant.expansion.conftest import Clock
+from rag_pipeline_tests.testing.expansion import Clock
 
 DAY = 86_400
 

@@ -6,8 +6,9 @@ from rag_pipeline.assistant.expansion.sources import Folder, Searxng, WebSearch,
 from rag_pipeline.config import SearxngSource, load_config
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.providers.openai_web_search import cited_pages
-from rag_pipeline_tests.assistant.expansion.conftest import ANSWER, OUTSIDE, QUESTION, web
-from rag_pipeline_tests.conftest import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+from rag_pipeline_tests.testing.expansion import ANSWER, OUTSIDE, QUESTION
+from rag_pipeline_tests.testing.web import web
 
 MANY = 100_000
 

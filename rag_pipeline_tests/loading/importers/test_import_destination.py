@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.loading.importers import FORMATS, import_dataset
-
-from .small_sets import FEE, SMALL, legalbench, refused, tree, write
+from rag_pipeline_tests.testing.small_sets import FEE, SMALL, legalbench, refused, tree, write
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -4,8 +4,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.loading.importers import ImportReport, import_dataset
-
-from .small_sets import (
+from rag_pipeline_tests.testing.small_sets import (
     ASSIGNED,
     CAT,
     CODE,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.loading.importers import import_dataset
-
-from .small_sets import (
+from rag_pipeline_tests.testing.small_sets import (
     lines,
     text_of,
     tree,

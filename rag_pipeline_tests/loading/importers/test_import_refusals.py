@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers import FORMATS, import_dataset
-
-from .small_sets import (
+from rag_pipeline_tests.testing.small_sets import (
     ASSIGNED,
     CAT,
     CODE,

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from rag_pipeline.loading.importers import import_dataset
 from rag_pipeline.loading.importers.dataset import SpanNotFoundError, locate
-
-from .small_sets import FEE, legalbench, snippet
+from rag_pipeline_tests.testing.small_sets import FEE, legalbench, snippet
 
 
 @pytest.mark.parametrize(

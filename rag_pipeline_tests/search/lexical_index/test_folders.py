@@ -23,7 +23,7 @@ from rag_pipeline.search.lexical_index import (
     is_extensible,
     open_lexical_index,
 )
-from rag_pipeline_tests.search.lexical_index.building import (
+from rag_pipeline_tests.testing.lexical_indexes import (
     ENGINES,
     PLAIN,
     Row,

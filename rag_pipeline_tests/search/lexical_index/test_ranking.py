@@ -19,7 +19,7 @@ from rag_pipeline.search.lexical_index import (
     LexicalIndex,
 )
 from rag_pipeline.search.tokenization import Tokenizer
-from rag_pipeline_tests.search.lexical_index.building import (
+from rag_pipeline_tests.testing.lexical_indexes import (
     ENGINES,
     PLAIN,
     built,

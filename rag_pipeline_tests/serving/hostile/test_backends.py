@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rag_pipeline_tests.serving.hostile.sending import TOKEN, running, tool
+from rag_pipeline_tests.testing.hostile_requests import TOKEN, running, tool
 
 ADDRESSES = [
     "http://127.0.0.1:{port}",

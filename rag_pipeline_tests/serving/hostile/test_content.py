@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from rag_pipeline_tests.conftest import BROWSER_MILLISECONDS, needs_chromium
-from rag_pipeline_tests.serving.hostile.sending import (
+from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.hostile_requests import (
     DOCUMENTS,
     SCRIPT,
     TOKEN,

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from rag_pipeline_tests.serving.hostile.sending import TOKEN, ask, post, raw, request, running
+from rag_pipeline_tests.testing.hostile_requests import TOKEN, ask, post, raw, request, running
 
 # --- tokens ---
 

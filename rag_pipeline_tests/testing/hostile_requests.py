@@ -8,8 +8,8 @@ import httpx
 
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.settings import ServerSettings
-from rag_pipeline_tests.orchestration.conftest import free_port
-from rag_pipeline_tests.serving.conftest import Running
+from rag_pipeline_tests.testing.app_server import Running
+from rag_pipeline_tests.testing.servers import free_port
 
 TOKEN = "the-token-of-this-test"
 ALLOWED = "models.example:8443"

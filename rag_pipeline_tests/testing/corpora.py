@@ -1,0 +1,118 @@
+"""Small corpora that tests write, and the folders of larger ones."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+DOCUMENTS = {
+    "nda/acme.txt": (
+        "MUTUAL NON-DISCLOSURE AGREEMENT\n\n"
+        "This agreement is made between Acme Rockets Inc. and Birch Paper Ltd. on 3 May 2021.\n\n"
+        "1. Term. The obligations of confidentiality last for five (5) years from the date of "
+        "disclosure.\n\n"
+        "2. Governing law. The laws of the State of Delaware apply to this agreement.\n"
+    ),
+    "nda/cedar.txt": (
+        "NON-DISCLOSURE AGREEMENT\n\n"
+        "This agreement is made between Cedar Boats LLC and Dune Sand GmbH on 9 June 2022.\n\n"
+        "1. Term. The obligations of confidentiality last for two (2) years from the date of "
+        "disclosure.\n\n"
+        "2. Governing law. The laws of Switzerland apply to this agreement.\n"
+    ),
+    "policy/leave.md": (
+        "# Leave policy of Acme Rockets\n\n## Parental leave\n\nEvery parent may take sixteen "
+        "weeks of paid leave within a year of the birth.\n\n## Sick leave\n\nA doctor's note is "
+        "needed from the third day of sickness on.\n"
+    ),
+    "policy/travel.md": (
+        "# Travel policy of Cedar Boats\n\n## Flights\n\nFlights under six hours are booked in "
+        "economy class.\n\n## Hotels\n\nHotels cost at most 180 euros a night; more needs the "
+        "consent of a manager.\n"
+    ),
+}
+QUERIES = [
+    ("q1", "How long does confidentiality last under the Acme NDA?", "nda/acme.txt", "five (5) y"),
+    ("q2", "Which law governs the agreement with Dune Sand?", "nda/cedar.txt", "laws of Switz"),
+    ("q3", "When is a doctor's note needed?", "policy/leave.md", "from the third day"),
+    ("q4", "How expensive may a hotel be?", "policy/travel.md", "at most 180 euros a night"),
+]
+
+
+def write_documents(folder: Path, documents: Mapping[str, str]) -> None:
+    for name, text in documents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text.encode())
+
+
+def attributes(**changes: Any) -> dict[str, Any]:
+    return {
+        "corpus": "tiny",
+        "documents": {"path": "documents"},
+        "queries": "queries.jsonl",
+        "store": "store",
+        "chunkings": {
+            "recursive_150": {"method": "recursive", "max_characters": 150},
+            "markdown": {"method": "markdown"},
+        },
+        "contextualizers": {"none": {"method": "none"}, "structural": {"method": "structural"}},
+        "retrievers": {
+            "dense": {"method": "dense", "top_k": 20},
+            "hybrid": {"method": "hybrid", "top_k": 20},
+        },
+        "configurations": [
+            {
+                "name": "default",
+                "chunking": "recursive_150",
+                "contextualizer": "structural",
+                "embedding": "minilm",
+                "retriever": "hybrid",
+            },
+            {
+                "name": "plain",
+                "chunking": "recursive_150",
+                "contextualizer": "none",
+                "embedding": "minilm",
+                "retriever": "dense",
+            },
+        ],
+        **changes,
+    }
+
+
+def write_corpus(folder: Path, **changes: Any) -> Path:
+    """Write documents, queries and corpus file; return the corpus file."""
+    write_documents(folder / "documents", DOCUMENTS)
+    lines = [
+        json.dumps(
+            {
+                "query_id": query_id,
+                "query": query,
+                "gold_spans": [{"document_id": document_id, "quote": quote}],
+            }
+        )
+        for query_id, query, document_id, quote in QUERIES
+    ]
+    (folder / "queries.jsonl").write_text("\n".join(lines) + "\n")
+    return write_file(folder, **changes)
+
+
+def write_file(folder: Path, **changes: Any) -> Path:
+    """Write the corpus file alone."""
+    file = folder / "tiny.yaml"
+    content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes(**changes)}
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return file
+
+
+def data_folder(name: str) -> Path:
+    """Return a folder of third-party data; skip the test where it is not there."""
+    default = Path(__file__).parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("RAG_PIPELINE_DATA", default)) / name
+    if not folder.is_dir():
+        pytest.skip(f"no data at {folder}; set RAG_PIPELINE_DATA to where it is")
+    return folder

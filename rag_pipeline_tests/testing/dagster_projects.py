@@ -1,0 +1,115 @@
+"""Runs of a corpus through Dagster: its sensor and jobs in process, and its own programs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.names import identifier
+
+
+def ask(file: Path, instance: dg.DagsterInstance) -> tuple[list[dg.RunRequest], str | None]:
+    """Let the sensor for stale partitions look once; return its requests or why there are none."""
+    config = load_config(file)
+    definitions = build_definitions(config, retries=None)
+    repository = definitions.get_repository_def()
+    sensor = repository.get_sensor_def(identifier(config, "stale_partitions"))
+    context = dg.build_sensor_context(instance=instance, repository_def=repository)
+    tick = sensor.evaluate_tick(context)
+    return list(tick.run_requests or ()), tick.skip_message
+
+
+def named(request: dg.RunRequest) -> tuple[str, str | None]:
+    assert request.job_name
+    return request.job_name.removeprefix("tiny__update_"), request.tags.get("dagster/partition")
+
+
+def execute(file: Path, instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:
+    assert request.job_name
+    definitions = build_definitions(load_config(file), retries=None)
+    result = definitions.resolve_job_def(request.job_name).execute_in_process(
+        instance=instance,
+        partition_key=request.partition_key,
+        tags=dict(request.tags),
+        raise_on_error=False,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
+    return result.success
+
+
+HOME = """
+telemetry: {enabled: false}
+nux: {enabled: false}
+run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
+"""
+DEFINITIONS = """
+import dagster as dg
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration import automation
+from rag_pipeline.orchestration.component import build_definitions
+
+automation.SENSOR_SECONDS = 1
+defs = dg.Definitions.merge(
+    build_definitions(load_config(%r)), dg.Definitions(executor=dg.%s)
+)
+"""
+
+
+def write_project(folder: Path, corpus: Path, executor: str = "in_process_executor") -> Path:
+    """Write a Dagster home and a definitions file of one corpus; return the latter."""
+    home = folder / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text(HOME)
+    definitions = folder / "tiny_definitions.py"
+    definitions.write_text(DEFINITIONS % (str(corpus), executor))
+    return definitions
+
+
+def command(name: str, *arguments: object) -> list[str]:
+    return [str(Path(sys.executable).parent / name), *map(str, arguments)]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "DAGSTER_HOME": str(folder / "home"), "PYTHONWARNINGS": "ignore"}
+
+
+@contextmanager
+def running(arguments: list[str], folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program for as long as the block lasts, then end it and all that it started."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            arguments,
+            cwd=folder,
+            env=environment(folder),
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for(found: Callable[[], bool], seconds: float, log: Path) -> None:
+    """Look again and again until it is found; show the program's log when it never is."""
+    end = time.monotonic() + seconds
+    while not found():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {seconds} s; the log ends with:\n{log.read_text()[-4000:]}")
+        time.sleep(0.3)
