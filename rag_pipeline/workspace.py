@@ -45,7 +45,7 @@ class Workspace:
         """Return the call cache."""
         path = self.store.calls_path
         cache = CallCache(path)
-        if not self.store.is_local:
+        if self.store.is_shared:
             shared = Store(self.config.store_url, SHARED_CALLS)
             cache.exchange = exchange = Exchange(shared, path.parent)
             notes = BatchNotes(path.with_name("batches.sqlite"), exchange)
@@ -58,8 +58,7 @@ class Workspace:
         config = self.config
         prices = load_prices(config.prices_path)
         path = self.store.calls_path.with_name("costs.sqlite")
-        shares = not self.store.is_local
-        return Ledger(path, config.corpus, prices, config.budget_usd, shares)
+        return Ledger(path, config.corpus, prices, config.budget_usd, self.store.is_shared)
 
     @contextmanager
     def charging(self, asset: str, partition: str = "") -> Iterator[Totals]:

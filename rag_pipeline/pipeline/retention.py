@@ -280,8 +280,6 @@ def _segments(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
     """Yield this machine's copies of BM25 indexes that the bucket has no more."""
     store = workspace.store
-    if store.is_local:
-        return
     keys = store.list("lexical")
     paths = {f"lexical/{key}/{name}" for key in keys for name in store.list(f"lexical/{key}")}
     before = time.time() - workspace.config.retention.version_hours * _HOUR

@@ -1,0 +1,172 @@
+"""A store below a prefix of a bucket.
+
+What is written appears when it is whole. S3's conditional puts (`If-None-Match: *`,
+`If-Match: <ETag>`) let one of several writers win. Published folders are copied to this machine.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import lancedb
+
+from rag_pipeline.calls.sharing import cache_folder
+from rag_pipeline.errors import StoreError
+from rag_pipeline.store import folders
+from rag_pipeline.store.files import ArrowFiles
+from rag_pipeline.store.s3 import (
+    arrow_files,
+    attempts,
+    clear_s3_errors,
+    lance_options,
+    s3_client,
+    split_url,
+)
+
+_LOST = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey"}
+
+
+class BucketFiles(ArrowFiles):
+    """Files of a corpus below a bucket's prefix."""
+
+    shared = True
+
+    def __init__(self, url: str, corpus: str) -> None:
+        self._bucket, prefix = split_url(url)
+        self._prefix = f"{prefix}/{corpus}".lstrip("/")
+        super().__init__(arrow_files(), f"{self._bucket}/{self._prefix}", url)
+        self._address = f"{url}/{corpus}"
+        self.calls_folder = cache_folder() / _digest(url)
+        self._copies = cache_folder() / "folders"
+
+    def connect(self) -> "lancedb.DBConnection":
+        """Return the database of the tables."""
+        return lancedb.connect(f"{self._address}/tables", storage_options=lance_options())
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write an object."""
+        # Not by Arrow: three requests an object, and where they fail its stream is closed,
+        # with all retries, while it holds the interpreter lock.
+        with clear_s3_errors(f"{self._address}/{path}"):
+            s3_client().put_object(Bucket=self._bucket, Key=self._key(path), Body=content)
+
+    def read_tagged(self, path: str) -> tuple[bytes, str] | None:
+        """Return content and ETag, None if there is no object."""
+        from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
+
+        with clear_s3_errors(f"{self._address}/{path}"):
+            for left in reversed(range(attempts())):
+                try:
+                    found = s3_client().get_object(Bucket=self._bucket, Key=self._key(path))
+                    return found["Body"].read(), found["ETag"]
+                except ClientError as error:
+                    if error.response["Error"]["Code"] == "NoSuchKey":
+                        return None
+                    raise
+                except (IncompleteReadError, ResponseStreamingError):
+                    if not left:  # boto3 itself tries again only until the content begins
+                        raise
+        raise AssertionError("unreachable")
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write an object that is not there."""
+        return self._put(path, content, "IfNoneMatch", "*")
+
+    def replace(self, path: str, content: bytes, tag: str) -> bool:
+        """Write over the object that has this ETag."""
+        return self._put(path, content, "IfMatch", tag)
+
+    def leftovers(self) -> Sequence[str]:
+        """Return none: what is written appears when it is whole."""
+        return []
+
+    def new_folder(self, path: str) -> Path:
+        """Return a new empty folder among this machine's temporary files."""
+        return Path(tempfile.mkdtemp(prefix="rag-building-"))
+
+    def publish(self, built: Path, path: str, listed: bytes) -> None:
+        """Upload a complete local folder, its list last, and delete it."""
+        if not self.has_folder(path):
+            for file in sorted(p for p in built.rglob("*") if p.is_file()):
+                name = f"{path}/{file.relative_to(built).as_posix()}"
+                with clear_s3_errors(f"{self._address}/{name}"):
+                    s3_client().upload_file(str(file), self._bucket, self._key(name))
+            self.write(f"{path}/{folders.FILES}", listed)
+        shutil.rmtree(built)
+
+    def has_folder(self, path: str) -> bool:
+        """Return whether a published folder is complete."""
+        return self.exists(f"{path}/{folders.FILES}")
+
+    def local_folder(self, path: str) -> Path | None:
+        """Return this machine's copy of a published folder, None if there is no folder.
+
+        It is copied once, and the copy held against the SHA-256 of every file each time.
+        """
+        listed = self.read(f"{path}/{folders.FILES}")
+        if listed is None:
+            return None
+        target = self._copies / self._copy_name(path, listed)
+        place = f"{self._address}/{path}"
+        return folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
+
+    def check_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder are there, as large as listed.
+
+        A whole copy on this machine says nothing of what others will find in the bucket.
+        """
+        listed = self.read(f"{path}/{folders.FILES}")
+        if listed is None:
+            return
+        place, sizes = f"{self._address}/{path}", self.sizes(path)
+        for name, entry in folders.read_list(listed, place).items():
+            if sizes.get(f"{path}/{name}") != entry["bytes"]:
+                raise StoreError(
+                    f"{place}/{name}: torn: {sizes.get(f'{path}/{name}', 'no')} bytes, and "
+                    f"{folders.FILES} says {entry['bytes']}"
+                )
+
+    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
+        """Return this machine's copies of other folders than these, last used before a time."""
+        wanted = set()
+        for path in paths:
+            listed = self.read(f"{path}/{folders.FILES}")
+            if listed is not None:
+                wanted.add(self._copy_name(path, listed))
+        mine = sorted(self._copies.glob(f"{self._copy_prefix}-*"))
+        found = [copy for copy in mine if copy.name not in wanted]
+        return [copy for copy in found if copy.stat().st_mtime <= before]
+
+    @property
+    def _copy_prefix(self) -> str:
+        return _digest(f"{self._address}/")
+
+    def _copy_name(self, path: str, listed: bytes) -> str:
+        # The list's own hash is part of it: a folder that was built again is another copy.
+        content = hashlib.sha256(listed).hexdigest()
+        return f"{self._copy_prefix}-{_digest(path + content)}"
+
+    def _put(self, path: str, content: bytes, condition: str, value: str) -> bool:
+        from botocore.exceptions import ClientError
+
+        with clear_s3_errors(f"{self._address}/{path}"):
+            try:
+                s3_client().put_object(
+                    Bucket=self._bucket, Key=self._key(path), Body=content, **{condition: value}
+                )
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in _LOST:
+                    raise
+                # A repeated request loses against itself if only the first answer was lost.
+                found = self.read_tagged(path)
+                return found is not None and found[0] == content
+        return True
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{path}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

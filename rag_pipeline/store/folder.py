@@ -1,0 +1,141 @@
+"""A store in a local folder.
+
+A file is written beside its place and moved there. A hard link, which refuses a name that exists,
+and a lock on the folder, which a process that is killed lets go of, let one of several writers win.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import lancedb
+import pyarrow.fs as pafs
+
+from rag_pipeline.errors import StoreError
+from rag_pipeline.store.files import ArrowFiles
+from rag_pipeline.store.folders import FILES
+from rag_pipeline.store.tables import one_line
+
+
+class FolderFiles(ArrowFiles):
+    """Files of a corpus below a local folder."""
+
+    shared = False
+
+    def __init__(self, url: str, corpus: str) -> None:
+        Path(url).mkdir(parents=True, exist_ok=True)
+        super().__init__(pafs.LocalFileSystem(), f"{url}/{corpus}", url)
+        self.calls_folder = Path(url)
+
+    def connect(self) -> "lancedb.DBConnection":
+        """Return the database of the tables."""
+        return lancedb.connect(f"{self.root}/tables")
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file so that a reader sees the old content or the new, never a part."""
+        target = self._place(path)
+        with self._written(path, content) as written:
+            written.replace(target)
+
+    def read_tagged(self, path: str) -> tuple[bytes, str] | None:
+        """Return content and tag, None if there is no file."""
+        content = self.read(path)
+        return None if content is None else (content, hashlib.sha256(content).hexdigest())
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file that is not there."""
+        with self._written(path, content) as written:
+            try:
+                os.link(written, self._place(path))
+            except FileExistsError:
+                return False
+        return True
+
+    def replace(self, path: str, content: bytes, tag: str) -> bool:
+        """Write over the file that has this tag."""
+        target = self._place(path)
+        with self._written(path, content) as written, _locked(target.parent):
+            found = self.read_tagged(path)
+            if found is None or found[1] != tag:
+                return False
+            written.replace(target)
+        return True
+
+    def leftovers(self) -> Sequence[str]:
+        """Return the unfinished files and folders that a killed writer has left, or one at work."""
+        root = Path(self.root)
+        return sorted(p.relative_to(root).as_posix() for p in root.glob("**/.tmp-*"))
+
+    def new_folder(self, path: str) -> Path:
+        """Return a new empty folder on the store's own disk."""
+        with self._clear_errors(path):
+            parent = self._place(path).parent
+            parent.mkdir(parents=True, exist_ok=True)
+            return Path(tempfile.mkdtemp(dir=parent, prefix=".tmp-"))
+
+    def publish(self, built: Path, path: str, listed: bytes) -> None:
+        """Move a complete folder to its place; keep what is there already."""
+        (built / FILES).write_bytes(listed)
+        target = self._place(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            built.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+            shutil.rmtree(built)
+
+    def has_folder(self, path: str) -> bool:
+        """Return whether a published folder is there: it is moved there as a whole."""
+        return self.exists(path)
+
+    def local_folder(self, path: str) -> Path | None:
+        """Return a published folder, None if there is none."""
+        return self._place(path) if self.has_folder(path) else None
+
+    def check_folder(self, path: str) -> None:
+        """Do nothing: a folder is moved to its place as a whole, and readers look there."""
+
+    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
+        """Return none: nothing is copied."""
+        return []
+
+    def _place(self, path: str) -> Path:
+        return Path(self.root) / path
+
+    @contextmanager
+    def _written(self, path: str, content: bytes) -> Iterator[Path]:
+        with self._clear_errors(path):
+            folder = self._place(path).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=folder, prefix=".tmp-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield Path(name)
+            finally:
+                Path(name).unlink(missing_ok=True)
+
+    @contextmanager
+    def _clear_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(f"{self.url}: cannot write {path}: {one_line(error)}") from None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,202 @@
+"""One corpus's place in the store: its tables, small files and published folders."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.store import folders
+from rag_pipeline.store.bucket import BucketFiles
+from rag_pipeline.store.files import Files
+from rag_pipeline.store.folder import FolderFiles
+from rag_pipeline.store.states import StateCache
+from rag_pipeline.store.tables import KEEP_VERSIONS, Table, one_line
+
+SHARED_CALLS = ".calls"
+"""The folder of a bucket's store, beside the corpora, that all of them share (see `sharing`)."""
+
+
+class Store:
+    """One corpus's tables, files and manifests."""
+
+    def __init__(self, url: str, corpus: str, keep_versions: timedelta = KEEP_VERSIONS) -> None:
+        self.url = url.rstrip("/")
+        self.corpus = corpus
+        self._keep_versions = keep_versions
+        self._states = StateCache()
+        kind = BucketFiles if "://" in self.url else FolderFiles
+        try:
+            self._files: Files = kind(self.url, corpus)
+        except (OSError, pa.ArrowInvalid, ValueError) as error:
+            raise ConfigError(f"store: {url}: {one_line(error)}") from None
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether other machines write to it too."""
+        return self._files.shared
+
+    @cached_property
+    def _database(self) -> "lancedb.DBConnection":
+        return self._files.connect()
+
+    def table(self, name: str, schema: pa.Schema) -> Table:
+        """Return a handle on a table that may not exist yet."""
+        return Table(self._database, name, schema, self._keep_versions, self._states)
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables, sorted."""
+        return [n.removesuffix(".lance") for n in self.list("tables") if n.endswith(".lance")]
+
+    def drop_table(self, name: str) -> None:
+        """Delete a table with all its versions, readable or not."""
+        self.remove_folder(f"tables/{name}.lance")
+
+    @property
+    def calls_path(self) -> Path:
+        """Return the call cache's file; on this machine when the store is a bucket."""
+        return self._files.calls_folder / "calls.sqlite"
+
+    # --- small files ---
+
+    def address(self, path: str) -> str:
+        """Return where a file stands, for people: a path or an s3:// address."""
+        return f"{self.url}/{self.corpus}/{path}"
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return a file's content, None if there is none."""
+        return self._files.read(path)
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        """Write a file so that a reader sees the old content or the new, never a part."""
+        self._files.write(path, content)
+
+    def read_json(self, path: str) -> Any:
+        """Return a JSON file's value, None if there is no file."""
+        content = self.read_bytes(path)
+        return None if content is None else self._parsed(path, content)
+
+    def write_json(self, path: str, value: Any) -> None:
+        """Write a JSON file atomically."""
+        self.write_bytes(path, _json_bytes(value))
+
+    def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
+        """Return a JSON file's value and its tag for `write_json_if`; (None, None) without one."""
+        found = self._files.read_tagged(path)
+        return (None, None) if found is None else (self._parsed(path, found[0]), found[1])
+
+    def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
+        """Write a JSON file if it still has this tag, or with None if there is none.
+
+        Returns False, and changes nothing, when another writer was first.
+        """
+        content = _json_bytes(value)
+        if tag is None:
+            return self._files.create(path, content)
+        return self._files.replace(path, content, tag)
+
+    def _parsed(self, path: str, content: bytes) -> Any:
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise StoreError(f"{self.address(path)}: not JSON: {error}") from None
+
+    def remove_file(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        self._files.remove_file(path)
+
+    def remove_folder(self, path: str) -> None:
+        """Delete a folder, or a file."""
+        self._files.remove_folder(path)
+
+    def read_parquet(self, path: str) -> pa.Table | None:
+        """Return a Parquet file's table with its schema metadata, None if there is no file."""
+        content = self.read_bytes(path)
+        try:
+            return None if content is None else pq.read_table(pa.BufferReader(content))
+        except pa.ArrowInvalid as error:
+            raise StoreError(f"{self.address(path)}: not Parquet: {one_line(error)}") from None
+
+    def read_note(self, path: str) -> dict[str, Any]:
+        """Return what `write_parquet` noted beside the rows, {} if there is no file."""
+        content = self.read_bytes(path)
+        if content is None:
+            return {}
+        try:
+            metadata = pq.read_schema(pa.BufferReader(content)).metadata or {}
+        except pa.ArrowInvalid:
+            return {}
+        note: dict[str, Any] = json.loads(metadata.get(b"note", b"{}"))
+        return note
+
+    def write_parquet(self, path: str, table: pa.Table, note: Mapping[str, Any]) -> None:
+        """Write a table and a note about its origin as one file, atomically."""
+        table = table.replace_schema_metadata({"note": json.dumps(dict(note))})
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        self.write_bytes(path, sink.getvalue().to_pybytes())
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in a folder, sorted; [] if there is none."""
+        return sorted(n for n in self._files.list(path) if not n.startswith(".tmp-"))
+
+    def size(self, path: str) -> int:
+        """Return the bytes of a file or of all files in a folder."""
+        return sum(self._files.sizes(path).values())
+
+    def modified(self, path: str) -> float:
+        """Return when a file, or a folder or the newest in it, was written (Unix seconds)."""
+        return self._files.modified(path)
+
+    def leftovers(self) -> Sequence[str]:
+        """Return the unfinished files and folders that a killed writer has left, or one at work.
+
+        On a bucket there are none: what is written there appears when it is whole.
+        """
+        return self._files.leftovers()
+
+    # --- folders: lexical indexes ---
+
+    def building_folder(self, path: str) -> Path:
+        """Return a new empty folder to build in, on the store's own disk when it is local."""
+        return self._files.new_folder(path)
+
+    def publish_folder(self, built: Path, path: str) -> None:
+        """Move a complete local folder to its place in the store; keep what is there already."""
+        self._files.publish(built, path, folders.list_files(built))
+
+    def has_folder(self, path: str) -> bool:
+        """Return whether a published folder is complete."""
+        return self._files.has_folder(path)
+
+    def local_folder(self, path: str) -> Path:
+        """Return a published folder on this machine.
+
+        A folder of a bucket is copied once, and its copy held against the SHA-256 of every file
+        each time.
+        """
+        folder = self._files.local_folder(path)
+        if folder is None:
+            raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
+        return folder
+
+    def check_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a bucket's folder are there, as large as listed."""
+        self._files.check_folder(path)
+
+    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
+        """Return this machine's copies of the corpus's folders, but of those at these paths.
+
+        Only those last used before a time (Unix seconds).
+        """
+        return self._files.stale_copies(paths, before)
+
+
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
