@@ -15,7 +15,7 @@ MOVED = {
     "bundle": "release.bundle",
     "chat": "models.chat",
     "checks": "release.checks",
-    "context_aware": "search.context_aware",
+    "context_aware": "search.staged",
     "costs": "calls.costs",
     "databases": "calls.databases",
     "embedding": "models.embedding",
@@ -37,7 +37,7 @@ MOVED = {
     "retrieval": "search.retrieval",
     "sharing": "calls.sharing",
     "tokenization": "search.tokenization",
-    "two_stage_retrieval": "search.two_stage_retrieval",
+    "two_stage_retrieval": "search.retrieval",
     "vector_index": "search.vector_index",
 }
 """A module's earlier name -> its name today, both below `rag_pipeline`."""

@@ -1,7 +1,7 @@
 """One corpus as a Python object: search its release, read its leaderboard, roll back."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -18,7 +18,6 @@ from rag_pipeline.config import (
     CorpusConfig,
     Embedding,
     NoReranker,
-    PassageReranker,
     Reranker,
     Retriever,
     load_config,
@@ -26,15 +25,15 @@ from rag_pipeline.config import (
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
-from rag_pipeline.evaluation.runs import open_index
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.models.embedding import Embedded, embed_queries
 from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline.release import Release
-from rag_pipeline.search.context_aware import Boost, Staged, remembering, retrieve_in_stages
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.pinned import open_index
 from rag_pipeline.search.reranking.models import passage_scorer
-from rag_pipeline.search.retrieval import Index
-from rag_pipeline.search.two_stage_retrieval import rerank_passages, retrieve_all
+from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all
+from rag_pipeline.search.staged import Boost
 from rag_pipeline.workspace import Workspace
 
 _RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
@@ -90,16 +89,7 @@ class Corpus:
         release and InputError for an empty query or a filter that can't be read. A release made
         meanwhile is picked up by the next search.
         """
-        _check(query, k)
-        served = self._open()
-        wanted: dict[str, Any] = {"top_k": max(k, served.retriever.top_k), "top_n": k}
-        settings = served.retriever.model_copy(update=wanted)
-        score = passage_scorer(self.workspace, served.reranker, served.chat)
-        with charging(self.workspace.ledger), attributed("search"):
-            found = retrieve_all(
-                served.index, [query], settings, served.reranker, served.embed, score, where
-            )
-            return next(found).chunks
+        return self.retrieve(query, k, where).chunks
 
     def search_in_stages(
         self,
@@ -110,37 +100,43 @@ class Corpus:
         boosted_files: int = 3,
         variants: int = 1,
         rerank: bool = True,
-    ) -> Staged:
+    ) -> Retrieved:
         """Return the k best chunks of the release and the documents discovered on the way.
 
         The release's retriever makes the first pass; up to `variants` boosted queries (of `boost`,
         or by local expansion) search each of the first `boosted_files` documents once more. Raises
         what `search` raises.
         """
+        stages = {"boosted_files": boosted_files, "variants": variants}
+        return self.retrieve(query, k, where, boost, stages, rerank, discover=True)
+
+    def retrieve(
+        self,
+        query: str,
+        k: int,
+        where: str | None = None,
+        boost: Boost | None = None,
+        stages: Mapping[str, int] | None = None,
+        rerank: bool = True,
+        discover: bool = False,
+    ) -> Retrieved:
+        """Return what the release's retriever and reranker find, by `retrieve_all`.
+
+        `stages` are other `boosted_files` and `variants` than the release's. Raises what `search`
+        raises.
+        """
         _check(query, k)
         served = self._open()
-        over = served.retriever
-        settings = ContextAwareRetriever(
-            method="context_aware",
-            over=over.over if isinstance(over, ContextAwareRetriever) else over,
-            top_k=k,
-            boosted_files=boosted_files,
-            variants=variants,
-        )
+        settings = _staged(served.retriever, stages) if stages else served.retriever
+        settings = settings.model_copy(update={"top_k": max(k, settings.top_k), "top_n": k})
         reranker = served.reranker if rerank else NoReranker(method="none")
-        embed = remembering(served.embed)
+        score = passage_scorer(self.workspace, reranker, served.chat)
         with charging(self.workspace.ledger), attributed("search"):
-            if not isinstance(reranker, PassageReranker):
-                return retrieve_in_stages(
-                    served.index, query, settings, reranker, embed, where, boost
-                )
-            deep = settings.model_copy(update={"top_k": max(k, reranker.candidates)})
-            none = NoReranker(method="none")
-            found = retrieve_in_stages(served.index, query, deep, none, embed, where, boost)
-            score = passage_scorer(self.workspace, reranker, served.chat)
-            assert score is not None
-            ((chunks, _),) = rerank_passages([(query, found.chunks)], reranker, score)
-            return replace(found, chunks=chunks[:k])
+            found = retrieve_all(
+                *(served.index, [query], settings, reranker, remembering(served.embed), score),
+                *(where, boost, discover),
+            )
+            return next(found)
 
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""
@@ -202,6 +198,14 @@ class Corpus:
             ChatModel.model_validate(chat) if chat else None,
             self.workspace.cache,
         )
+
+
+def _staged(settings: Retriever, stages: Mapping[str, int]) -> Retriever:
+    """Return a retriever with other stages than its own."""
+    if isinstance(settings, ContextAwareRetriever):
+        return settings.model_copy(update=dict(stages))
+    over, top_k = settings, settings.top_k
+    return ContextAwareRetriever(method="context_aware", over=over, top_k=top_k, **stages)
 
 
 def _check(query: str, k: int) -> None:

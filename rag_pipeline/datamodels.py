@@ -3,6 +3,7 @@
 Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -194,3 +195,9 @@ def rows_of(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Re
     """Return a batch of a schema from lists; JSON columns from their text."""
     arrays = [pa.array(columns[f.name], f.type) for f in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def parse_metadata(value: str | None) -> dict[str, Any]:
+    """Return the value of a metadata column as a dictionary; {} for what is none."""
+    parsed = json.loads(value) if value else {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError
-from rag_pipeline.search.context_aware import Discovered
+from rag_pipeline.search.staged import Discovered
 from rag_pipeline.store import quoted
 
 Boost = Callable[[str, Sequence[str]], Sequence[str]]

@@ -11,8 +11,8 @@ from rag_pipeline.assistant.results import FoundDocument, Passage
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
-from rag_pipeline.search.context_aware import Discovered
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
+from rag_pipeline.search.staged import Discovered
 
 MAX_QUERY_CHARACTERS = 4_000
 _DISCOVERED = 200

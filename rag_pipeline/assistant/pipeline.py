@@ -25,7 +25,7 @@ from rag_pipeline.assistant.results import (
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import Citation, Document
 from rag_pipeline.errors import RagPipelineError
-from rag_pipeline.search.context_aware import Expansion
+from rag_pipeline.search.staged import Expansion
 
 _NEUTRAL_QUERIES = ("definitions", "glossary")
 """Asked of the documents before giving up: a term may be explained apart from where it is used."""

@@ -27,6 +27,7 @@ from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import read_queries, resolve_queries
 from rag_pipeline.models.embedding import call_keys
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.search.pinned import open_index, pin
 from rag_pipeline.search.retrieval import read_question
 from rag_pipeline.workspace import Workspace
 
@@ -215,5 +216,5 @@ def _asked(
         return queries, not boosts
     if not stays:
         return queries, not boosts and not any(_PARTS.search(q.strip()) for q in queries)
-    index = runs.open_index(workspace, runs.pin(workspace, configuration))
+    index = open_index(workspace, pin(workspace, configuration))
     return [read_question(index, query, over).ask for query in queries], not boosts

@@ -97,14 +97,21 @@ class ContextAwareRetriever(_Retriever):
     """Discover documents by a single pass `over`, then search the leading ones once more each.
 
     The second search uses up to `variants` boosted queries in each of `boosted_files` documents;
-    what they give a chunk (0..1) counts `boost_weight`.
+    what they give a chunk (0..1) counts `boost_weight`. Without any of these three it is the single
+    pass. `top_k` is that of both; `top_n` and `adaptive` default to those of `over`.
     """
 
+    code_version = 2
     method: Literal["context_aware"]
     over: SinglePass
     boosted_files: int = Field(default=3, ge=0, le=50)
     variants: int = Field(default=1, ge=0, le=5)
     boost_weight: float = Field(default=0.1, ge=0.0)
+
+    @property
+    def boosts(self) -> bool:
+        """Return whether the second search can change the ranking of the first."""
+        return bool(self.boosted_files and self.variants and self.boost_weight)
 
     @property
     def engine(self) -> LexicalEngine | None:

@@ -8,7 +8,7 @@ import json
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -24,11 +24,9 @@ from rag_pipeline.evaluation.retrieval_metrics import METRICS, evaluate_query, j
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import read_queries, resolve_queries
-from rag_pipeline.search.context_aware import questions, remembering
-from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.search.pinned import Pinned, open_index, pin
 from rag_pipeline.search.reranking.models import passage_scorer
-from rag_pipeline.search.retrieval import Index
-from rag_pipeline.search.two_stage_retrieval import retrieve_all
+from rag_pipeline.search.retrieval import read_question, remembering, retrieve_all
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -46,18 +44,6 @@ RUN_SCHEMA = pa.schema(
         ("text", pa.string()),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Pinned:
-    """The exact builds that a configuration's run searched, and that a release serves."""
-
-    vector_table: str
-    vector_version: int
-    lexical_path: str | None
-    rows: int
-    documents_version: int | None = None
-    """Of the documents table, once released: what citations are shown in."""
 
 
 # --- queries ---
@@ -179,7 +165,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     index = open_index(workspace, pinned)
     settings = workspace.config.retrievers[configuration.retriever]
     embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
-    asks = questions(index, [q.query for q in queries], settings)
+    asks = [read_question(index, q.query, settings).ask for q in queries]
     embed(asks)  # in as few calls as can be
     reranker = workspace.config.rerankers[configuration.reranker]
     score = passage_scorer(workspace, reranker, workspace.config.reranker_chat(reranker), counts)
@@ -242,32 +228,6 @@ def load_ranked(
         chunk = ScoredChunk(**dict(zip(names, values, strict=True)))
         ranked.setdefault(query_id, []).append(chunk)
     return ranked
-
-
-def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
-    """Return the builds that a configuration stands on now."""
-    table = workspace.vector_index(configuration.vector_key)
-    lance = table.open()
-    return Pinned(
-        vector_table=table.name,
-        vector_version=int(lance.version),
-        lexical_path=_lexical_path(workspace, configuration),
-        rows=int(lance.count_rows()),
-    )
-
-
-def open_index(workspace: Workspace, pinned: Pinned) -> Index:
-    """Open the pinned builds for searching."""
-    table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
-    lexical = None
-    if pinned.lexical_path is not None:
-        lexical = open_lexical_index(workspace.store.local_folder(pinned.lexical_path))
-    return Index.open(table.open(pinned.vector_version), lexical)
-
-
-def _lexical_path(workspace: Workspace, configuration: Configuration) -> str | None:
-    engine = workspace.config.engine(configuration)
-    return engine and workspace.lexical_path(configuration.context_key, engine)
 
 
 # --- answer_presence ---

@@ -17,13 +17,13 @@ from rag_pipeline.datamodels import (
     Chunk,
     ContextualizedChunk,
     Document,
+    parse_metadata,
     rows_of,
 )
 from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.indexing.plans import Report
 from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search import vector_index
-from rag_pipeline.search.retrieval import parse_metadata
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 

@@ -22,6 +22,7 @@ from rag_pipeline.loading.folder import find_files
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
+from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -130,7 +131,7 @@ def inputs_of(workspace: Workspace, step: Step) -> tuple[object, ...]:
             return tuple(workspace.lexical_path(key, engine) for engine in engines)
         case "retrieval_run":
             configuration = config.configuration(key)
-            pinned = runs.pin(workspace, configuration)
+            pinned = pin(workspace, configuration)
             return (runs.run_digest(workspace, configuration, pinned),)
         case "answer_presence":
             return (runs.scores_digest(workspace, key),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
-from rag_pipeline.evaluation.runs import Pinned
+from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.workspace import Workspace
 
 FORMAT = 1

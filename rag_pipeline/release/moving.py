@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.runs import Pinned, run_file
+from rag_pipeline.evaluation.runs import run_file
 from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
 from rag_pipeline.release.gate import Decision, decide, forget_scores, keep_scores, kept_file
 from rag_pipeline.release.manifest import (
@@ -19,6 +19,7 @@ from rag_pipeline.release.manifest import (
     manifest_file,
     next_id,
 )
+from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 

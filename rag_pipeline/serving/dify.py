@@ -12,7 +12,7 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.datasets import Boost, Found, Search
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
-from rag_pipeline.search.context_aware import Discovered
+from rag_pipeline.search.staged import Discovered
 from rag_pipeline.serving.outgoing import post_json
 
 _NO_KNOWLEDGE = 2001

@@ -1,3 +1,4 @@
+import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -5,25 +6,35 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rag_pipeline.calls import CallCache
 from rag_pipeline.config import (
+    ChatModel,
+    ContextAwareRetriever,
     DenseRetriever,
     HybridRetriever,
+    JinaReranker,
     Lexical,
     LexicalRetriever,
+    LLMReranker,
     MaxSimReranker,
     NoReranker,
 )
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.errors import StoreError
+from rag_pipeline.models.chat import ask
 from rag_pipeline.models.embedding import Embedded
-from rag_pipeline.models.providers import Tokens
-from rag_pipeline.search import retrieval, vector_index
+from rag_pipeline.models.providers import Tokens, open_scorer
+from rag_pipeline.search import index as opened
+from rag_pipeline.search import ranking, vector_index
 from rag_pipeline.search.fusion import weighted_fusion
+from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.query_analysis import whole
-from rag_pipeline.search.reranking import maxsim
-from rag_pipeline.search.retrieval import EncodedQuestion, Index, opened, read_question, retrieve
+from rag_pipeline.search.reranking import maxsim, score_by_chat, score_passages
+from rag_pipeline.search.retrieval import EncodedQuestion, read_question, retrieve, retrieve_all
 from rag_pipeline.store import Store
+from rag_pipeline_tests.testing import model_server, openai_server
+from rag_pipeline_tests.testing.model_server import score_of
 
 DIMENSION = 8
 WORDS = [f"w{n}" for n in range(30)]
@@ -190,7 +201,7 @@ def test_the_question_is_searched_without_the_name(index):
 
 
 def test_large_leading_documents_are_searched_by_terms_and_by_vectors(index, rows, monkeypatch):
-    monkeypatch.setattr(retrieval, "_LEADING_CHUNKS", 2)
+    monkeypatch.setattr(ranking, "_LEADING_CHUNKS", 2)
     own = [row["chunk_id"] for row in rows if row["document_id"] == "name3.txt"]
     nearest = sorted(own, key=lambda i: -float(vector_of(i) @ VECTOR))[:3]
     found = hits(index, hybrid(**DISCOVER, candidates=3, top_k=20), "name3; w1")
@@ -233,7 +244,7 @@ def test_the_order_in_which_chunks_were_stored_does_not_count(index, rows, setti
 def test_vectors_too_large_for_memory_are_read_and_rank_the_same(
     index, rows, tmp_path, monkeypatch, where, leading
 ):
-    monkeypatch.setattr(retrieval, "_LEADING_CHUNKS", leading)
+    monkeypatch.setattr(ranking, "_LEADING_CHUNKS", leading)
     maxsim_first = MaxSimReranker(method="maxsim", candidates=5)
     settings = hybrid(**DISCOVER, neighbour_weight=0.1, candidates=7, top_k=9)
     resident = hits(index, settings, where=where, reranker=maxsim_first)
@@ -310,3 +321,94 @@ def test_indexes_of_different_builds_are_refused(index, rows, tmp_path):
     with pytest.raises(StoreError, match="no lexical part"):
         hits(Index.open(index.table, None), hybrid())
     assert len(hits(Index.open(index.table, None), ALL[0])) == len(rows)
+
+
+# --- one search, whatever the stages ---
+
+
+@pytest.fixture(scope="module")
+def scorers(tmp_path_factory):
+    """Rerankers of every kind, with what scores for those that read passages."""
+    cache = CallCache(tmp_path_factory.mktemp("calls") / "calls.sqlite")
+    jina = {"method": "jina", "model": "m", "candidates": 8, "patience_seconds": 1}
+    chat = {"provider": "openai", "model": "m", "patience_seconds": 1}
+
+    def judged(body):
+        prompt = body["messages"][-1]["content"]
+        return json.dumps({"score": score_of("how well", prompt)})
+
+    with model_server.serving() as models, openai_server.serving(judged) as chats:
+        remote = JinaReranker.model_validate({**jina, "base_url": models.url})
+        model = ChatModel.model_validate({**chat, "base_url": chats.url})
+        asking = LLMReranker(method="llm", chat="m", candidates=4)
+        yield {
+            "none": (NO, None),
+            "maxsim": (MAXSIM, None),
+            "jina": (remote, lambda asked: score_passages(asked, open_scorer(remote), cache)),
+            "llm": (
+                asking,
+                lambda asked: score_by_chat(asked, asking, lambda ps: ask(ps, model, cache)),
+            ),
+        }
+
+
+def embed(texts):
+    return Embedded(np.stack([VECTOR] * len(texts)), [ENCODED.tokens] * len(texts))
+
+
+@pytest.mark.parametrize("reranker", ["none", "maxsim", "jina", "llm"])
+@pytest.mark.parametrize(
+    ("ends", "where"),
+    [
+        ({"top_k": 30}, None),
+        ({"top_k": 12, "top_n": 3}, "json_get_int(metadata, 'parity') = 1"),
+        ({"top_k": 30, "adaptive": {"contexts": [2, 4, 6], "floor": 0.1}}, None),
+    ],
+    ids=["all", "top_n and where", "adaptive"],
+)
+@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+def test_stages_that_boost_nothing_are_the_single_pass(index, scorers, reranker, where, ends, over):
+    settings, score = scorers[reranker]
+    single = type(over).model_validate({**over.model_dump(), **ends})
+    queries = [QUERY, "name3; w1 w2"]
+    expected = [
+        one.chunks for one in retrieve_all(index, queries, single, settings, embed, score, where)
+    ]
+    assert all(expected)
+    assert max(map(len, expected)) <= ends.get("top_n", ends["top_k"])
+    for nothing in ({"variants": 0}, {"boosted_files": 0}, {"boost_weight": 0.0}):
+        staged = ContextAwareRetriever.model_validate(
+            {"method": "context_aware", "over": single.model_dump(), **ends, **nothing}
+        )
+        discover = "variants" in nothing
+        found = retrieve_all(
+            index, queries, staged, settings, embed, score, where, discover=discover
+        )
+        assert [one.chunks for one in found] == expected
+    no_words = ContextAwareRetriever.model_validate(
+        {"method": "context_aware", "over": single.model_dump(), "top_k": ends["top_k"]}
+    )  # top_n and adaptive are those of what it is over
+    found = retrieve_all(
+        index, queries, no_words, settings, embed, score, where, boost=lambda *document: []
+    )
+    assert [one.chunks for one in found] == expected
+
+
+@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+def test_what_a_boosted_query_adds_is_on_the_scale_of_every_retriever(index, over):
+    def scores(weight, **changes):
+        staged = ContextAwareRetriever(
+            method="context_aware", over=over, top_k=72, boost_weight=weight, boosted_files=1
+        ).model_copy(update=changes)
+        (found,) = retrieve_all(
+            index, ["w1 w2"], staged, NO, embed, boost=lambda _, texts: texts[:1]
+        )
+        return {c.chunk_id: c.score for c in found.chunks}, found.documents[0].document_id
+
+    low, leading = scores(1e-9)
+    high, same = scores(0.5)
+    assert leading == same
+    assert max(low.values()) >= 0.99 or getattr(over, "fusion", "") == "weighted"
+    added = {chunk_id: high[chunk_id] - low[chunk_id] for chunk_id in low if chunk_id in high}
+    assert max(added.values()) == pytest.approx(0.5, abs=1e-6)
+    assert {i.partition("#")[0] for i, more in added.items() if more > 1e-6} == {leading}

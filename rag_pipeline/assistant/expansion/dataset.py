@@ -31,10 +31,10 @@ from rag_pipeline.config.corpus import ConfigurationRule
 from rag_pipeline.corpus import Corpus, Served
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, StoreError
-from rag_pipeline.evaluation.runs import Pinned, open_index
 from rag_pipeline.indexing import read_documents, update, update_lexical
 from rag_pipeline.release import Release
-from rag_pipeline.search.retrieval import Index
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.pinned import Pinned, open_index
 from rag_pipeline.store import State, Store, quoted, state_digest
 from rag_pipeline.workspace import Workspace
 

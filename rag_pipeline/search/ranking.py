@@ -1,6 +1,5 @@
-"""A query -> the ranked chunks of one index, by vectors, by terms or by both."""
+"""A query's vector and terms -> the ranked chunks of one index, by vectors, by terms or by both."""
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,47 +12,28 @@ from rag_pipeline.config import (
     HybridRetriever,
     LexicalRetriever,
     MaxSimReranker,
-    NoReranker,
-    Reranker,
     SinglePass,
 )
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import ScoredChunk, parse_metadata
 from rag_pipeline.models.embedding import read_tokens
 from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search import vector_index
-from rag_pipeline.search.adaptive_selection import select
-from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled, weighted_fusion
-from rag_pipeline.search.query_analysis import Question, analyse, whole
+from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
+from rag_pipeline.search.index import Floats, Index, Mask, Positions
+from rag_pipeline.search.query_analysis import Question
 from rag_pipeline.search.reranking import maxsim
-from rag_pipeline.search.retrieval.opened import Floats, Index, Mask, Positions
 from rag_pipeline.store import id_filter
 
-__all__ = [
-    "Candidates",
-    "EncodedQuestion",
-    "Index",
-    "Positions",
-    "Ranking",
-    "load_chunks",
-    "parse_metadata",
-    "rank",
-    "read_candidates",
-    "read_question",
-    "rerank",
-    "retrieve",
-]
-
-_COLUMNS = ["chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata"]
+COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata")
+"""Columns of the vector table that a `ScoredChunk` is made of."""
 _LEADING_DOCUMENTS = 5
-"""Of so many documents chunks are searched for besides those of the whole corpus."""
+"""At most this many documents are searched besides the whole corpus."""
 _LEADING_CHUNKS = 200
-"""So many of their chunks are compared; of more, the best by terms and the nearest."""
+"""Maximum number of their chunks that are compared; of more, the best by terms and the nearest."""
 _UNREFINED = 400
-"""So many neighbours by the quantised vectors hold the nearest ones by the vectors themselves."""
+"""Neighbours by the quantised vectors that are compared by the vectors themselves."""
 _UNNAMED_SHARE = 0.25
-"""How much of `document_weight` counts where no part of the query names a document."""
-
-_NO_RERANKER = NoReranker(method="none")
+"""Share of `document_weight` that counts where no part of the query names a document."""
 
 Ranking = list[tuple[int, float]]
 """(position, score), best first, ties by position."""
@@ -62,13 +42,6 @@ Ranking = list[tuple[int, float]]
 class _Nearest(NamedTuple):
     positions: Positions
     similarities: Floats
-
-
-def read_question(index: Index, query: str, settings: SinglePass) -> Question:
-    """Take a query apart as the retriever is set to; embed what it asks, not the whole."""
-    if isinstance(settings, HybridRetriever) and settings.split_query:
-        return analyse(query, index.terms.documents)
-    return whole(query)
 
 
 class EncodedQuestion(NamedTuple):
@@ -86,57 +59,47 @@ def rank(
     settings: SinglePass,
     where: str | None = None,
     allowed: Mask | None = None,
+    depth: int | None = None,
 ) -> Ranking:
-    """Return at most `top_k` chunks; `allowed` are those that `where` keeps, if they are known."""
+    """Return the first `depth` chunks, by default `top_k`.
+
+    `allowed` are the chunks that `where` keeps, if they are known. The candidates of a hybrid
+    search, and so their scores, depend on `top_k` and not on `depth`: a deeper ranking starts with
+    the shorter one.
+    """
+    depth = depth or settings.top_k
     in_memory = index.vectors is not None or not isinstance(settings, DenseRetriever)
     if where is not None and allowed is None and in_memory:
         allowed = index.matching(where)
     if isinstance(settings, DenseRetriever):
-        return _ranked(*_nearest(index, vector, settings.top_k, where, allowed))
+        return _ranked(*_nearest(index, vector, depth, where, allowed))
     if isinstance(settings, LexicalRetriever):
-        found = index.terms.search(question.ask, settings.top_k, allowed)
-        return _ranked(*found)[: settings.top_k]
+        return _ranked(*index.terms.search(question.ask, depth, allowed))[:depth]
     if settings.fusion == "weighted":
-        return _weighted(index, question, vector, settings, where, allowed)[: settings.top_k]
+        return _weighted(index, question, vector, settings, where, allowed)[:depth]
     wanted = max(settings.candidates, settings.top_k)
     rankings = [
         _ranked(*_nearest(index, vector, wanted, where, allowed)),
         _ranked(*index.terms.search(question.ask, wanted, allowed))[:wanted],
     ]
     weights = [settings.dense_weight, settings.lexical_weight]
-    return reciprocal_rank_fusion(rankings, settings.rrf_k, weights)[: settings.top_k]
+    return reciprocal_rank_fusion(rankings, settings.rrf_k, weights)[:depth]
 
 
-def retrieve(
-    index: Index,
-    question: Question,
-    encoded: EncodedQuestion,
-    settings: SinglePass,
-    reranker: Reranker = _NO_RERANKER,
-    where: str | None = None,
-) -> list[ScoredChunk]:
-    """Return the `top_n` (else `top_k`) best chunks, best first.
+def on_one_scale(ranking: Ranking, settings: SinglePass, depth: int) -> Ranking:
+    """Return the ranking with scores that can be mixed with those of other models (0..1).
 
-    With `adaptive`, fewer of them: as many as the query needs, above the relevance floor.
-    `where` is a filter in LanceDB's SQL over the index's columns, applied before any search ranks
-    anything.
+    Scores of `weighted` fusion are on that scale already. Others are scaled so that the first
+    `depth` chunks run from 1 to 0; what follows them lies below.
     """
-    candidates: Candidates | None
-    if isinstance(reranker, MaxSimReranker):
-        deep = max(settings.top_k, reranker.candidates)
-        wider = settings.model_copy(update={"top_k": deep})
-        ranking = rank(index, question, encoded.vector, wider, where)
-        if getattr(settings, "fusion", None) != "weighted":
-            ranking = weighted_fusion([ranking], [1.0])
-        # their texts too: a second read takes as long as the first
-        candidates = read_candidates(index, ranking[: reranker.candidates], _COLUMNS)
-        ranking = rerank(index, ranking, encoded, reranker, candidates)[: settings.top_k]
-    else:
-        candidates = None
-        ranking = rank(index, question, encoded.vector, settings, where)
-    if settings.adaptive is not None:
-        ranking = select(question.text, ranking, settings.adaptive)
-    return load_chunks(index, ranking[: settings.top_n or settings.top_k], candidates)
+    if isinstance(settings, HybridRetriever) and settings.fusion == "weighted":
+        return ranking
+    if not ranking:
+        return []
+    high, low = ranking[0][1], ranking[:depth][-1][1]
+    if high == low:
+        return [(position, 1.0 if score == high else 0.0) for position, score in ranking]
+    return [(position, (score - low) / (high - low)) for position, score in ranking]
 
 
 class Candidates(NamedTuple):
@@ -146,12 +109,11 @@ class Candidates(NamedTuple):
     rows: pa.Table
 
 
-def read_candidates(index: Index, ranking: Ranking, columns: Sequence[str] = ()) -> Candidates:
-    """Read the ranked chunks' token vectors and other columns."""
+def read_candidates(index: Index, ranking: Ranking, columns: Sequence[str]) -> Candidates:
+    """Read columns of the ranked chunks."""
     positions = np.array([position for position, _ in ranking], np.int64)
-    if not len(positions):
-        return Candidates(positions, pa.table({}))
-    return Candidates(positions, index.take(positions, [*columns, "token_vectors"]))
+    rows = index.take(positions, list(columns)) if len(positions) else pa.table({})
+    return Candidates(positions, rows)
 
 
 def rerank(
@@ -159,19 +121,21 @@ def rerank(
     ranking: Ranking,
     encoded: EncodedQuestion,
     settings: MaxSimReranker,
-    candidates: Candidates | None = None,
+    read: Candidates,
 ) -> Ranking:
-    """Add the first candidates' MaxSim to their scores; the others follow in their order."""
+    """Add MaxSim to the scores of the first candidates, whose token vectors were `read`.
+
+    The others follow in their order.
+    """
     tokens = read_tokens(encoded.tokens, len(encoded.vector))
     positions = np.array([position for position, _ in ranking], np.int64)
     scores = np.array([score for _, score in ranking]) * (1 - settings.weight)
-    first, rows = candidates or read_candidates(index, ranking[: settings.candidates])
-    if len(first):
-        column = rows.column("token_vectors").combine_chunks()
+    if len(read.positions):
+        column = read.rows.column("token_vectors").combine_chunks()
         late = maxsim(tokens, column, index.token_weights)
         spread = late.max() - late.min()
         if spread > 0:
-            scores[: len(first)] += settings.weight * (late - late.min()) / spread
+            scores[: len(late)] += settings.weight * (late - late.min()) / spread
     return _ranked(positions, scores)
 
 
@@ -311,26 +275,25 @@ def _ranked(positions: Positions, scores: Floats) -> Ranking:
 def load_chunks(
     index: Index, ranking: Ranking, known: Candidates | None = None
 ) -> list[ScoredChunk]:
-    """Read the ranked chunks' rows, in the ranking's order, where they are not all known."""
+    """Return the ranked chunks, in the ranking's order; read the rows that are not `known`."""
     if not ranking:
         return []
     positions = np.array([position for position, _ in ranking], np.int64)
-    if known is not None and np.isin(positions, known.positions).all():
-        order = np.argsort(known.positions)
-        at = order[np.searchsorted(known.positions, positions, sorter=order)]
-        rows = known.rows.select(_COLUMNS).take(at).to_pylist()
+    if known is None or not len(known.positions):
+        rows = index.take(positions, list(COLUMNS)).select(COLUMNS)
     else:
-        rows = index.take(positions, _COLUMNS).drop_columns("_rowid").to_pylist()
-    return [_scored(row, score) for row, (_, score) in zip(rows, ranking, strict=True)]
+        read, rows = known.positions, known.rows.select(COLUMNS)
+        missing = np.setdiff1d(positions, read)
+        if len(missing):
+            read = np.concatenate([read, missing])
+            more = index.take(missing, list(COLUMNS)).select(COLUMNS)
+            rows = pa.concat_tables([rows, more], promote_options="permissive")
+        order = np.argsort(read)
+        rows = rows.take(order[np.searchsorted(read, positions, sorter=order)])
+    return [_scored(row, score) for row, (_, score) in zip(rows.to_pylist(), ranking, strict=True)]
 
 
 def _scored(row: dict[str, Any], score: float) -> ScoredChunk:
     metadata = parse_metadata(row.pop("metadata"))
     row["context"] = row["context"] or ""
     return ScoredChunk(**row, score=score, metadata=metadata)
-
-
-def parse_metadata(value: Any) -> dict[str, Any]:
-    """Return a metadata column's value as a dictionary."""
-    parsed = json.loads(value) if value else {}
-    return parsed if isinstance(parsed, dict) else {}

@@ -8,13 +8,8 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import ContextAwareRetriever, HybridRetriever, NoReranker
 from rag_pipeline.models.embedding import Embedded
-from rag_pipeline.search.context_aware import (
-    Expansion,
-    find,
-    remembering,
-    retrieve_in_stages,
-    together,
-)
+from rag_pipeline.search.retrieval import remembering, retrieve_all
+from rag_pipeline.search.staged import Expansion, together
 
 NONE = NoReranker(method="none")
 
@@ -41,21 +36,23 @@ def single(**changes) -> HybridRetriever:
     return HybridRetriever.model_validate({"method": "hybrid", "top_k": 5, **changes})
 
 
+def retrieve(served, query, settings, where=None, boost=None, index=None):
+    (found,) = retrieve_all(
+        *(index or served.index, [query], settings, NONE, served.embed),
+        where=where,
+        boost=boost,
+        discover=True,
+    )
+    return found
+
+
 def test_documents_are_ranked_by_their_best_chunk(served):
     settings = staged(over=single().model_dump())
     query = "hotel price a night"
-    found = retrieve_in_stages(served.index, query, settings, NONE, served.embed).documents
+    found = retrieve(served, query, settings).documents
     assert found[0].document_id == "policy/travel.md"
     assert len({d.document_id for d in found}) == len(found)
     assert [d.score for d in found] == sorted((d.score for d in found), reverse=True)
-
-
-def test_without_variants_the_single_pass_is_returned(served):
-    query = "How long does confidentiality last?"
-    over = find(served.index, query, single(), NONE, served.embed)
-    for settings in (staged(variants=0), staged(boosted_files=0), staged(boost_weight=0.0)):
-        stages = retrieve_in_stages(served.index, query, settings, NONE, served.embed)
-        assert [c.chunk_id for c in stages.chunks] == [c.chunk_id for c in over]
 
 
 def test_a_boosted_query_lifts_the_chunks_of_its_own_document_only(served):
@@ -66,16 +63,9 @@ def test_a_boosted_query_lifts_the_chunks_of_its_own_document_only(served):
         asked.append((document_id, len(texts)))
         return ["economy class flights"] if document_id == target else []
 
-    before = retrieve_in_stages(
-        served.index, query, staged(variants=0, top_k=50), NONE, served.embed
-    )
-    after = retrieve_in_stages(
-        served.index,
-        query,
-        staged(boosted_files=4, boost_weight=5.0, top_k=50),
-        NONE,
-        served.embed,
-        boost=boost,
+    before = retrieve(served, query, staged(variants=0, top_k=50))
+    after = retrieve(
+        served, query, staged(boosted_files=4, boost_weight=5.0, top_k=50), boost=boost
     )
     assert after.boosted[target] == ["economy class flights"]
     assert after.chunks[0].document_id == target
@@ -88,9 +78,7 @@ def test_a_boosted_query_lifts_the_chunks_of_its_own_document_only(served):
 
 def test_a_filter_holds_in_every_stage(served):
     where = "document_id LIKE 'nda/%'"
-    found = retrieve_in_stages(
-        served.index, "How long?", staged(boosted_files=4), NONE, served.embed, where
-    )
+    found = retrieve(served, "How long?", staged(boosted_files=4), where)
     assert {c.document_id for c in found.chunks} <= {"nda/acme.txt", "nda/cedar.txt"}
 
 
@@ -102,11 +90,10 @@ def test_expansion_takes_the_words_that_set_a_document_apart():
 
 
 def test_vectors_too_large_for_memory_are_searched_from_the_table_and_rank_the_same(served):
-    arguments = ("How long does confidentiality last?", staged(), NONE, served.embed)
-    on_disk = replace(served.index, vectors=None)
+    query, on_disk = "How long does confidentiality last?", replace(served.index, vectors=None)
     for where in (None, "document_id LIKE 'nda/%'"):
-        resident = retrieve_in_stages(served.index, *arguments, where)
-        read = retrieve_in_stages(on_disk, *arguments, where)
+        resident = retrieve(served, query, staged(), where)
+        read = retrieve(served, query, staged(), where, index=on_disk)
         assert resident.boosted and resident.boosted == read.boosted
         assert [c.chunk_id for c in resident.chunks] == [c.chunk_id for c in read.chunks]
 

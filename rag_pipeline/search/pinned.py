@@ -1,0 +1,47 @@
+"""The exact builds that a configuration searches: pinned by a run, served by a release."""
+
+from dataclasses import dataclass
+
+from rag_pipeline.config import Configuration
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The exact builds that a configuration's run searched, and that a release serves."""
+
+    vector_table: str
+    vector_version: int
+    lexical_path: str | None
+    rows: int
+    documents_version: int | None = None
+    """Of the documents table, once released: what citations are shown in."""
+
+
+def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
+    """Return the builds that a configuration stands on now."""
+    table = workspace.vector_index(configuration.vector_key)
+    lance = table.open()
+    return Pinned(
+        vector_table=table.name,
+        vector_version=int(lance.version),
+        lexical_path=_lexical_path(workspace, configuration),
+        rows=int(lance.count_rows()),
+    )
+
+
+def open_index(workspace: Workspace, pinned: Pinned) -> Index:
+    """Open the pinned builds for searching."""
+    table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    lexical = None
+    if pinned.lexical_path is not None:
+        lexical = open_lexical_index(workspace.store.local_folder(pinned.lexical_path))
+    return Index.open(table.open(pinned.vector_version), lexical)
+
+
+def _lexical_path(workspace: Workspace, configuration: Configuration) -> str | None:
+    engine = workspace.config.engine(configuration)
+    return engine and workspace.lexical_path(configuration.context_key, engine)

@@ -1,0 +1,295 @@
+"""Queries -> ranked chunks: the one search behind evaluation, command line, assistant and servers.
+
+A single pass ranks; where the settings say so, boosted queries search its leading documents once
+more; a reranker reorders; what the query needs is kept. Every stage works on the ranking and the
+scores of the one before.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from rag_pipeline.config import (
+    ContextAwareRetriever,
+    HybridRetriever,
+    MaxSimReranker,
+    NoReranker,
+    PassageReranker,
+    Reranker,
+    Retriever,
+    SinglePass,
+)
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search.adaptive_selection import select
+from rag_pipeline.search.index import Index, Positions
+from rag_pipeline.search.query_analysis import Question, analyse, whole
+from rag_pipeline.search.ranking import (
+    COLUMNS,
+    Candidates,
+    EncodedQuestion,
+    Ranking,
+    load_chunks,
+    on_one_scale,
+    rank,
+    read_candidates,
+    rerank,
+)
+from rag_pipeline.search.reranking import Asked, Relevance
+from rag_pipeline.search.staged import (
+    DEPTH,
+    Boost,
+    Discovered,
+    Embed,
+    boosted_queries,
+    boosted_ranking,
+    documents_of,
+)
+from rag_pipeline.search.vector_index import indexed_text
+
+__all__ = [
+    "EncodedQuestion",
+    "Index",
+    "Positions",
+    "Ranking",
+    "Retrieved",
+    "Score",
+    "rank",
+    "read_question",
+    "remembering",
+    "retrieve",
+    "retrieve_all",
+]
+
+Score = Callable[[Sequence[Asked]], Sequence[Relevance]]
+"""From queries with passages to their scores; see `reranking.score_passages`."""
+
+_NO_RERANKER = NoReranker(method="none")
+_QUERIES_AT_ONCE = 64
+"""Number of queries whose candidates are held in memory and reranked with calls in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """What was found for a query: ranked chunks, and how they came about.
+
+    `ask` is the part of the query that was searched for: all of it unless a part names a document.
+    `documents` (only if they were to be discovered) are those of the single pass, best first,
+    `boosted` the boosted queries by document. `failure` says why the chunks are in the retriever's
+    order although a reranker is set. `latency_ms` is None where a model scored many queries
+    together.
+    """
+
+    chunks: list[ScoredChunk]
+    ask: str
+    documents: list[Discovered] = field(default_factory=list)
+    boosted: dict[str, list[str]] = field(default_factory=dict)
+    failure: str | None = None
+    latency_ms: float | None = None
+
+
+def retrieve_all(
+    index: Index,
+    queries: Iterable[str],
+    settings: Retriever,
+    reranker: Reranker,
+    embed: Embed,
+    score: Score | None = None,
+    where: str | None = None,
+    boost: Boost | None = None,
+    discover: bool = False,
+) -> Iterator[Retrieved]:
+    """Yield what is found for each query, in order: the `top_n` (else `top_k`) best chunks.
+
+    With `adaptive`, fewer of them: as many as the query needs, above the relevance floor. `score`
+    asks a reranker that reads passages. `where` is a filter in LanceDB's SQL over the index's
+    columns, applied before any search ranks anything. `boost` makes the boosted queries of a
+    context-aware retriever. Raises ProviderError naming the query that the reranker failed on,
+    unless it is set to keep the order then.
+    """
+    waiting = iter(queries)
+    passages = isinstance(reranker, PassageReranker)
+    while group := list(islice(waiting, _QUERIES_AT_ONCE if passages else 1)):
+        started = time.perf_counter()
+        found = [
+            _candidates(index, query, settings, reranker, embed, where, boost, discover)
+            for query in group
+        ]
+        if isinstance(reranker, PassageReranker):
+            assert score is not None
+            asked = [
+                (query, one.chunks(reranker.candidates, settings.top_k))
+                for query, one in zip(group, found, strict=True)
+            ]
+            reranked = _rerank_passages(asked, reranker, score)
+            for query, one, (chunks, failure) in zip(group, found, reranked, strict=True):
+                scores = list(enumerate(c.score for c in chunks[: settings.top_k]))
+                chosen = [
+                    replace(chunks[place], score=score)
+                    for place, score in _kept(query, scores, settings)
+                ]
+                yield one.retrieved(chosen, failure=failure)
+            continue
+        (query,), (one,) = group, found
+        kept = _kept(query, one.ranking[: settings.top_k], settings)
+        chunks = load_chunks(index, kept, one.read)
+        yield one.retrieved(chunks, latency_ms=1000 * (time.perf_counter() - started))
+
+
+def retrieve(
+    index: Index,
+    question: Question,
+    encoded: EncodedQuestion,
+    settings: SinglePass,
+    reranker: Reranker = _NO_RERANKER,
+    where: str | None = None,
+) -> list[ScoredChunk]:
+    """Return the chunks of one question that is taken apart and embedded; see `retrieve_all`."""
+    one = _ranked(index, question, encoded, settings, reranker, where)
+    kept = _kept(question.text, one.ranking[: settings.top_k], settings)
+    return load_chunks(index, kept, one.read)
+
+
+def read_question(index: Index, query: str, settings: Retriever) -> Question:
+    """Take a query apart as the retriever is set to; what is embedded is its `ask`."""
+    over = _single_pass(settings)
+    if isinstance(over, HybridRetriever) and over.split_query:
+        return analyse(query, index.terms.documents)
+    return whole(query)
+
+
+def remembering(embed: Embed) -> Embed:
+    """Return the same function with a memory, so that no text is asked for twice."""
+    known: dict[str, tuple[Any, bytes]] = {}
+
+    def remembered(texts: Sequence[str]) -> Embedded:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if new:
+            made = embed(new)
+            known.update(zip(new, zip(made.vectors, made.tokens, strict=True), strict=True))
+        return Embedded(np.array([known[t][0] for t in texts]), [known[t][1] for t in texts])
+
+    return remembered
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A ranking, deep enough for what follows, with the rows that were read on the way."""
+
+    index: Index
+    ask: str
+    ranking: Ranking
+    read: Candidates | None
+    documents: list[Discovered] = field(default_factory=list)
+    boosted: dict[str, list[str]] = field(default_factory=dict)
+
+    def chunks(self, *depths: int) -> list[ScoredChunk]:
+        return load_chunks(self.index, self.ranking[: max(depths)], self.read)
+
+    def retrieved(self, chunks: list[ScoredChunk], **more: Any) -> Retrieved:
+        return Retrieved(chunks, self.ask, self.documents, self.boosted, **more)
+
+
+def _candidates(
+    index: Index,
+    query: str,
+    settings: Retriever,
+    reranker: Reranker,
+    embed: Embed,
+    where: str | None,
+    boost: Boost | None,
+    discover: bool,
+) -> _Pass:
+    """Rank by all that reads no passages."""
+    question = read_question(index, query, settings)
+    made = embed([question.ask])
+    encoded = EncodedQuestion(made.vectors[0], made.tokens[0])
+    return _ranked(index, question, encoded, settings, reranker, where, embed, boost, discover)
+
+
+def _ranked(
+    index: Index,
+    question: Question,
+    encoded: EncodedQuestion,
+    settings: Retriever,
+    reranker: Reranker,
+    where: str | None,
+    embed: Embed | None = None,
+    boost: Boost | None = None,
+    discover: bool = False,
+) -> _Pass:
+    over = _single_pass(settings)
+    boosts = isinstance(settings, ContextAwareRetriever) and settings.boosts
+    deep = max(settings.top_k, getattr(reranker, "candidates", 0))
+    depth = max(deep, DEPTH) if boosts or discover else deep
+    pool = over.model_copy(update={"top_k": deep})
+    ranking = rank(index, question, encoded.vector, pool, where, depth=depth)
+    documents: list[Discovered] = []
+    boosted: dict[str, list[str]] = {}
+    read: Candidates | None = None
+    found: list[ScoredChunk] = []
+    if boosts or discover:
+        read = read_candidates(index, ranking[:depth], COLUMNS)
+        found = load_chunks(index, ranking[:depth], read)
+        documents = documents_of(found)
+    if isinstance(settings, ContextAwareRetriever) and boosts:
+        boosted = boosted_queries(question.text, found, settings, boost)
+    boosts = any(boosted.values())
+    if boosts or isinstance(reranker, MaxSimReranker):
+        ranking = on_one_scale(ranking, over, deep)
+    if isinstance(settings, ContextAwareRetriever) and boosts:
+        assert embed is not None
+        ranking = boosted_ranking(index, ranking, found, boosted, settings, embed, where)
+    if isinstance(reranker, MaxSimReranker):
+        # with their texts, where these are not known: a second read takes as long as the first
+        columns = ("token_vectors",) if read is not None else (*COLUMNS, "token_vectors")
+        tokens = read_candidates(index, ranking[: reranker.candidates], columns)
+        ranking = rerank(index, ranking, encoded, reranker, tokens)
+        read = read or tokens
+    return _Pass(index, question.ask, ranking, read, documents, boosted)
+
+
+def _single_pass(settings: Retriever) -> SinglePass:
+    return settings.over if isinstance(settings, ContextAwareRetriever) else settings
+
+
+def _kept(query: str, ranking: Ranking, settings: Retriever) -> Ranking:
+    """Return the part of a ranking that the query needs; of stages, those of what they are over."""
+    over = _single_pass(settings)
+    adaptive = settings.adaptive or over.adaptive
+    if adaptive is not None:
+        ranking = select(query, ranking, adaptive)
+    return ranking[: settings.top_n or over.top_n]
+
+
+def _rerank_passages(
+    found: Sequence[tuple[str, list[ScoredChunk]]], reranker: PassageReranker, score: Score
+) -> Iterator[tuple[list[ScoredChunk], str | None]]:
+    """Yield each query's chunks as the model orders them, and why they stayed as they were."""
+    asked = [
+        Asked(query, tuple(indexed_text(c.context, c.text) for c in chunks[: reranker.candidates]))
+        for query, chunks in found
+    ]
+    for (query, chunks), relevance in zip(found, score(asked), strict=True):
+        if not isinstance(relevance, ProviderError):
+            yield _reordered(chunks, relevance), None
+        elif reranker.on_error == "keep_order":
+            yield chunks, str(relevance)
+        else:
+            raise ProviderError(f"query {query[:80]!r}: {relevance}")
+
+
+def _reordered(chunks: Sequence[ScoredChunk], relevance: Sequence[float]) -> list[ScoredChunk]:
+    """Order the first chunks by their relevance; the others follow with the lowest of it.
+
+    Ties stay in the retriever's order.
+    """
+    order = sorted(range(len(relevance)), key=lambda n: -relevance[n])
+    first = [replace(chunks[n], score=relevance[n]) for n in order]
+    lowest = min(relevance, default=0.0)
+    return [*first, *(replace(chunk, score=lowest) for chunk in chunks[len(relevance) :])]

@@ -1,0 +1,188 @@
+"""What a single pass found -> searches of its leading documents once more, by boosted queries.
+
+What a single pass finds says which documents matter; their best chunks lend the words that the
+question lacks.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, starmap
+from typing import TypeVar
+
+import numpy as np
+
+from rag_pipeline.config import ContextAwareRetriever, HybridRetriever
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search.fusion import weighted_fusion
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.query_analysis import whole
+from rag_pipeline.search.ranking import Ranking, rank
+from rag_pipeline.search.tokenization import default_tokenizer
+from rag_pipeline.store import id_filter
+
+DEPTH = 200
+"""Number of chunks of the single pass whose documents are discovered."""
+_FEEDBACK_CHUNKS = 3
+"""Number of a document's best chunks that lend it words."""
+_FEEDBACK_TERMS = 4
+_AT_ONCE = 8
+_WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
+
+T = TypeVar("T")
+R = TypeVar("R")
+Embed = Callable[[Sequence[str]], Embedded]
+"""From queries to their vectors and tokens."""
+Boost = Callable[[str, Sequence[str]], Sequence[str]]
+"""From a document's id and its best chunks' texts to boosted queries for it, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A document that the single pass found, with the score of its best chunk (MaxP).
+
+    Dai & Callan, Deeper Text Understanding for IR, SIGIR 2019.
+    """
+
+    document_id: str
+    title: str
+    score: float
+
+
+def documents_of(chunks: Sequence[ScoredChunk]) -> list[Discovered]:
+    """Return the documents of ranked chunks, in the order of their best chunks."""
+    best: dict[str, Discovered] = {}
+    for chunk in chunks:
+        best.setdefault(chunk.document_id, Discovered(chunk.document_id, chunk.title, chunk.score))
+    return list(best.values())
+
+
+def boosted_queries(
+    query: str,
+    chunks: Sequence[ScoredChunk],
+    settings: ContextAwareRetriever,
+    boost: Boost | None = None,
+) -> dict[str, list[str]]:
+    """Return up to `variants` boosted queries for each leading document of the chunks found.
+
+    `boost` makes them; without one they are the query with the words that set the document's best
+    chunks apart.
+    """
+    leading = [d.document_id for d in documents_of(chunks)[: settings.boosted_files]]
+    best = {
+        document_id: [c.text for c in chunks if c.document_id == document_id][:_FEEDBACK_CHUNKS]
+        for document_id in leading
+    }
+    if boost is None:
+        made = list(starmap(Expansion(query, [c.text for c in chunks]), best.items()))
+    else:
+        made = together(lambda item: list(boost(*item)), list(best.items()))
+    return {
+        document_id: list(islice(queries, settings.variants))
+        for document_id, queries in zip(best, made, strict=True)
+    }
+
+
+def boosted_ranking(
+    index: Index,
+    ranking: Ranking,
+    chunks: Sequence[ScoredChunk],
+    boosted: dict[str, list[str]],
+    settings: ContextAwareRetriever,
+    embed: Embed,
+    where: str | None,
+) -> Ranking:
+    """Add to each chunk's score (0..1) what the boosted searches of its document give it.
+
+    That is `boost_weight` times its score (0..1) for a boosted query, averaged over the document's
+    queries. `chunks` are those of the ranking. A chunk that only a boosted search finds
+    starts with the lowest score of its document's.
+    """
+    queries = [query for made in boosted.values() for query in made]
+    scores = dict(ranking)
+    found_before = zip(chunks, ranking, strict=True)
+    lowest = {chunk.document_id: score for chunk, (_, score) in found_before}
+    vectors = dict(zip(queries, embed(queries).vectors, strict=True))
+    changes: dict[str, object] = {"top_k": DEPTH, "top_n": None}
+    if isinstance(settings.over, HybridRetriever):
+        changes |= {"document_weight": 0.0, "split_query": False}
+    plain = settings.over.model_copy(update=changes)
+    kept = index.matching(where) if where else None
+
+    def search(wanted: tuple[str, str]) -> Ranking:
+        document_id, query = wanted
+        only, allowed = id_filter("document_id", [document_id]), index.of_document(document_id)
+        both = f"({where}) AND {only}" if where else only
+        if kept is not None:
+            allowed &= kept
+        found = rank(index, whole(query), vectors[query], plain, both, allowed)
+        return weighted_fusion([found], [settings.boost_weight / len(boosted[document_id])])
+
+    searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
+    # What is in memory is searched faster than threads start.
+    all_found = together(search, searches) if index.vectors is None else map(search, searches)
+    for (document_id, _), found in zip(searches, all_found, strict=True):
+        for position, score in found:
+            scores[position] = scores.get(position, lowest[document_id]) + score
+    positions = np.array(list(scores), np.int64)
+    order = np.lexsort((positions, -np.array(list(scores.values()))))
+    return [(int(positions[i]), scores[int(positions[i])]) for i in order]
+
+
+class Expansion:
+    """Local query expansion: a query with the words that set some chunks apart from all found.
+
+    A word counts by how often it stands in a document's best chunks, times its inverse frequency
+    among all chunks found: pseudo-relevance feedback (Rocchio 1971) without an index of its own.
+    """
+
+    def __init__(self, query: str, found: Sequence[str]) -> None:
+        self._query = query
+        self._known = frozenset(default_tokenizer().tokenize(query))
+        terms = [_terms_of(text) for text in found]
+        self._found = len(terms)
+        self._holding = Counter(term for held in terms for term in held)
+
+    def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
+        """Return one boosted query, or none where the chunks bring no new words."""
+        spelt: dict[str, str] = {}
+        counts: Counter[str] = Counter()
+        for term, word in (pair for text in texts for pair in _spelt_terms_of(text)):
+            if term not in self._known:
+                spelt.setdefault(term, word)
+                counts[term] += 1
+        weights = {
+            term: math.log1p(count) * math.log(1 + self._found / self._holding[term])
+            for term, count in counts.items()
+            if self._holding[term]
+        }
+        chosen = sorted(weights, key=lambda term: (-weights[term], term))[:_FEEDBACK_TERMS]
+        return [" ".join([self._query, *(spelt[t] for t in chosen)])] if chosen else []
+
+
+@lru_cache(maxsize=4096)
+def _terms_of(text: str) -> frozenset[str]:
+    # Hundreds of chunks are found for every query, mostly the same ones.
+    return frozenset(default_tokenizer().tokenize(text))
+
+
+@lru_cache(maxsize=4096)
+def _spelt_terms_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the first term of each word, with the word."""
+    terms = ((default_tokenizer().tokenize(word), word) for word in _WORD.findall(text))
+    return tuple((of_word[0], word) for of_word, word in terms if of_word)
+
+
+def together(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Do work that waits for something else on all items at once, each in the caller's context."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(len(items), _AT_ONCE)) as pool:
+        waiting = [pool.submit(copy_context().run, work, item) for item in items]
+        return [one.result() for one in waiting]
