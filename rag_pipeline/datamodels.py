@@ -8,9 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 MetadataValue = str | int | float | bool
+Span = tuple[int, int]
+"""Half-open offsets into a text."""
+Vectors = npt.NDArray[np.float32]
+"""Shape (texts, dimension), unit length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,58 @@ class Answer:
     citations: tuple[Citation, ...] = ()
     confidence: float | None = None
     problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of a call; `cached_tokens` are those of `input_tokens` that a prompt cache served.
+
+    `searches` are what a reranker counts that does not charge by the token.
+    """
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    searches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One question to a chat model.
+
+    The model reads `system`, then the `examples` as turns of the talk (what was asked, what was
+    replied), then `prefix` and `user` as one message. Prompts that share a long
+    `prefix`, such as a document, are sent so that the provider's prompt cache serves it. With a
+    JSON `schema` the reply's `data` is a value of it; with `choices` it is the one of them that
+    the reply names.
+    """
+
+    user: str
+    system: str = ""
+    prefix: str = ""
+    schema: Mapping[str, Any] | None = None
+    choices: tuple[str, ...] = ()
+    examples: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """Return the messages in the form of the OpenAI protocol."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        examples = [
+            {"role": role, "content": content}
+            for turn in self.examples
+            for role, content in zip(("user", "assistant"), turn, strict=True)
+        ]
+        return [*system, *examples, {"role": "user", "content": self.prefix + self.user}]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's answer; `data` is what it was read as where the prompt has a schema or choices."""
+
+    text: str
+    data: Any
+    usage: Usage
 
 
 STATE_FIELDS = [

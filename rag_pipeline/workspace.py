@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import (
     CorpusConfig,
-    SemanticChunking,
+    Models,
     keeps_tokens,
 )
 from rag_pipeline.datamodels import (
@@ -129,17 +130,9 @@ class Workspace:
 
         return charged
 
-    def sentence_embed(
-        self, settings: SemanticChunking, counts: CallCounts | None = None
-    ) -> Callable[[Sequence[str]], Vectors]:
-        """Return the function that a semantic chunking compares sentences with."""
-        embedder = open_embedder(self.config.located(self.config.sentence_embedding(settings)))
-
-        def charged(texts: Sequence[str]) -> Vectors:
-            with charging(self.ledger):
-                return embed(texts, embedder, self.cache, "document", counts)
-
-        return charged
+    def models(self, counts: CallCounts | None = None) -> Models:
+        """Return the corpus file's models, as methods and judges ask them."""
+        return _Models(self, counts)
 
     def ask(
         self, chat: str, counts: CallCounts | None = None
@@ -152,3 +145,23 @@ class Workspace:
                 return ask(prompts, settings, self.cache, counts)
 
         return charged
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """Asks the models of a corpus file through its cache, charged to its ledger."""
+
+    workspace: Workspace
+    counts: CallCounts | None
+
+    @property
+    def config(self) -> CorpusConfig:
+        return self.workspace.config
+
+    def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
+        embedder = open_embedder(self.config.located(self.config.sentence_embedding(embedding)))
+        with charging(self.workspace.ledger):
+            return embed(texts, embedder, self.workspace.cache, "document", self.counts)
+
+    def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
+        return self.workspace.ask(chat, self.counts)(prompts)

@@ -71,7 +71,7 @@ def test_a_star_stands_for_every_variant_and_names_say_what_they_are():
         (
             "chunkings/semantic_1_5/method",
             "semantik",
-            "chunkings.semantic_1_5.method: 'semantik' is not one of: 'fixed', 'recursive'",
+            "chunkings.semantic_1_5.method: 'semantik' is not one of: 'fixed', 'given'",
         ),
         ("chunkings/semantic_1_5/method", KeyError, "chunkings.semantic_1_5.method: missing"),
         ("chunkings/a.b", {"method": "fixed"}, "chunkings.a.b: 'a.b': use 1 to 64 letters"),

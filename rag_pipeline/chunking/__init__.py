@@ -1,65 +1,68 @@
-"""Document -> chunks: one file per method, one function that dispatches to them."""
+"""Document -> chunks: one file per method, its settings and its code."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from rag_pipeline.chunking.fixed import fixed_spans
-from rag_pipeline.chunking.given import given_spans, read_given_chunks
-from rag_pipeline.chunking.markdown import markdown_spans
-from rag_pipeline.chunking.recursive import recursive_spans
-from rag_pipeline.chunking.semantic import semantic_spans
-from rag_pipeline.chunking.spans import Span
-from rag_pipeline.chunking.windows import window_spans
-from rag_pipeline.config import (
-    Chunking,
-    FixedChunking,
-    GivenChunking,
-    MarkdownChunking,
-    RecursiveChunking,
-    SemanticChunking,
-    SentencesChunking,
-)
-from rag_pipeline.datamodels import Chunk, Document
-from rag_pipeline.models.providers import Vectors
+from rag_pipeline.chunking.given import read_given_chunks
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.datamodels import Chunk, Document, Prompt, Reply, Span, Vectors
+from rag_pipeline.errors import DocumentError, ProviderError
 
 __all__ = ["chunk", "read_given_chunks"]
 
 
 def chunk(
     document: Document,
-    settings: Chunking,
+    settings: ChunkingSettings,
+    models: Models | None = None,
     *,
     embed: Callable[[Sequence[str]], Vectors] | None = None,
     given: Mapping[str, Sequence[Span]] | None = None,
 ) -> list[Chunk]:
     """Cut a document into chunks, in the order of their offsets, none twice or only white space.
 
-    Together they cover every character but white space, and none starts or ends with white
-    space; only `given` spans are taken as they are. `semantic` needs `embed` (texts to one row
-    each), `given` needs `given` (`document_id` to spans, see `read_given_chunks`); ValueError if
-    it is missing, DocumentError for a given span that is not in the text.
+    Those of the built-in methods together cover every character but white space, and none starts
+    or ends with white space; only `given` spans are taken as they are. Outside of a corpus, in
+    the place of its `models`, `semantic` needs `embed` (texts to one row each) and `given` needs
+    `given` (`document_id` to spans, see `read_given_chunks`); ValueError if it is missing.
+    DocumentError for a span that is not in the text.
     """
     text = document.text
-    match settings:
-        case FixedChunking():
-            spans = fixed_spans(text, settings.tokens, settings.overlap)
-        case RecursiveChunking():
-            spans = recursive_spans(text, settings.max_characters)
-        case MarkdownChunking():
-            spans = markdown_spans(text, settings.max_characters)
-        case SemanticChunking():
-            if embed is None:
-                raise ValueError(
-                    "semantic chunking compares sentences: pass embed=, a function "
-                    "from texts to vectors"
-                )
-            spans = semantic_spans(text, settings, embed)
-        case SentencesChunking():
-            spans = window_spans(text, settings.max_characters, settings.overlap)
-        case GivenChunking():
-            if given is None:
-                raise ValueError(
-                    "given chunking takes its spans from you: pass given=, a mapping "
-                    "from document_id to (start, end) pairs"
-                )
-            spans = given_spans(document, given.get(document.document_id, ()))
-    return [Chunk(document.document_id, start, end, text[start:end]) for start, end in spans]
+    spans = (
+        settings.spans(document, models or _NoCorpus(embed))
+        if given is None
+        else given.get(document.document_id, ())
+    )
+    ordered = sorted(set(spans))
+    for start, end in ordered:
+        if not 0 <= start < end <= len(text):
+            raise DocumentError(
+                document.document_id,
+                f"{settings.method} chunk {start}-{end} is not a span of a text of {len(text)} "
+                f"characters; 0 <= start < end <= length must hold",
+            )
+    found = ((start, end, text[start:end]) for start, end in ordered)
+    return [Chunk(document.document_id, *span) for span in found if not span[2].isspace()]
+
+
+@dataclass(frozen=True, slots=True)
+class _NoCorpus:
+    """What a method can be given where there is no corpus file."""
+
+    embed: Callable[[Sequence[str]], Vectors] | None
+
+    @property
+    def config(self) -> CorpusConfig:
+        raise ValueError(
+            "given chunking takes its spans from you: pass given=, a mapping from document_id to "
+            "(start, end) pairs"
+        )
+
+    def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
+        if self.embed is None:
+            raise ValueError("texts are compared: pass embed=, a function from texts to vectors")
+        return self.embed(texts)
+
+    def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
+        raise ValueError(f"the chat model {chat!r} is one of a corpus: pass models=")

@@ -1,17 +1,39 @@
 """Text -> windows of a fixed number of tokens of the packaged tokenizer."""
 
 import re
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
-from rag_pipeline.chunking.spans import Span, trim
+from rag_pipeline.chunking.spans import trim
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.datamodels import Document, Span
 
 _SLICE = 65_536
 _LAST_SPACE = re.compile(r"\s(?=\S*\Z)")
 _LONGEST_WORD = 100
 """WordPiece makes one unknown token of a word over 100 characters, however long it is."""
 _CHARACTERS_PER_TOKEN = 4
+
+
+class FixedChunking(ChunkingSettings):
+    """Windows of `tokens` tokens that overlap by `overlap` tokens."""
+
+    method: Literal["fixed"]
+    tokens: int = Field(default=200, ge=8)
+    overlap: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> "FixedChunking":
+        if self.overlap >= self.tokens:
+            raise ValueError(f"overlap {self.overlap} must be smaller than tokens {self.tokens}")
+        return self
+
+    def spans(self, document: Document, models: Models) -> list[Span]:
+        """Cut a document into its windows."""
+        return fixed_spans(document.text, self.tokens, self.overlap)
 
 
 def fixed_spans(text: str, tokens: int, overlap: int) -> list[Span]:

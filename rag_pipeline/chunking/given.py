@@ -1,29 +1,62 @@
-"""Spans that were cut upstream: read from a `chunks.jsonl`, and held against the document."""
+"""Spans that were cut upstream, read from a `chunks.jsonl`."""
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from rag_pipeline.chunking.spans import Span
-from rag_pipeline.datamodels import Document
-from rag_pipeline.errors import DocumentError, InputError
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.datamodels import Document, Span
+from rag_pipeline.errors import ConfigError, InputError
 
 
-def given_spans(document: Document, spans: Sequence[Span]) -> list[Span]:
-    """Return the spans of one document in order, repeated and blank ones left out, untrimmed.
+class GivenChunking(ChunkingSettings):
+    """Spans that were cut upstream, read from a `chunks.jsonl` (beside the queries by default)."""
 
-    Raise DocumentError for a span that is empty or reaches outside the text.
-    """
-    text = document.text
-    for start, end in spans:
-        if not 0 <= start < end <= len(text):
-            raise DocumentError(
-                document.document_id,
-                f"given chunk {start}-{end} is not a span of a text of {len(text)} characters; "
-                "0 <= start < end <= length must hold",
-            )
-    return [span for span in sorted(set(spans)) if not text[slice(*span)].isspace()]
+    any_document = False
+    method: Literal["given"]
+    path: str | None = None
+
+    def spans(self, document: Document, models: Models) -> Sequence[Span]:
+        """Return the document's spans; they are taken untrimmed."""
+        return self._read(models.config).get(document.document_id, ())
+
+    def covers(self, config: CorpusConfig, document_id: str) -> bool:
+        """Return whether the file has spans of a document."""
+        return document_id in self._read(config)
+
+    def made_from(self, config: CorpusConfig) -> list[Any]:
+        """Return the hash of the file."""
+        return [hashlib.sha256(self.file(config).read_bytes()).hexdigest()]
+
+    def check(self, config: CorpusConfig) -> None:
+        """Raise ConfigError or InputError where the file is not there or can't be read."""
+        self._read(config)
+
+    def _read(self, config: CorpusConfig) -> Mapping[str, Sequence[Span]]:
+        path = self.file(config)
+        stat = path.stat()
+        return _read_once(path, stat.st_mtime_ns, stat.st_size)
+
+    def file(self, config: CorpusConfig) -> Path:
+        """Return where the spans stand; raise ConfigError where no file is."""
+        if self.path:
+            path = config.path(self.path)
+        elif config.queries_path:
+            path = config.queries_path.parent / "chunks.jsonl"
+        else:
+            raise ConfigError("path: needed, as there is no `queries` file to look beside")
+        if not path.is_file():
+            raise ConfigError(f"no such file: {path} (a `given` chunking reads its spans from it)")
+        return path
+
+
+@lru_cache(maxsize=2)
+def _read_once(path: Path, changed: int, size: int) -> Mapping[str, Sequence[Span]]:
+    return read_given_chunks(path)
 
 
 def read_given_chunks(path: Path) -> dict[str, list[Span]]:

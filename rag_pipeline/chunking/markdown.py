@@ -3,14 +3,29 @@
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import Literal
 
 from markdown_it import MarkdownIt
+from pydantic import Field
 
 from rag_pipeline.chunking.recursive import recursive_spans
-from rag_pipeline.chunking.spans import Span, trim
+from rag_pipeline.chunking.spans import trim
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.datamodels import Document, Span
 
 _LINE_END = re.compile(r"\r\n?|\n")
 """The line ends of CommonMark, which the parser's line numbers count."""
+
+
+class MarkdownChunking(ChunkingSettings):
+    """One chunk per heading's section, sections over `max_characters` split further."""
+
+    method: Literal["markdown"]
+    max_characters: int = Field(default=1000, ge=32)
+
+    def spans(self, document: Document, models: Models) -> list[Span]:
+        """Cut a document into its sections."""
+        return markdown_spans(document.text, self.max_characters)
 
 
 def markdown_spans(text: str, max_characters: int) -> list[Span]:

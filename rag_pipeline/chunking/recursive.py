@@ -7,9 +7,14 @@ characters; neighbours of one such cut are put together again while they fit.
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Literal
+
+from pydantic import Field
 
 from rag_pipeline.chunking.sentences import sentence_ends
-from rag_pipeline.chunking.spans import Span, pieces_between
+from rag_pipeline.chunking.spans import pieces_between
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.datamodels import Document, Span
 
 _NEWLINE = r"(?>\r\n|\r|\n)"
 _PARAGRAPH = re.compile(rf"{_NEWLINE}[^\S\r\n]*{_NEWLINE}\s*|[\f\u2029]\s*")
@@ -17,6 +22,17 @@ _LINE = re.compile(r"[\r\n\v\x1c-\x1e\x85\u2028]\s*")
 _WORD = re.compile(r"\s+")
 
 _Cuts = Callable[[str, int, int], Iterator[int]]
+
+
+class RecursiveChunking(ChunkingSettings):
+    """Split at the largest separator that keeps pieces under `max_characters`."""
+
+    method: Literal["recursive"]
+    max_characters: int = Field(default=500, ge=32)
+
+    def spans(self, document: Document, models: Models) -> list[Span]:
+        """Cut a document at its largest separators."""
+        return recursive_spans(document.text, self.max_characters)
 
 
 def _after(pattern: re.Pattern[str]) -> _Cuts:

@@ -2,20 +2,49 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from rag_pipeline.chunking.recursive import recursive_spans
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.chunking.spans import Span
-from rag_pipeline.config import SemanticChunking
-from rag_pipeline.models.providers import Vectors
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.config.settings import EmbeddingName, Settings
+from rag_pipeline.datamodels import Document, Span, Vectors
 
 _NOISE = 1e-6
 """What rounding of single-precision unit vectors can add to a distance: no reason to break."""
 
 _Distances = npt.NDArray[np.float64]
+
+
+class SemanticChunking(ChunkingSettings):
+    """Break where neighbouring sentences drift apart by more than mean + threshold x deviation.
+
+    On short documents `max_characters` decides more than `threshold` does.
+    `window` is the number of neighbours on each side that a sentence is embedded with;
+    `embedding` names the variant whose model compares sentences (the packaged one by default).
+    """
+
+    method: Literal["semantic"]
+    threshold: float = Field(default=2.0, ge=0.0, le=10.0)
+    window: int = Field(default=1, ge=0, le=10)
+    min_characters: int = Field(default=200, ge=0)
+    max_characters: int = Field(default=1000, ge=32)
+    embedding: EmbeddingName | None = None
+
+    def spans(self, document: Document, models: Models) -> list[Span]:
+        """Cut a document where its subject changes."""
+        return semantic_spans(
+            document.text, self, lambda texts: models.vectors(texts, self.embedding)
+        )
+
+    def asked(self, config: CorpusConfig) -> list[Settings]:
+        """Return the settings of the model that sentences are compared with."""
+        return [config.sentence_embedding(self.embedding)]
 
 
 def semantic_spans(

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rag_pipeline.chunking.spans import Span, pieces_between
+from rag_pipeline.chunking.spans import pieces_between
+from rag_pipeline.datamodels import Span
 
 _END = re.compile(
     r"""(?P<stop>[.!?…؟۔।]+) (?P<close>["'”’»)\]}*_]*) (?P<gap>\s*)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-Span = tuple[int, int]
+from rag_pipeline.datamodels import Span
 
 
 def trim(text: str, start: int, end: int) -> Span:

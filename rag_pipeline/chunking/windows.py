@@ -1,10 +1,34 @@
 """Text -> windows of whole sentences, as many as fit a maximum size."""
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from rag_pipeline.chunking.recursive import recursive_spans
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.chunking.spans import Span
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.datamodels import Document, Span
+
+
+class SentencesChunking(ChunkingSettings):
+    """Windows of whole sentences, as many as fit `max_characters`; neighbours share `overlap`."""
+
+    method: Literal["sentences"]
+    max_characters: int = Field(default=500, ge=32)
+    overlap: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _overlap_is_smaller(self) -> "SentencesChunking":
+        if self.overlap >= self.max_characters:
+            raise ValueError(
+                f"overlap {self.overlap} must be smaller than max_characters {self.max_characters}"
+            )
+        return self
+
+    def spans(self, document: Document, models: Models) -> list[Span]:
+        """Cut a document into its windows."""
+        return window_spans(document.text, self.max_characters, self.overlap)
 
 
 def window_spans(text: str, max_characters: int, overlap: int) -> list[Span]:

@@ -6,19 +6,18 @@ are chunked in memory.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from rag_pipeline.calls import call_key
 from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens
-from rag_pipeline.chunking import chunk, read_given_chunks
+from rag_pipeline.chunking import chunk
 from rag_pipeline.cli.questions import recording
-from rag_pipeline.config import CorpusConfig, GivenChunking, LLMContext, SemanticChunking
+from rag_pipeline.config import CorpusConfig, LLMContext
 from rag_pipeline.contextualization import contextualize, contextualize_with_model, is_too_long
-from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
+from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document, Prompt, Reply
 from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_documents, read_documents
 from rag_pipeline.models.embedding import call_keys, embed
-from rag_pipeline.models.providers import Embedder, Vectors, open_embedder
+from rag_pipeline.models.providers import Vectors, open_embedder
 from rag_pipeline.pipeline.planning import Step, steps, upstream
 from rag_pipeline.workspace import Workspace
 
@@ -119,8 +118,35 @@ def _sample(workspace: Workspace, document_ids: Sequence[str]) -> Iterator[tuple
             return
 
 
-class _NotEmbeddedError(Exception):
-    """The chunks of a document depend on sentences that no model has embedded yet."""
+class _NotAskedError(Exception):
+    """The chunks of a document depend on what no model has been asked yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownModels:
+    """Notes the calls of a chunking method, and answers those that were answered before."""
+
+    workspace: Workspace
+    keys: dict[bytes, Tokens]
+
+    @property
+    def config(self) -> CorpusConfig:
+        return self.workspace.config
+
+    def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
+        settings = self.config.located(self.config.sentence_embedding(embedding))
+        embedder, cache = open_embedder(settings), self.workspace.cache
+        self.keys.update(spread(texts, call_keys(texts, embedder)))
+        if len(cache.known(list(self.keys))) < len(self.keys):
+            raise _NotAskedError
+        return embed(texts, embedder, cache)
+
+    def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
+        settings = self.config.chat(chat)
+        replies = recording(settings, self.workspace.cache, self.keys)(prompts)
+        if any(isinstance(reply, ProviderError) for reply in replies):
+            raise _NotAskedError
+        return replies
 
 
 def _chunker(
@@ -130,30 +156,15 @@ def _chunker(
 
     The chunks are None where they depend on sentences that were not embedded before.
     """
-    config: CorpusConfig = workspace.config
-    settings = config.chunkings[chunking]
-    given = None
-    if isinstance(settings, GivenChunking):
-        given = read_given_chunks(config.chunks_path(chunking))
-    embedder: Embedder | None = None
-    if isinstance(settings, SemanticChunking):
-        embedder = open_embedder(config.located(config.sentence_embedding(settings)))
-
-    def known_vectors(keys: dict[bytes, Tokens], texts: Sequence[str]) -> Vectors:
-        assert embedder is not None
-        keys.update(spread(texts, call_keys(texts, embedder)))
-        if len(workspace.cache.known(list(keys))) < len(keys):
-            raise _NotEmbeddedError
-        return embed(texts, embedder, workspace.cache)
+    settings = workspace.config.chunkings[chunking]
 
     def chunk_one(document: Document) -> tuple[dict[bytes, Tokens], list[Chunk] | None]:
         keys: dict[bytes, Tokens] = {}
-        vectors = partial(known_vectors, keys) if embedder else None
         try:
-            return keys, chunk(document, settings, embed=vectors, given=given)
+            return keys, chunk(document, settings, _KnownModels(workspace, keys))
         except DocumentError:
             return keys, []
-        except _NotEmbeddedError:
+        except _NotAskedError:
             return keys, None
 
     return chunk_one

@@ -3,11 +3,9 @@
 import os
 from collections.abc import Iterator
 
-from rag_pipeline.chunking import read_given_chunks
 from rag_pipeline.config import (
     ChatModel,
     CorpusConfig,
-    GivenChunking,
     LLMReranker,
     PassageReranker,
     RemoteModel,
@@ -28,13 +26,7 @@ def check_inputs(config: CorpusConfig) -> None:
     check_metric_names(config)
     if config.queries_path is not None:
         read_queries(config.queries_path)
-    used = dict.fromkeys(c.chunking for c in config.all_configurations.values())
-    for chunking in used:
-        if isinstance(config.chunkings[chunking], GivenChunking):
-            given = config.chunks_path(chunking)
-            if not given.exists():
-                raise ConfigError(f"{config.where}: chunkings.{chunking}: no such file: {given}")
-            read_given_chunks(given)
+    config.check_variants()
 
 
 def check_models(config: CorpusConfig, configuration: str | None = None) -> int:

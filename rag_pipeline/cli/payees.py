@@ -10,7 +10,6 @@ from rag_pipeline.config import (
     CorpusConfig,
     LLMContext,
     PassageReranker,
-    SemanticChunking,
 )
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
@@ -31,9 +30,7 @@ def paid_model(workspace: Workspace, step: Step) -> Payee | None:
     names = (step.partition or "").split(".")
     settings: Any = chat_of(config, step)
     if step.asset == "chunks":
-        chunking = config.chunkings[names[0]]
-        if isinstance(chunking, SemanticChunking):
-            settings = config.sentence_embedding(chunking)
+        settings = next(iter(config.chunkings[names[0]].asked(config)), None)
     elif step.asset == "vector_index":
         settings = config.embeddings[names[2]]
     elif step.asset == "retrieval_run":

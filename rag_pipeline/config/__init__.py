@@ -1,5 +1,8 @@
 """The typed corpus file: the variants of each stage, the configurations, and their fingerprints."""
 
+from importlib import import_module
+from typing import Any
+
 from rag_pipeline.config.assistant import (
     AssistantSettings,
     Expansion,
@@ -7,15 +10,7 @@ from rag_pipeline.config.assistant import (
     SearxngSource,
     WebSearchSource,
 )
-from rag_pipeline.config.chunkings import (
-    Chunking,
-    FixedChunking,
-    GivenChunking,
-    MarkdownChunking,
-    RecursiveChunking,
-    SemanticChunking,
-    SentencesChunking,
-)
+from rag_pipeline.config.chunkings import Chunking, ChunkingSettings, Models
 from rag_pipeline.config.contextualizers import (
     Contextualizer,
     LLMContext,
@@ -100,6 +95,7 @@ __all__ = [
     "ChatModel",
     "ChatRelevance",
     "Chunking",
+    "ChunkingSettings",
     "CohereReranker",
     "Configuration",
     "ConfigurationRule",
@@ -115,11 +111,9 @@ __all__ = [
     "Expansion",
     "ExtractiveAnswers",
     "FastEmbedEmbedding",
-    "FixedChunking",
     "FlashRankReranker",
     "FolderSource",
     "Gate",
-    "GivenChunking",
     "GoldRelevance",
     "HealthLimits",
     "HybridRetriever",
@@ -129,15 +123,14 @@ __all__ = [
     "Lexical",
     "LexicalEngine",
     "LexicalRetriever",
-    "MarkdownChunking",
     "MaxSimReranker",
     "MiniLMEmbedding",
+    "Models",
     "Name",
     "NoContext",
     "NoReranker",
     "OpenAIEmbedding",
     "PassageReranker",
-    "RecursiveChunking",
     "Relevance",
     "RemoteModel",
     "Reranker",
@@ -146,8 +139,6 @@ __all__ = [
     "RuleContext",
     "RuleEntities",
     "SearxngSource",
-    "SemanticChunking",
-    "SentencesChunking",
     "Settings",
     "SinglePass",
     "StructuralContext",
@@ -159,3 +150,20 @@ __all__ = [
     "load_config",
     "parse_config",
 ]
+
+_BESIDE_THEIR_CODE = {
+    "FixedChunking": "chunking.fixed",
+    "GivenChunking": "chunking.given",
+    "MarkdownChunking": "chunking.markdown",
+    "RecursiveChunking": "chunking.recursive",
+    "SemanticChunking": "chunking.semantic",
+    "SentencesChunking": "chunking.windows",
+}
+"""Settings of the built-in methods and models, which could be imported from here earlier."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import settings that stand beside their code on first use."""
+    if name in _BESIDE_THEIR_CODE:
+        return getattr(import_module(f"rag_pipeline.{_BESIDE_THEIR_CODE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

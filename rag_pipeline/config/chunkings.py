@@ -1,85 +1,49 @@
-"""The settings of the methods that cut documents into chunks."""
+"""What a method that cuts documents into chunks promises; the methods stand in `chunking`."""
 
-from typing import Annotated, Literal
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
-from pydantic import Field, model_validator
-
+from rag_pipeline.config.plugins import CHUNKINGS, VariantsOf
 from rag_pipeline.config.settings import Settings
+from rag_pipeline.datamodels import Document, Prompt, Reply, Span, Vectors
+from rag_pipeline.errors import ProviderError
+
+if TYPE_CHECKING:
+    from rag_pipeline.config.corpus import CorpusConfig
 
 
-class FixedChunking(Settings):
-    """Windows of `tokens` tokens that overlap by `overlap` tokens."""
+class Models(Protocol):
+    """The models of a corpus file: each distinct call is made once, counted and paid for."""
 
-    method: Literal["fixed"]
-    tokens: int = Field(default=200, ge=8)
-    overlap: int = Field(default=0, ge=0)
+    @property
+    def config(self) -> "CorpusConfig":
+        """Return the corpus file."""
 
-    @model_validator(mode="after")
-    def _overlap_is_smaller(self) -> "FixedChunking":
-        if self.overlap >= self.tokens:
-            raise ValueError(f"overlap {self.overlap} must be smaller than tokens {self.tokens}")
-        return self
+    def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
+        """Embed texts with a variant of `embeddings`, with the packaged model for None."""
 
-
-class RecursiveChunking(Settings):
-    """Split at the largest separator that keeps pieces under `max_characters`."""
-
-    method: Literal["recursive"]
-    max_characters: int = Field(default=500, ge=32)
+    def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
+        """Ask a model of `chats`; return a reply per prompt, or the error it failed with."""
 
 
-class MarkdownChunking(Settings):
-    """One chunk per heading's section, sections over `max_characters` split further."""
+class ChunkingSettings(Settings):
+    """A method that cuts documents into chunks."""
 
-    method: Literal["markdown"]
-    max_characters: int = Field(default=1000, ge=32)
+    any_document: ClassVar[bool] = True
+    """Whether documents from outside of the corpus can be cut too."""
+    method: str
 
+    @abstractmethod
+    def spans(self, document: Document, models: Models) -> Iterable[Span]:
+        """Return half-open spans of the document's text, in any order; they may overlap.
 
-class SemanticChunking(Settings):
-    """Break where neighbouring sentences drift apart by more than mean + threshold x deviation.
+        Raises DocumentError for a document that can't be cut; it is quarantined.
+        """
 
-    On short documents `max_characters` decides more than `threshold` does.
-    `window` is the number of neighbours on each side that a sentence is embedded with;
-    `embedding` names the variant whose model compares sentences (the packaged one by default).
-    """
-
-    method: Literal["semantic"]
-    threshold: float = Field(default=2.0, ge=0.0, le=10.0)
-    window: int = Field(default=1, ge=0, le=10)
-    min_characters: int = Field(default=200, ge=0)
-    max_characters: int = Field(default=1000, ge=32)
-    embedding: str | None = None
+    def covers(self, config: "CorpusConfig", document_id: str) -> bool:
+        """Return whether it has chunks for a document."""
+        return True
 
 
-class SentencesChunking(Settings):
-    """Windows of whole sentences, as many as fit `max_characters`; neighbours share `overlap`."""
-
-    method: Literal["sentences"]
-    max_characters: int = Field(default=500, ge=32)
-    overlap: int = Field(default=0, ge=0)
-
-    @model_validator(mode="after")
-    def _overlap_is_smaller(self) -> "SentencesChunking":
-        if self.overlap >= self.max_characters:
-            raise ValueError(
-                f"overlap {self.overlap} must be smaller than max_characters {self.max_characters}"
-            )
-        return self
-
-
-class GivenChunking(Settings):
-    """Spans that were cut upstream, read from a `chunks.jsonl` (beside the queries by default)."""
-
-    method: Literal["given"]
-    path: str | None = None
-
-
-Chunking = Annotated[
-    FixedChunking
-    | RecursiveChunking
-    | MarkdownChunking
-    | SemanticChunking
-    | SentencesChunking
-    | GivenChunking,
-    Field(discriminator="method"),
-]
+Chunking = Annotated[ChunkingSettings, VariantsOf(CHUNKINGS, "method")]

@@ -9,13 +9,14 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from rag_pipeline.config.assistant import AssistantSettings
-from rag_pipeline.config.chunkings import Chunking, GivenChunking, SemanticChunking
+from rag_pipeline.config.chunkings import Chunking
 from rag_pipeline.config.contextualizers import Contextualizer, LLMContext, NoContext
 from rag_pipeline.config.embeddings import Embedding, MiniLMEmbedding
 from rag_pipeline.config.evaluation import Evaluation
@@ -75,6 +76,8 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 class CorpusConfig(Settings):
     """One corpus file's attributes."""
+
+    model_config = ConfigDict(defer_build=True)
 
     corpus: Name
     documents: DocumentsSource
@@ -148,12 +151,12 @@ class CorpusConfig(Settings):
                 known = ", ".join(self.chats) or "none, as there is no `chats` section"
                 raise ValueError(f"{place}: {chat!r} is not one of: {known}")
         for name, chunking in self.chunkings.items():
-            embedding = getattr(chunking, "embedding", None)
-            if embedding is not None and embedding not in self.embeddings:
-                raise ValueError(
-                    f"chunkings.{name}.embedding: {embedding!r} is not one of: "
-                    f"{', '.join(self.embeddings)}"
-                )
+            for setting, section, wanted in chunking.names():
+                if wanted not in self.section(section):
+                    known = ", ".join(self.section(section)) or f"none, as there are no {section}"
+                    raise ValueError(
+                        f"chunkings.{name}.{setting}: {wanted!r} is not one of: {known}"
+                    )
         return self
 
     def _chats_asked(self) -> Iterator[tuple[str, str]]:
@@ -169,8 +172,12 @@ class CorpusConfig(Settings):
 
     def variants(self, stage: str) -> Variants:
         """Return the named settings of one stage."""
-        variants: Variants = getattr(self, f"{stage}s")
-        return variants
+        return self.section(f"{stage}s")
+
+    def section(self, name: str) -> Variants:
+        """Return the named settings of a section of the file."""
+        section: Variants = getattr(self, name)
+        return section
 
     def _expanded(self) -> Iterator[tuple[int, Configuration]]:
         for index, rule in enumerate(self.configurations):
@@ -230,7 +237,27 @@ class CorpusConfig(Settings):
             raise ConfigError(f"{self.where}: chats: no chat model {name!r}; there are: {known}")
         return self.chats[name]
 
+    def check_variants(self, configuration: str | None = None) -> None:
+        """Look for what the variants in use need; raise ConfigError or InputError for the first.
+
+        All configurations are looked at, or one of them.
+        """
+        chosen = [self.configuration(configuration)] if configuration else None
+        for one in chosen or self.all_configurations.values():
+            for stage in STAGES:
+                name = getattr(one, stage)
+                with self._at(f"{stage}s.{name}"):
+                    self.variants(stage)[name].check(self)
+
     # --- places ---
+
+    @contextmanager
+    def _at(self, place: str) -> Iterator[None]:
+        """Name file and place in a ConfigError from inside the block."""
+        try:
+            yield
+        except ConfigError as error:
+            raise ConfigError(f"{self.where}: {place}: {error}") from error
 
     @property
     def where(self) -> str:
@@ -278,19 +305,6 @@ class CorpusConfig(Settings):
         }
         return settings.model_copy(update=paths)
 
-    def chunks_path(self, chunking: str) -> Path:
-        """Return the file of a `given` chunking."""
-        settings = self.chunkings[chunking]
-        assert isinstance(settings, GivenChunking)
-        if settings.path:
-            return self.path(settings.path)
-        if self.queries_path is None:
-            raise ConfigError(
-                f"{self.where}: chunkings.{chunking}.path: needed, as there is no `queries` "
-                f"file to look beside"
-            )
-        return self.queries_path.parent / "chunks.jsonl"
-
     def reranker_chat(self, settings: Reranker) -> ChatModel | None:
         """Return the chat model that a reranker asks, if it asks one."""
         return self.chat(settings.chat) if isinstance(settings, LLMReranker) else None
@@ -301,9 +315,8 @@ class CorpusConfig(Settings):
         chat = self.reranker_chat(settings)
         return [settings, chat] if chat else [settings]
 
-    def sentence_embedding(self, settings: SemanticChunking) -> Embedding:
-        """Return the model that a semantic chunking compares sentences with."""
-        name = settings.embedding
+    def sentence_embedding(self, name: str | None) -> Embedding:
+        """Return the model that sentences are compared with: a variant's, or the packaged one."""
         return self.embeddings[name] if name else MiniLMEmbedding(provider="minilm")
 
     # --- fingerprints, left to right ---
@@ -320,18 +333,9 @@ class CorpusConfig(Settings):
     def chunks_fingerprint(self, chunking: str) -> str:
         """Return what the chunks of one chunking were made from."""
         settings = self.chunkings[chunking]
-        parts: list[Any] = ["chunks", settings, self.documents_fingerprint()]
-        if isinstance(settings, SemanticChunking):
-            parts.append(self.sentence_embedding(settings))
-        if isinstance(settings, GivenChunking):
-            path = self.chunks_path(chunking)
-            if not path.is_file():
-                raise ConfigError(
-                    f"{self.where}: chunkings.{chunking}: no such file: {path} (a `given` "
-                    f"chunking reads its spans from it)"
-                )
-            parts.append(hashlib.sha256(path.read_bytes()).hexdigest())
-        return fingerprint(*parts)
+        with self._at(f"chunkings.{chunking}"):
+            made_from = settings.made_from(self)
+        return fingerprint("chunks", settings, self.documents_fingerprint(), *made_from)
 
     def context_fingerprint(self, chunking: str, contextualizer: str) -> str:
         """Return what contextualized chunks were made from."""

@@ -8,6 +8,7 @@ import yaml
 from pydantic import ValidationError
 
 from rag_pipeline.config.corpus import CorpusConfig
+from rag_pipeline.config.plugins import VariantsOf
 from rag_pipeline.config.settings import Settings
 from rag_pipeline.errors import ConfigError
 
@@ -138,6 +139,9 @@ def _members(loc: tuple[Any, ...]) -> list[type[Settings]]:
 
 
 def _settings_in(annotation: Any) -> list[type[Settings]]:
+    for mark in getattr(annotation, "__metadata__", ()):
+        if isinstance(mark, VariantsOf):
+            return list(mark.classes(annotation.__origin__).values())
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return [annotation]
     return [m for a in get_args(annotation) for m in _settings_in(a)]

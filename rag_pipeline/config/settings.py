@@ -1,6 +1,8 @@
 """What all settings are made of, and those that no stage of its own has a file for."""
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -12,8 +14,25 @@ from pydantic import (
     model_validator,
 )
 
+if TYPE_CHECKING:
+    from rag_pipeline.config.corpus import CorpusConfig
+
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """What corpora, variants and configurations may be called: safe as partition key and table name."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameIn:
+    """Marks a setting that names a variant of another section of the corpus file.
+
+    The name is checked, and what it names goes into the fingerprint.
+    """
+
+    section: str
+
+
+ChatName = Annotated[str, NameIn("chats")]
+EmbeddingName = Annotated[str, NameIn("embeddings")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -24,6 +43,38 @@ class Settings(BaseModel):
     code_version: ClassVar[int] = 1
     operational: ClassVar[frozenset[str]] = frozenset()
     """Settings that change how results are got and not what they are: in no fingerprint."""
+
+    def names(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the settings that name a variant: place, section and name (see `NameIn`)."""
+        for setting, field in type(self).model_fields.items():
+            value = getattr(self, setting)
+            if isinstance(value, Settings):
+                yield from ((f"{setting}.{place}", s, name) for place, s, name in value.names())
+            elif isinstance(value, str):
+                for mark in _marks(field.annotation, *field.metadata):
+                    yield setting, mark.section, value
+
+    def asked(self, config: "CorpusConfig") -> list["Settings"]:
+        """Return the settings of the models that are asked: the variants that are named."""
+        return [config.section(section)[name] for _, section, name in self.names()]
+
+    def made_from(self, config: "CorpusConfig") -> list[Any]:
+        """Return what results depend on besides these settings: by default the models asked.
+
+        It goes into the fingerprint. Raises ConfigError where it is not there.
+        """
+        return [*self.asked(config)]
+
+    def check(self, config: "CorpusConfig") -> None:
+        """Raise ConfigError or InputError where a run would fail for what these settings say."""
+
+
+def _marks(*annotations: Any) -> Iterator[NameIn]:
+    for one in annotations:
+        if isinstance(one, NameIn):
+            yield one
+        else:
+            yield from _marks(*get_args(one), *getattr(one, "__metadata__", ()))
 
 
 class RemoteModel(Settings):

@@ -1,7 +1,7 @@
 """The rows of some documents in each sharded table, made from the table before it."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import LLMContext, SemanticChunking
+from rag_pipeline.config import LLMContext
 from rag_pipeline.contextualization import contextualize, contextualize_with_model
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
@@ -22,7 +22,6 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.indexing.plans import Report
-from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
@@ -44,17 +43,14 @@ def build_chunks(
     chunking: str,
     document_ids: Sequence[str],
     report: Report,
-    given: Mapping[str, Sequence[tuple[int, int]]] | None,
 ) -> Iterator[pa.RecordBatch]:
     """Chunk documents; those that can't be chunked go to `report.quarantined`."""
     settings = workspace.config.chunkings[chunking]
-    embed: Callable[[Sequence[str]], Vectors] | None = None
-    if isinstance(settings, SemanticChunking):
-        embed = workspace.sentence_embed(settings, report.calls)
+    models = workspace.models(report.calls)
     fingerprint = workspace.config.chunks_fingerprint(chunking)
     for document in read_documents(workspace, document_ids):
         try:
-            chunks = chunk(document, settings, embed=embed, given=given)
+            chunks = chunk(document, settings, models)
             if not chunks:
                 raise DocumentError(document.document_id, f"{chunking}: no chunks")
         except DocumentError as error:

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from rag_pipeline.calls.grouping import groups
-from rag_pipeline.chunking import read_given_chunks
-from rag_pipeline.config import GivenChunking, LLMContext
+from rag_pipeline.config import LLMContext
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.indexing.builders import (
     build_chunks,
@@ -52,20 +52,15 @@ def open_stage(workspace: Workspace, asset: str, partition: str) -> Stage:
     quarantine = workspace.quarantine(f"{asset}.{partition}")
     if asset == "chunks":
         settings = config.chunkings[partition]
-        given = (
-            read_given_chunks(config.chunks_path(partition))
-            if isinstance(settings, GivenChunking)
-            else None
-        )
         return Stage(
             workspace.chunks(partition),
             quarantine,
             config.chunks_fingerprint(partition),
             workspace.documents(),
             config.documents_fingerprint(),
-            lambda document_id: given is None or document_id in given,
+            partial(settings.covers, config),
             2_000_000,
-            lambda ids, report: build_chunks(workspace, partition, ids, report, given),
+            lambda ids, report: build_chunks(workspace, partition, ids, report),
             Table.compact,
         )
     if asset == "contextualized_chunks":

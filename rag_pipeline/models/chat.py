@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -22,50 +22,14 @@ from rag_pipeline.calls import (
 from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens, require_budget
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import ChatModel
+from rag_pipeline.datamodels import Prompt as Prompt
+from rag_pipeline.datamodels import Reply as Reply
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError
 from rag_pipeline.models.batches import BatchNotes, run_batches
-from rag_pipeline.models.providers import Chat, Completion, Usage, chat_identity, open_chat
+from rag_pipeline.models.providers import Chat, Completion, chat_identity, open_chat
 
 _PER_CLAIM = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One question to a chat model.
-
-    The model reads `system`, then the `examples` as turns of the talk (what was asked, what was
-    replied), then `prefix` and `user` as one message. Prompts that share a long
-    `prefix`, such as a document, are sent so that the provider's prompt cache serves it. With a
-    JSON `schema` the reply's `data` is a value of it; with `choices` it is the one of them that
-    the reply names.
-    """
-
-    user: str
-    system: str = ""
-    prefix: str = ""
-    schema: Mapping[str, Any] | None = None
-    choices: tuple[str, ...] = ()
-    examples: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def messages(self) -> list[dict[str, str]]:
-        """Return the messages in the form of the OpenAI protocol."""
-        system = [{"role": "system", "content": self.system}] if self.system else []
-        examples = [
-            {"role": role, "content": content}
-            for turn in self.examples
-            for role, content in zip(("user", "assistant"), turn, strict=True)
-        ]
-        return [*system, *examples, {"role": "user", "content": self.prefix + self.user}]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's answer; `data` is what it was read as where the prompt has a schema or choices."""
-
-    text: str
-    data: Any
-    usage: Usage
 
 
 def ask(

@@ -8,16 +8,19 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rag_pipeline import release as releases
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import SemanticChunking
-from rag_pipeline.errors import DocumentError, RagPipelineError, StoreError
+from rag_pipeline.config import ChunkingSettings, CorpusConfig
+from rag_pipeline.datamodels import Prompt, Reply
+from rag_pipeline.errors import DocumentError, ProviderError, RagPipelineError, StoreError
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.indexing import read_documents, read_in_order
+from rag_pipeline.models.chat import known_replies
 from rag_pipeline.models.embedding import call_keys
 from rag_pipeline.models.providers import Vectors, open_embedder
 from rag_pipeline.pipeline.planning import steps
@@ -310,22 +313,37 @@ def _needed_calls(workspace: Workspace) -> Iterator[bytes]:
     for embedding in config.embeddings:
         yield from call_keys(questions, workspace.embedder(embedding), "query")
     for settings in config.chunkings.values():
-        if isinstance(settings, SemanticChunking):
-            yield from _sentence_calls(workspace, settings)
+        if settings.asked(config):
+            yield from _chunking_calls(workspace, settings)
 
 
-def _sentence_calls(workspace: Workspace, settings: SemanticChunking) -> Iterator[bytes]:
-    config = workspace.config
-    embedder = open_embedder(config.located(config.sentence_embedding(settings)))
-    asked: list[str] = []
+@dataclass(frozen=True, slots=True)
+class _NotingModels:
+    """Notes the keys of the calls that a chunking method makes; makes none."""
 
-    def note(texts: Sequence[str]) -> Vectors:
-        asked.extend(texts)
+    workspace: Workspace
+    keys: list[bytes]
+
+    @property
+    def config(self) -> CorpusConfig:
+        return self.workspace.config
+
+    def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
+        settings = self.config.located(self.config.sentence_embedding(embedding))
+        embedder = open_embedder(settings)
+        self.keys.extend(call_keys(texts, embedder, "document"))
         return np.zeros((len(texts), embedder.dimension), np.float32)
 
+    def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
+        known = known_replies(prompts, self.config.chat(chat), self.workspace.cache)
+        self.keys.extend(key for key, _ in known)
+        return [reply or ProviderError("not asked") for _, reply in known]
+
+
+def _chunking_calls(workspace: Workspace, settings: ChunkingSettings) -> Iterator[bytes]:
     documents = workspace.documents().state() if workspace.documents().exists() else {}
     for document in read_documents(workspace, sorted(documents)):
+        keys: list[bytes] = []
         with suppress(DocumentError):
-            chunk(document, settings, embed=note)
-        yield from call_keys(asked, embedder, "document")
-        asked.clear()
+            chunk(document, settings, _NotingModels(workspace, keys))
+        yield from keys

@@ -48,7 +48,7 @@ def test_spans_that_were_cut_upstream_are_used(here: Path) -> None:
     rag("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
     config = load_config("acts.yaml")
     assert config.configuration("default").chunking == "given"
-    assert config.chunks_path("given") == here / "chunks.jsonl"
+    assert config.chunkings["given"].file(config) == here / "chunks.jsonl"
 
 
 def test_a_file_in_another_folder_finds_what_was_named_from_here(here: Path) -> None:

@@ -15,6 +15,7 @@ from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_ex
 from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, open_source
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.chunking import chunk
+from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import (
     Chunking,
     Contextualizer,
@@ -22,8 +23,6 @@ from rag_pipeline.config import (
     Embedding,
     Expansion,
     ExtractiveAnswers,
-    GivenChunking,
-    RecursiveChunking,
     Reranker,
     Retriever,
 )
@@ -223,7 +222,7 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
     """
     pinned = release.settings
     chunking: Chunking = _CHUNKING.validate_python(pinned["chunking"])
-    if isinstance(chunking, GivenChunking):
+    if not chunking.any_document:
         chunking = RecursiveChunking(method="recursive")
     contextualizer: Contextualizer = _CONTEXTUALIZER.validate_python(pinned["contextualizer"])
     embedding: Embedding = _EMBEDDING.validate_python(pinned["embedding"])

@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from rag_pipeline.chunking import chunk
+from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import (
     CorpusConfig,
     DocumentsSource,
     Expansion,
     FolderSource,
     Lexical,
-    RecursiveChunking,
     SearxngSource,
 )
 from rag_pipeline.datamodels import MetadataValue

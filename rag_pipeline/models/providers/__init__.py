@@ -21,10 +21,9 @@ from rag_pipeline.config import (
     VoyageReranker,
     keeps_tokens,
 )
+from rag_pipeline.datamodels import Usage as Usage
+from rag_pipeline.datamodels import Vectors as Vectors
 from rag_pipeline.models.providers.limits import RerankLimits
-
-Vectors = npt.NDArray[np.float32]
-"""Shape (texts, dimension), unit length."""
 
 InputType = Literal["document", "query"]
 
@@ -52,7 +51,7 @@ class LocalEmbedder(Embedder, Protocol):
         """Embed the texts of one request."""
 
 
-EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Vectors, "Usage"]]]
+EmbedRequest = Callable[[Sequence[Sequence[str]], InputType], Awaitable[tuple[Vectors, Usage]]]
 """From inputs to a vector for each of their texts, in order."""
 
 
@@ -95,19 +94,6 @@ class TokenEmbedder(LocalEmbedder, Protocol):
         self, texts: Sequence[str], input_type: InputType
     ) -> tuple[Vectors, list[Tokens]]:
         """Embed the texts of one request, and their tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of a call; `cached_tokens` are those of `input_tokens` that a prompt cache served.
-
-    `searches` are what a reranker counts that does not charge by the token.
-    """
-
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    searches: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,120 @@
+"""The one door by which methods and models come in, ours and other packages': entry points.
+
+A package names its settings classes in its pyproject.toml, under the group of their kind:
+
+    [project.entry-points."rag_pipeline.chunkings"]
+    paragraphs = "my_package:ParagraphChunking"
+
+The entry point's name is what the corpus file says (`method: paragraphs`). Nothing is imported
+before the first corpus file is read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Any, get_args
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from rag_pipeline.config.settings import Settings
+from rag_pipeline.errors import ConfigError
+
+CHUNKINGS = "rag_pipeline.chunkings"
+CONTEXTUALIZERS = "rag_pipeline.contextualizers"
+EMBEDDINGS = "rag_pipeline.embeddings"
+CHATS = "rag_pipeline.chats"
+RETRIEVERS = "rag_pipeline.retrievers"
+RERANKERS = "rag_pipeline.rerankers"
+JUDGES = "rag_pipeline.judges"
+METRICS = "rag_pipeline.metrics"
+ANSWER_SCORES = "rag_pipeline.answer_scores"
+
+
+@cache
+def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
+    """Return what the entry points of a group are, by their names, which are in order.
+
+    With `kind`, each is a subclass or an instance of it. Raises ConfigError naming distribution
+    and entry point where one can't be imported or is something else, and where two claim a name.
+    """
+    found: dict[str, EntryPoint] = {}
+    for point in _points(group):
+        if point.name in found:
+            raise ConfigError(
+                f"{group}: both {_origin(found[point.name])} and {_origin(point)} provide "
+                f"{point.name!r}; uninstall one of them"
+            )
+        found[point.name] = point
+    if not found:
+        raise ConfigError(
+            f"{group}: no entry points are installed, not even rag_pipeline's own; install the "
+            f"package again (in a checkout: pip install -e .)"
+        )
+    return {name: _loaded(point, kind) for name, point in sorted(found.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class VariantsOf:
+    """Marks an annotated settings class as standing for all that a group provides.
+
+    `key` is the setting that tells them apart; its type in each class is `Literal["its name"]`.
+    The union is built when the model around it is first used: that model needs
+    `defer_build=True`, and `default_factory` where it has a default.
+    """
+
+    group: str
+    key: str
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Settings], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return the union of the group's settings classes, told apart by the key."""
+        classes = self.classes(source)
+        choices = {name: handler.generate_schema(each) for name, each in classes.items()}
+        return core_schema.tagged_union_schema(choices, self.key)
+
+    def classes(self, kind: type = Settings) -> Mapping[str, type[Settings]]:
+        """Return the group's settings classes by name; raise ConfigError for a wrong one."""
+        classes: Mapping[str, type[Settings]] = load_group(self.group, kind)
+        for name, each in classes.items():
+            field = each.model_fields.get(self.key)
+            if field is None or get_args(field.annotation) != (name,):
+                (point,) = _points(self.group).select(name=name)
+                raise ConfigError(
+                    f"{self.group}: {_origin(point)}: {each.__name__} must have the setting "
+                    f'`{self.key}: Literal["{name}"]`, as its entry point is called'
+                )
+        return classes
+
+
+def _points(group: str) -> EntryPoints:
+    found: EntryPoints = _installed().select(group=group)
+    return found
+
+
+@cache
+def _installed() -> Any:
+    # Reading the metadata of all that is installed takes some 50 ms: once is enough.
+    return entry_points()
+
+
+def _loaded(point: EntryPoint, kind: type) -> Any:
+    try:
+        loaded = point.load()
+    except Exception as error:  # a package may raise anything when it is imported
+        raise ConfigError(
+            f"{point.group}: {_origin(point)} can't be imported: {type(error).__name__}: {error}; "
+            f"repair or uninstall the package"
+        ) from error
+    if not (issubclass(loaded, kind) if isinstance(loaded, type) else isinstance(loaded, kind)):
+        raise ConfigError(
+            f"{point.group}: {_origin(point)} is {loaded!r:.80}, not a {kind.__name__}"
+        )
+    return loaded
+
+
+def _origin(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist else "an unknown package"
+    return f"{point.name!r} of {package} ({point.value})"

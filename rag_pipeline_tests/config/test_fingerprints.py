@@ -1,0 +1,40 @@
+"""Fingerprints and call keys of an earlier version, which stores in use were built under."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.models.providers import chat_identity, open_embedder
+
+HERE = Path(__file__).parent
+EARLIER = json.loads((HERE / "fingerprints.json").read_text())
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CorpusConfig:
+    shutil.copy(HERE / "every_variant.yaml", tmp_path / "corpus.yaml")
+    (tmp_path / "queries.jsonl").write_text("")
+    (tmp_path / "chunks.jsonl").write_text('{"document_id": "a.txt", "start": 0, "end": 2}\n')
+    for variable in ("OPENAI_API_KEY", "VOYAGE_API_KEY"):
+        monkeypatch.setenv(variable, "none")
+    return load_config(tmp_path / "corpus.yaml")
+
+
+def test_no_step_is_stale_that_was_current_before(config):
+    now = {
+        "chunks": {name: config.chunks_fingerprint(name) for name in config.chunkings},
+        "contexts": {k: config.context_fingerprint(*k.split(".")) for k in EARLIER["contexts"]},
+        "vectors": {k: config.vector_fingerprint(*k.split(".")) for k in EARLIER["vectors"]},
+        "lexical": {k: config.lexical_fingerprint(*k.split(".")) for k in EARLIER["lexical"]},
+    }
+    assert now == {stage: EARLIER[stage] for stage in now}
+
+
+def test_no_call_is_made_again_that_was_paid_before(config):
+    chats = {name: chat_identity(settings) for name, settings in config.chats.items()}
+    assert chats == EARLIER["chats"]
+    opened = {name: open_embedder(config.embeddings[name]) for name in EARLIER["embedders"]}
+    assert {name: one.identity for name, one in opened.items()} == EARLIER["embedders"]
