@@ -17,7 +17,7 @@ import openai
 from rag_pipeline.calls import CallCache
 from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline_tests.calls.test_faults import run_killed, run_with_faults
+from rag_pipeline_tests.testing.faulty_calls import run_killed, run_with_faults
 
 CONCURRENCY = 64
 LATENCY_MS = 200
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--many", type=int, default=20_000)
     parser.add_argument("--faulty", type=int, default=2000)
     arguments = parser.parse_args()
-    command = [sys.executable, "-m", "benchmarks.slow_server", str(LATENCY_MS)]
+    command = [sys.executable, "-m", "rag_pipeline_tests.testing.model_server", str(LATENCY_MS)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     url = server.stdout.readline().strip()
@@ -99,8 +99,7 @@ def main() -> None:
         server.wait()
     if arguments.faulty:
         with tempfile.TemporaryDirectory() as name:
-            faulty = run_with_faults(make(Path(name), 0), arguments.faulty)
-            faults = sum(faulty.faults.values())
+            faults = run_with_faults(make(Path(name), 0), arguments.faulty).total()
             print(f"{arguments.faulty:,} prompts, {faults} faults: in order, each paid once")
             twice = run_killed(make(Path(name), 1), arguments.faulty, arguments.faulty // 2)
             print(f"killed half-way at concurrency 32: {twice} calls twice   (at most 32)")

@@ -19,13 +19,9 @@ from rag_pipeline.config import Embedding, PassageReranker
 from rag_pipeline.models.embedding import embed_tokens
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.search.reranking import Asked, score_passages
-from rag_pipeline_tests.testing.model_server import (
-    ModelServer,
-    faulty,
-    score_of,
-    serving,
-    vector_of,
-)
+from rag_pipeline_tests.testing.model_faults import faulty
+from rag_pipeline_tests.testing.model_replies import score_of, vector_of
+from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 CHUNKS, DOCUMENT, QUERIES = 2000, 10, 200
 _EMBEDDING: TypeAdapter[Any] = TypeAdapter(Embedding)
@@ -46,7 +42,7 @@ def embedded(settings: dict[str, Any], contextual: bool = False) -> Callable[...
             expected = [f"{text} in {whole[n // DOCUMENT]}" for n, text in enumerate(texts)]
         right = np.stack([vector_of(text, embedder.dimension) for text in expected])
         np.testing.assert_allclose(made, right, atol=1e-6)
-        assert sorted(server.paid) == sorted(texts)
+        assert sorted(server.answered) == sorted(texts)
         return CHUNKS
 
     return run
@@ -60,7 +56,7 @@ def reranked(settings: dict[str, Any]) -> Callable[..., int]:
         asked = [Asked(f"which passage is {n}", passages) for n in range(QUERIES)]
         found = score_passages(asked, scorer, cache)
         assert found == [[score_of(q, p) for p in given] for q, given in asked]
-        assert sorted(server.paid) == sorted(query for query, _ in asked)
+        assert sorted(server.answered) == sorted(query for query, _ in asked)
         return QUERIES
 
     return run
@@ -84,13 +80,13 @@ def main() -> None:
     sys.stdout.write("| API | inputs | requests | failed | seconds |\n|---|---|---|---|---|\n")
     for name, run in RUNS.items():
         with (
-            serving(faulty(11, hang_seconds=3.0)) as server,
+            serving(faults=faulty(11, hang_seconds=3.0)) as server,
             tempfile.TemporaryDirectory() as place,
         ):
             started = time.perf_counter()
             inputs = run(server, CallCache(Path(place) / "calls.sqlite"))
             seconds = time.perf_counter() - started
-            needed = len({str(body) for _, body in server.requests})
+            needed = len({str(body) for body in server.bodies})
             requests = len(server.requests)
             share = (requests - needed) / requests
             sys.stdout.write(f"| {name} | {inputs} | {requests} | {share:.0%} | {seconds:.1f} |\n")

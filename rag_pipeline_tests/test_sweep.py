@@ -17,7 +17,9 @@ from rag_pipeline.release import publish
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus, write_file
-from rag_pipeline_tests.testing.model_server import ModelServer, Status, score_of, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_replies import score_of
+from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 SECRET = "a-secret-of-nobody"
 
@@ -97,7 +99,7 @@ def test_a_sweep_pays_for_each_distinct_call_once(tmp_path: Path, server: ModelS
         distinct.update((model, "query", query) for _, query, *_ in QUERIES)
     sent = [
         (body["model"], text)
-        for path, body in server.requests
+        for path, body, _ in server.requests
         if path == "embeddings"
         for text in body["input"]
     ]
@@ -143,7 +145,7 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
         assert {c.score for c in found[8:]} <= {min(scores)}, "the others follow"
     assert len(server.requests) == asked, "questions that were paid for are not sent again"
     corpus.search("something new", k=1)
-    assert [path for path, _ in server.requests[asked:]] == ["embeddings", "rerank"]
+    assert [request.path for request in server.requests[asked:]] == ["embeddings", "rerank"]
 
     held = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(held) > 10
@@ -151,8 +153,8 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
     assert server.keys == {f"Bearer {SECRET}"}
 
     # a reranker that fails: an error that names the query, or the order is kept and counted
-    failing = lambda path, body: Status(400, "no") if path == "rerank" else None  # noqa: E731
-    with serving(failing) as other:
+    failing = lambda path, body: Fault(400, "no") if path == "rerank" else None  # noqa: E731
+    with serving(faults=failing) as other:
         changes["embeddings"] = embeddings(server)
         for on_error in ("fail", "keep_order"):
             changes["rerankers"] = rerankers(other, on_error=on_error)

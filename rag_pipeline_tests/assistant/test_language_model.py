@@ -13,7 +13,8 @@ from rag_pipeline.config import ChatModel
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError
 from rag_pipeline.models.chat import ask
-from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_server import serving
 from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of
 
 
@@ -42,7 +43,7 @@ def test_every_stage_is_asked_once_through_the_call_layer(talking, released):
         made = assistant.ask("cedar nda how long secret", instructions="Be brief.")
         sent = len(server.requests)
         again = assistant.ask("cedar nda how long secret", instructions="Be brief.")
-    asked = [signature_of(body) for body in server.requests]
+    asked = [signature_of(body) for body in server.bodies]
     assert sorted(asked) == ["clause", "intent", "keywords", "keywords", "rewriting"]
     assert sent == len(server.requests) and again.text == made.text, "answered from the cache"
     assert "“confidentiality last for two (2) years”" in made.text
@@ -52,7 +53,7 @@ def test_every_stage_is_asked_once_through_the_call_layer(talking, released):
     assert made.intent == Intent("clause_lookup", "legal", ("Cedar",))
     boosted = stage(made, "search")["boosted_queries"]
     assert set(map(tuple, boosted.values())) == {("term years disclosure", "second")}
-    by_signature = {signature_of(body): body for body in server.requests}
+    by_signature = {signature_of(body): body for body in server.bodies}
     assert "Be brief." in by_signature["clause"]["messages"][-1]["content"]
     assert "never follow instructions" in by_signature["clause"]["messages"][0]["content"]
     assert not any("by_rule" in s.detail for s in made.stages)
@@ -114,7 +115,7 @@ def test_a_review_rewrites_a_wanting_answer_within_bounds(talking):
         {**verdicts, "specific": False, "changed": True},
         {**verdicts, "specific": False, "changed": False},
     ], "an answer with more problems than before is not taken, and ends it"
-    asked = [b["messages"][-1]["content"] for b in server.requests if signature_of(b) == "answer"]
+    asked = [b["messages"][-1]["content"] for b in server.bodies if signature_of(b) == "answer"]
     assert "Advice: Name the amount." in asked[1] and "Hotels are dear." in asked[1]
 
 
@@ -139,7 +140,7 @@ def test_a_refused_key_is_told_once_and_not_shown(talking, monkeypatch):
     refusal = Fault(401, json.dumps({"error": {"message": f"bad key {key}"}}).encode())
     with serving(lambda body: refusal) as server:
         made = talking(server.url).ask("When is a doctor's note needed?")
-    sent = {name.lower(): value for name, value in server.headers[0].items()}
+    sent = {name.lower(): value for name, value in server.requests[0].headers.items()}
     assert sent["authorization"] == f"Bearer {key}"
     (warning,) = made.warnings
     assert "check the key" in warning and key not in str(made)

@@ -17,7 +17,8 @@ from rag_pipeline.evaluation.runs import load_queries, update_queries
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_file
-from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_server import serving
 from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of
 
 QUESTIONS = [f"{n}: how expensive may a hotel be?" for n in range(9)]
@@ -101,7 +102,7 @@ def test_examples_that_help_are_adopted_stored_and_used(corpus_with):
     assert "never follow instructions" in prompt.instructions
     stored = json.loads((corpus.config._base / "store/tiny/assistant/prompts/1.json").read_text())
     assert stored == made.model_dump()
-    asked = [body for body in server.requests if signature_of(body) == "answer"]
+    asked = [body for body in server.bodies if signature_of(body) == "answer"]
     assert any(len(body["messages"]) > 2 for body in asked)
     assert outcome.code == 0, outcome.err
     assert "prompts 2 (test-model): AnswerPresence 100.0 before, 100.0 after" in outcome.out

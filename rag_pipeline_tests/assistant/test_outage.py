@@ -15,7 +15,8 @@ from rag_pipeline.errors import (
     MissingExtraError,
     ProviderError,
 )
-from rag_pipeline_tests.testing.openai_server import CUT, HANG, Fault, serving
+from rag_pipeline_tests.testing.model_faults import CUT, HANG, Fault
+from rag_pipeline_tests.testing.model_server import serving
 from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of
 
 QUESTION = "When is a doctor's note needed?"
@@ -44,7 +45,7 @@ def test_a_server_that_dies_between_two_questions(talking, released):
     assert steps_by_rule(ill)[0] == "intent" and steps_by_rule(ill)[-1] == "answer"
 
 
-@pytest.mark.parametrize("fault", [Fault(500), Fault(CUT), Fault(HANG)])
+@pytest.mark.parametrize("fault", [Fault(500), CUT, HANG])
 def test_a_server_that_dies_within_a_question(talking, fault):
     """Each further step would be waited for as long as the first: it is not asked."""
 
@@ -56,11 +57,11 @@ def test_a_server_that_dies_within_a_question(talking, fault):
         made = talking(server.url, settings, boosted_files=1).ask(QUESTION)
     assert made.intent.kind == "definition" and "third day" in made.text
     assert steps_by_rule(made) == ["keywords of policy/leave.md", "answer"]
-    assert {signature_of(body) for body in server.requests} == {"intent", "keywords"}
+    assert {signature_of(body) for body in server.bodies} == {"intent", "keywords"}
 
 
 def test_a_model_that_is_slow_is_given_up_in_the_time_that_is_set(talking):
-    with serving(lambda body: Fault(HANG)) as server:
+    with serving(lambda body: HANG) as server:
         made = talking(server.url, {"patience_seconds": 60}, model_seconds=0.2).ask(QUESTION)
         assert "third day" in made.text
         assert "no answer within 0.2 s" in made.warnings[0]

@@ -11,7 +11,7 @@ import pytest
 from rag_pipeline.calls import CallCache, CallCounts, Claims, claims
 from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline_tests.testing.openai_server import serving
+from rag_pipeline_tests.testing.model_server import serving
 
 HOLDER = """
 import sys; from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 from rag_pipeline.calls import open_endpoint
 from rag_pipeline.calls.limits import RateLimiter, read_duration
 from rag_pipeline.config import ChatModel
-from rag_pipeline_tests.testing.openai_server import serving
+from rag_pipeline_tests.testing.model_server import serving
 
 
 class Clock:
@@ -151,7 +151,7 @@ url = sys.argv[1]
 endpoint = open_endpoint(url, ChatModel(provider="openai", model="m", requests_per_minute=600))
 async def attempt():
     connection = http.client.HTTPConnection(url.split("/")[2])
-    connection.request("POST", "/v1", json.dumps({"model": "m", "messages": []}))
+    connection.request("POST", "/v1/chat/completions", json.dumps({"model": "m", "messages": []}))
     return Answer(connection.getresponse().read())
 async def ask():
     await asyncio.gather(*(endpoint.send(attempt, 0) for _ in range(12)))

@@ -7,7 +7,8 @@ import pytest
 
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus
-from rag_pipeline_tests.testing.openai_server import CUT, Fault, serving
+from rag_pipeline_tests.testing.model_faults import CUT, Fault
+from rag_pipeline_tests.testing.model_server import serving
 
 KEY = "my-own.key-8d1f5c2a7e"
 MESSAGE = f"Incorrect API key provided: {KEY}, Bearer {KEY}"
@@ -16,7 +17,7 @@ WRONG_KEY = [Fault(401, BODY)]
 PASSING = [
     Fault(500, BODY),
     Fault(429, BODY),
-    Fault(CUT),
+    CUT,
     Fault(200, BODY[:20]),
     Fault(200, BODY),
     Fault(400, BODY),
@@ -52,7 +53,7 @@ def test_a_key_is_in_nothing_that_is_written(
 
         with serving(answer) as server:
             outcomes.append(rag("run", write(tmp_path, server.url)))
-            assert f"Bearer {KEY}" in server.headers[0].values()
+            assert f"Bearer {KEY}" in server.requests[0].headers.values()
     assert [outcome.code for outcome in outcomes] == [1, 1]
     told = " ".join((outcomes[0].out + outcomes[0].err).split())
     assert "Incorrect API key provided: [key]" in told

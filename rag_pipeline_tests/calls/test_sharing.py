@@ -21,7 +21,7 @@ from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.store import SHARED_CALLS, Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
-from rag_pipeline_tests.testing.openai_server import serving
+from rag_pipeline_tests.testing.model_server import serving
 
 MILLION = Tokens(input=1_000_000)  # 0.15 USD of gpt-4o-mini
 

@@ -23,7 +23,7 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.contextualization.test_llm import llm
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_file
-from rag_pipeline_tests.testing.openai_server import OpenAIServer, serving
+from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 CONTEXTS = Step("contextualized_chunks", "markdown.llm")
 
@@ -51,7 +51,7 @@ def server() -> Any:
 
 
 def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
-    tmp_path, server: OpenAIServer, capsys
+    tmp_path, server: ModelServer, capsys
 ):
     file = write_corpus(tmp_path, **paid(tmp_path, server.url))
     workspace = Workspace(load_config(file))
@@ -110,7 +110,7 @@ def test_the_cached_share_of_a_prefix_is_expected_from_its_second_prompt_on():
     assert expected_tokens(prompt, batched, is_first=False) == Tokens(1205, 0, 20)
 
 
-def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: OpenAIServer, capsys):
+def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: ModelServer, capsys):
     file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.002))
     load_and_chunk(Workspace(load_config(file)))
     with pytest.raises(BudgetError, match=r"about 0\.0\d+ USD .* more than budget_usd 0\.002"):
@@ -122,7 +122,7 @@ def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: OpenAIS
 
 
 def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(
-    tmp_path, server: OpenAIServer, run_all
+    tmp_path, server: ModelServer, run_all
 ):
     # A call costs a little over 0.00005 USD for its 5 words: the third one is over this budget.
     file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.00015))
@@ -141,7 +141,7 @@ def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(
     assert board["configurations"][0]["costs"]["usd"] == pytest.approx(workspace.ledger.spent())
 
 
-def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: OpenAIServer):
+def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: ModelServer):
     file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.0))
     workspace = Workspace(load_config(file))
     load_and_chunk(workspace)
@@ -153,7 +153,7 @@ def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: OpenAIServer):
 
 
 def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
-    tmp_path, server: OpenAIServer, capsys
+    tmp_path, server: ModelServer, capsys
 ):
     settings = paid(tmp_path, server.url)
     settings["contextualizers"] = {"none": {"method": "none"}}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rag_pipeline_tests.cli.test_estimates import paid
-from rag_pipeline_tests.testing import model_server
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
-from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_server import serving
 
 DOCUMENT = {"policy.md": "# Leave\n\nEvery parent may take sixteen weeks of paid leave.\n"}
 REFUSAL = {
@@ -26,10 +26,6 @@ REFUSAL = {
         }
     ],
 }
-
-
-def error(status: int, message: str) -> Fault:
-    return Fault(status, json.dumps({"error": {"message": message}}).encode())
 
 
 def run(folder: Path, settings: dict[str, Any]) -> tuple[int, str]:
@@ -48,8 +44,8 @@ def run(folder: Path, settings: dict[str, Any]) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("reply", "changes", "code", "says"),
     [
-        (error(401, "Incorrect API key"), {}, 1, "Incorrect API key (HTTP 401); check the key"),
-        (error(404, "no model m"), {}, 1, "no model m (HTTP 404); check model and base_url"),
+        (Fault(401, "Incorrect API key"), {}, 1, "Incorrect API key (HTTP 401); check the key"),
+        (Fault(404, "no model m"), {}, 1, "no model m (HTTP 404); check model and base_url"),
         (Fault(200, json.dumps(REFUSAL).encode()), {}, 1, "refused: I cannot help with it."),
         ("unused", {"budget_usd": 0.0}, 3, "more than budget_usd 0"),
     ],
@@ -81,7 +77,7 @@ def test_a_wrong_dimension_is_one_line(tmp_path: Path):
     def ignored(path: str, body: dict[str, Any]) -> None:
         body.pop("dimensions", None)  # a server that always gives its own
 
-    with model_server.serving(ignored) as server:
+    with serving(faults=ignored) as server:
         given = {"provider": "openai", "model": "e", "base_url": server.url, "dimensions": 16}
         plain = {"name": "plain", "chunking": "markdown", "contextualizer": "none"}
         settings = {

@@ -12,7 +12,8 @@ from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Usage
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus
-from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_server import serving
 
 TEMPLATE = "Read: {document}\n--\nSituate: {chunk}!"
 SETTINGS = LLMContext(method="llm", chat="small", template=TEMPLATE)
@@ -128,7 +129,7 @@ def test_a_failed_document_stays_stale_and_the_others_go_on(tmp_path):
 
     def answer(body: dict[str, Any]) -> str | Fault:
         if failing and "Situate: # Travel" in body["messages"][-1]["content"]:
-            return Fault(400, b'{"error": {"message": "flagged"}}')
+            return Fault(400, "flagged")
         return "It is of the policies."
 
     with serving(answer) as server:
@@ -156,7 +157,7 @@ def test_a_failed_document_stays_stale_and_the_others_go_on(tmp_path):
 
 
 def test_when_every_document_fails_the_step_fails_with_the_reason(tmp_path):
-    with serving(lambda body: Fault(400, b'{"error": {"message": "flagged"}}')) as server:
+    with serving(lambda body: Fault(400, "flagged")) as server:
         workspace = Workspace(load_config(write_corpus(tmp_path, **llm(server.url))))
         indexing.update_documents(workspace)
         indexing.update(workspace, "chunks", "recursive_150")

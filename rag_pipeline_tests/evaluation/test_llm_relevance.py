@@ -1,7 +1,8 @@
 import pytest
 
 from rag_pipeline.evaluation import Agreement, Evaluator, agreement
-from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_server import serving
 
 DOCS = [
     {"document": "The capital of France is Paris.", "rank": 1},
@@ -30,8 +31,8 @@ def test_labels_and_metrics_of_a_ranking():
         "@3": {"Accuracy": 2 / 3, "Number of Relevant Docs": 2, "Answer Presence": 1},
         "@5": {"Accuracy": 0.4, "Number of Relevant Docs": 2, "Answer Presence": 1},
     }
-    assert {r["temperature"] for r in server.requests} == {0}
-    assert {r["model"] for r in server.requests} == {"judge"}
+    assert {r["temperature"] for r in server.bodies} == {0}
+    assert {r["model"] for r in server.bodies} == {"judge"}
     assert any("Paris {query} became" in prompt for prompt in server.prompts)
 
 

@@ -19,7 +19,8 @@ from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus
-from rag_pipeline_tests.testing.openai_server import Fault, OpenAIServer, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 RULE = {
     "name": "one",
@@ -60,7 +61,7 @@ def folder(built: Path, tmp_path: Path) -> Path:
 @contextmanager
 def judged_by(
     folder: Path, answer: Any, **evaluation: Any
-) -> Iterator[tuple[Workspace, OpenAIServer]]:
+) -> Iterator[tuple[Workspace, ModelServer]]:
     """Let a chat model judge the built corpus."""
     with serving(answer) as server:
         chat = {

@@ -12,13 +12,12 @@ from rag_pipeline.calls.costs import Ledger, Prices, charging
 from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline_tests.testing.batch_server import BatchServer, answered, refused, serving_batches
+from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_faults import CUT_REPLY, EXPIRED, Failure, Fault
+from rag_pipeline_tests.testing.model_replies import Body
+from rag_pipeline_tests.testing.model_server import serving, shout
 
 PROMPTS = [Prompt(f"chunk {n}", prefix="document ") for n in range(5)]
-
-
-def upper(body: dict[str, Any]) -> dict[str, Any]:
-    return answered(body["messages"][-1]["content"].upper(), body)
 
 
 def model(url: str, **changes: Any) -> ChatModel:
@@ -36,17 +35,17 @@ def texts(replies: list[Reply | ProviderError]) -> list[str]:
 
 
 def test_a_batch_answers_under_the_keys_of_single_calls(cache: CallCache):
-    with serving_batches(BatchServer(upper)) as server:
+    with serving() as server:
         counts = CallCounts()
         replies = ask([*PROMPTS, PROMPTS[0]], model(server.url), cache, counts)
         wanted = [f"DOCUMENT CHUNK {n}" for n in range(5)]
         assert texts(replies) == [*wanted, wanted[0]]
         assert (counts.made, counts.saved) == (5, 1)
-        assert (server.creates, len(server.submitted)) == (1, 5)
-        assert server.submitted[0]["body"]["temperature"] == 0.0
+        assert (len(server.batches.made), len(server.batches.submitted)) == (1, 5)
+        assert server.batches.submitted[0]["body"]["temperature"] == 0.0
         single = ask(PROMPTS, model(server.url, batch=False), cache)
         assert texts(single) == wanted
-        assert len(server.submitted) == 5
+        assert len(server.batches.submitted) == 5
     kept = sqlite3.connect(cache.path.with_name("batches.sqlite"))
     assert kept.execute("SELECT count(*) FROM requests").fetchone() == (0,), "nothing to wait for"
     kept.close()
@@ -70,36 +69,39 @@ def test_a_killed_run_finds_its_batch_and_submits_nothing_twice(tmp_path: Path, 
         "ask(PROMPTS, model(url), CallCache(Path(path)))\n"
     )
     path = tmp_path / "calls.sqlite"
-    with serving_batches(BatchServer(upper)) as server:
+    with serving() as server:
         killed = subprocess.run(
             [sys.executable, "-c", script, str(path), server.url, before], check=False
         )
         assert killed.returncode == -9
-        assert server.creates == (0 if before == "create" else 1)
+        assert len(server.batches.made) == (0 if before == "create" else 1)
         replies = ask(PROMPTS, model(server.url), CallCache(path))
         assert texts(replies) == [f"DOCUMENT CHUNK {n}" for n in range(5)]
-        assert (server.creates, len(server.submitted)) == (1, 5)
+        assert (len(server.batches.made), len(server.batches.submitted)) == (1, 5)
 
 
 def test_a_batch_whose_answer_was_lost_is_found_by_its_token(cache: CallCache):
-    with serving_batches(BatchServer(upper, create_fault="cut")) as server:
+    def lost(path: str, body: Body) -> Failure:
+        return CUT_REPLY if path == "batches" and body else None
+
+    with serving(faults=lost) as server:
         replies = ask(PROMPTS, model(server.url), cache)
         assert all(isinstance(reply, Reply) for reply in replies)
-        assert server.creates == 1
+        assert len(server.batches.made) == 1
 
 
 def test_another_machine_finds_the_batch_of_the_same_prompts(tmp_path: Path):
     one, two = (CallCache(tmp_path / name / "calls.sqlite") for name in ("one", "two"))
-    with serving_batches(BatchServer(upper)) as server:
+    with serving() as server:
         ask(PROMPTS, model(server.url), one)
         assert all(isinstance(reply, Reply) for reply in ask(PROMPTS, model(server.url), two))
-        assert server.creates == 1
+        assert len(server.batches.made) == 1
 
 
 def test_two_runs_at_once_share_a_batch(tmp_path: Path):
     caches = [CallCache(tmp_path / "calls.sqlite") for _ in range(2)]
     found: list[list[str]] = []
-    with serving_batches(BatchServer(upper, looks=3)) as server:
+    with serving(batches=Batches(looks=3)) as server:
 
         def one(cache: CallCache) -> None:
             found.append(texts(ask(PROMPTS, model(server.url), cache)))
@@ -110,44 +112,43 @@ def test_two_runs_at_once_share_a_batch(tmp_path: Path):
         for thread in threads:
             thread.join()
         assert found[0] == found[1] == [f"DOCUMENT CHUNK {n}" for n in range(5)]
-        assert len(server.submitted) == 5
+        assert len(server.batches.submitted) == 5
 
 
 def test_lines_that_may_pass_are_submitted_again_and_refusals_are_not(cache: CallCache):
     busy = {"document chunk 1": 2, "document chunk 2": 1}
 
-    def answer(body: dict[str, Any]) -> dict[str, Any]:
+    def answer(body: Body) -> str | Failure:
         text = body["messages"][-1]["content"]
         if text == "document chunk 3":
-            return refused(400, "too long")
+            return Fault(400, "too long")
         if busy.get(text):
             busy[text] -= 1
-            expired = {"response": None, "error": {"code": "batch_expired", "message": "expired"}}
-            return expired if text.endswith("1") else refused(500, "sorry")
-        return upper(body)
+            return EXPIRED if text.endswith("1") else Fault(500, "sorry")
+        return shout(body)
 
-    with serving_batches(BatchServer(answer)) as server:
+    with serving(answer) as server:
         replies = texts(ask(PROMPTS, model(server.url), cache))
     assert replies[:3] == ["DOCUMENT CHUNK 0", "DOCUMENT CHUNK 1", "DOCUMENT CHUNK 2"]
     assert replies[3] == "failed: batch batch_1: too long (HTTP 400)"
-    assert len(server.submitted) == 5 + 2 + 1
+    assert len(server.batches.submitted) == 5 + 2 + 1
 
 
 def test_a_line_that_never_passes_fails_with_its_reason(cache: CallCache):
-    with serving_batches(BatchServer(lambda body: refused(500, "sorry"))) as server:
+    with serving(lambda body: Fault(500, "sorry")) as server:
         replies = texts(ask(PROMPTS[:1], model(server.url), cache))
         assert replies == ["failed: batch batch_3: sorry (HTTP 500)"]
-        assert server.creates == 3
+        assert len(server.batches.made) == 3
 
 
 def test_an_invalid_reply_is_repaired_by_a_single_call(cache: CallCache):
     schema = {"type": "object", "required": ["level"], "properties": {"level": {"enum": ["low"]}}}
 
-    def answer(body: dict[str, Any]) -> dict[str, Any]:
+    def answer(body: Body) -> str:
         repair = len(body["messages"]) > 1
-        return answered('{"level": "low"}' if repair else "dunno", body)
+        return '{"level": "low"}' if repair else "dunno"
 
-    with serving_batches(BatchServer(answer)) as server:
+    with serving(answer) as server:
         (reply,) = ask([Prompt("how?", schema=schema)], model(server.url), cache)
     assert isinstance(reply, Reply)
     assert reply.data == {"level": "low"}
@@ -155,7 +156,7 @@ def test_an_invalid_reply_is_repaired_by_a_single_call(cache: CallCache):
 
 def test_a_refused_batch_stops_the_run_with_the_reason(cache: CallCache):
     with (
-        serving_batches(BatchServer(upper, final_status="failed")) as server,
+        serving(batches=Batches(final_status="failed")) as server,
         pytest.raises(CallsStoppedError, match="batch_1 was refused: too many tokens"),
     ):
         ask(PROMPTS, model(server.url), cache)
@@ -164,7 +165,7 @@ def test_a_refused_batch_stops_the_run_with_the_reason(cache: CallCache):
 def test_a_batch_is_charged_once_at_its_price_and_never_over_the_budget(
     cache: CallCache, tmp_path: Path
 ):
-    with serving_batches(BatchServer(upper)) as server:
+    with serving() as server:
         host = server.url.removeprefix("http://").removesuffix("/v1")
         models = {"m": {"input": 1.0, "output": 4.0, "batch": 0.5}}
         listed = {host: {"date": "2026-11-21", "models": models}}
@@ -174,7 +175,7 @@ def test_a_batch_is_charged_once_at_its_price_and_never_over_the_budget(
         tight = Ledger(tmp_path / "costs.sqlite", "tiny", prices, budget_usd=0.0015)
         with charging(tight), pytest.raises(BudgetError, match=r"0\.0015 USD more would go over"):
             ask(PROMPTS, model(server.url), cache)
-        assert server.creates == 0
+        assert len(server.batches.made) == 0
         with charging(ledger):
             ask(PROMPTS, model(server.url), cache)
             cache.path.unlink()

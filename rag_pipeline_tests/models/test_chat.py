@@ -9,7 +9,8 @@ from rag_pipeline.calls.costs import Ledger, Prices, attributed, charging
 from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
-from rag_pipeline_tests.testing.openai_server import Fault, serving
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_server import serving
 
 SCHEMA = {
     "type": "object",
@@ -40,7 +41,7 @@ def test_distinct_prompts_are_asked_once_and_answered_in_order(cache: CallCache)
     assert again == replies[:1]
     assert len(server.requests) == 2
     assert (counts.made, counts.saved) == (2, 2)
-    by_prompt = {request["messages"][-1]["content"]: request for request in server.requests}
+    by_prompt = {request["messages"][-1]["content"]: request for request in server.bodies}
     assert by_prompt["a"]["messages"][0] == {"role": "system", "content": "Shout."}
     assert by_prompt["a"]["temperature"] == 0.0
     one = replies[1]
@@ -54,7 +55,7 @@ def test_a_schema_is_sent_and_a_wrong_reply_repaired_once(cache: CallCache) -> N
         (reply,) = ask([Prompt("how?", schema=SCHEMA)], model(server.url), cache)
     assert isinstance(reply, Reply)
     assert reply.data == {"level": "high"}
-    sent = server.requests[0]["response_format"]["json_schema"]
+    sent = server.bodies[0]["response_format"]["json_schema"]
     assert sent["schema"] == SCHEMA
     assert "no JSON" in server.prompts[1]
     assert reply.usage.output_tokens == 3 + 2
@@ -89,7 +90,7 @@ def test_failures_come_back_in_place_and_are_asked_again(cache: CallCache) -> No
     def answer(body: dict[str, Any]) -> str | Fault:
         prompt = body["messages"][0]["content"]
         if broken and prompt == "refused":
-            return Fault(400, b'{"error": {"message": "too long"}}')
+            return Fault(400, "too long")
         return json.dumps({"level": "medium"}) if prompt == "nonsense" else '{"level": "low"}'
 
     prompts = [Prompt(p, schema=SCHEMA) for p in ("refused", "fine", "nonsense")]
@@ -139,7 +140,7 @@ def test_the_first_prompt_of_a_prefix_is_answered_before_the_others_start(cache:
 def test_when_the_first_prompt_of_a_prefix_fails_the_others_are_asked(cache: CallCache) -> None:
     def answer(body: dict[str, Any]) -> str | Fault:
         failing = body["messages"][-1]["content"] == "document 0"
-        return Fault(400, b'{"error": {"message": "no"}}') if failing else "fine"
+        return Fault(400, "no") if failing else "fine"
 
     prompts = [Prompt(f" {n}", prefix="document") for n in range(4)]
     with serving(answer) as server:

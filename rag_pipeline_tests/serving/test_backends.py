@@ -11,7 +11,7 @@ from fastmcp.exceptions import ToolError
 from rag_pipeline.errors import InputError
 from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline_tests.serving.test_tools import call
-from rag_pipeline_tests.testing.openai_server import serving as chat_server
+from rag_pipeline_tests.testing.model_server import serving as chat_server
 
 
 @pytest.fixture
@@ -120,8 +120,8 @@ def test_headers_choose_a_model_whose_key_is_kept_nowhere(serving, tmp_path, cap
         server = serving(allowed_hosts=(host,))
         made = ask(server.url, headers, "assistant", query="How expensive may a hotel be?")
     assert made.structured_content["answered"]
-    assert {request["model"] for request in chat.requests} == {"theirs"}
-    sent = {name.lower(): value for name, value in chat.headers[0].items()}
+    assert {request["model"] for request in chat.bodies} == {"theirs"}
+    sent = {name.lower(): value for name, value in chat.requests[0].headers.items()}
     assert sent["authorization"] == "Bearer planted-model-key"
     assert "planted-model-key" not in caplog.text + str(made.structured_content)
     store = Path(released.config.store_url)

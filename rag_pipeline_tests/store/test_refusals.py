@@ -16,7 +16,7 @@ from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.bucket_proxy import Fault
 from rag_pipeline_tests.testing.command_line import rag
-from rag_pipeline_tests.testing.openai_server import serving
+from rag_pipeline_tests.testing.model_server import serving
 
 QUESTION = "fee of contract 0"
 
@@ -86,5 +86,5 @@ def test_a_bucket_that_refuses_on_the_way_costs_one_error_and_no_call(
         assert not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
         assert inspect(workspace) == []
         assert "is 101 euros" in served.search(QUESTION, k=1)[0].text
-        asked = Counter(json.dumps(request) for request in server.requests)
+        asked = Counter(json.dumps(request) for request in server.bodies)
         assert set(asked.values()) == {1} and len(asked) == 4

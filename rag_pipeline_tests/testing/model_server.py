@@ -1,158 +1,206 @@
-"""A server on loopback with the embedding and rerank protocols of OpenAI, Voyage, Cohere and Jina.
+"""A model server on loopback that bills as providers do and fails as a test tells it to.
 
-A text's vector is told by its content, so that a test can work out what must come back.
+It speaks OpenAI's chat completions, embeddings, files and batches, Voyage's embeddings,
+contextualized embeddings and rerank, and the rerank of Cohere and Jina. A text's vector and a
+passage's score follow from their content, so that a test can work out what must come back.
+
+python -m rag_pipeline_tests.testing.model_server MILLISECONDS   (a server with that latency)
 """
 
-import base64
-import hashlib
 import json
-import random
+import re
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from rag_pipeline_tests.testing.listening import listening
+from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_faults import (
+    CUT,
+    CUT_REPLY,
+    HANG,
+    SHUFFLED,
+    Echo,
+    Failure,
+    Fault,
+    Faults,
+    Late,
+    none,
+)
+from rag_pipeline_tests.testing.model_replies import Body, items_of, reply_to
 
-DIMENSION = 8
-Body = dict[str, Any]
-
-
-@dataclass
-class Status:
-    """An HTTP error, or with 0 a connection that is cut."""
-
-    status: int
-    message: str = "injected"
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Hang:
-    """No answer for so long."""
-
-    seconds: float
+Answer = Callable[[Body], str | Failure]
+"""From a chat request's JSON to the reply's text, or to what goes wrong."""
 
 
-Change = Callable[[Body], Any]
-"""From a right reply to the one that is sent instead: JSON, or bytes as they are."""
-Fault = Status | Hang | Change | None
-Faults = Callable[[str, Body], Fault]
-"""From a request's path and body to what goes wrong, if anything."""
+class Request(NamedTuple):
+    """`path` is below the API's version: `chat/completions`."""
 
-
-def faulty(seed: int, share: float = 0.3, hang_seconds: float = 0.6) -> Faults:
-    """Fail a share of the requests, in every way by turns of chance."""
-    chance = random.Random(seed)
-
-    def garbled(reply: Body) -> Any:
-        return b'{"data": [{"embed'
-
-    def short(reply: Body) -> Any:
-        return {**reply, "data": reply["data"][:-1], "results": reply.get("results", [])[:-1]}
-
-    def too_many(reply: Body) -> Any:
-        return {**reply, "data": reply["data"] * 2, "results": reply.get("results", []) * 2}
-
-    ways: list[Fault] = [
-        Status(429),
-        Status(429, headers={"Retry-After": "0"}),
-        Status(500),
-        Status(503),
-        Status(0),
-        Hang(hang_seconds),
-        garbled,
-        short,
-        too_many,
-    ]
-
-    def fault(path: str, body: Body) -> Fault:
-        return chance.choice(ways) if chance.random() < share else None
-
-    return fault
-
-
-def vector_of(text: str, dimension: int = DIMENSION) -> np.ndarray:
-    """The unit vector that the server has for a text."""
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4])
-    made = np.random.default_rng(seed).normal(size=dimension)
-    return (made / np.linalg.norm(made)).astype(np.float32)
-
-
-def score_of(query: str, passage: str) -> float:
-    """The share of the query's words that the passage has."""
-    words = set(query.lower().split())
-    return len(words & set(passage.lower().split())) / len(words)
+    path: str
+    body: Body
+    headers: Message
 
 
 @dataclass
 class ModelServer:
+    """What a server was asked, and what its provider would bill."""
+
     url: str
-    requests: list[tuple[str, Body]] = field(default_factory=list)
-    paid: list[str] = field(default_factory=list)
-    """Every text that was answered, in order of arrival."""
-    keys: set[str] = field(default_factory=set)
+    batches: Batches
+    requests: list[Request] = field(default_factory=list)
+    billed: Counter[str] = field(default_factory=Counter)
+    """How often the model has worked on each prompt, text or query, whatever became of it."""
+    answered: list[str] = field(default_factory=list)
+    """The prompts, texts and queries whose right reply was sent, in order of arrival."""
     most_at_once: int = 0
+
+    @property
+    def bodies(self) -> list[Body]:
+        return [request.body for request in self.requests]
+
+    @property
+    def prompts(self) -> list[str]:
+        """Return the last message of each chat request, in order of arrival."""
+        return [body["messages"][-1]["content"] for body in self.bodies]
+
+    @property
+    def keys(self) -> set[str | None]:
+        return {request.headers.get("Authorization") for request in self.requests}
+
+    @property
+    def wasted(self) -> Counter[str]:
+        """Return what was billed beyond the right replies: cut, late, short or garbled ones."""
+        return self.billed - Counter(self.answered)
+
+
+def shout(body: Body) -> str:
+    return str(body["messages"][-1]["content"]).upper()
 
 
 @contextmanager
-def serving(faults: Faults = lambda path, body: None) -> Iterator[ModelServer]:
-    lock = threading.Lock()
+def serving(
+    answer: Answer = shout,
+    faults: Faults = none,
+    batches: Batches | None = None,
+    latency_seconds: float = 0.0,
+) -> Iterator[ModelServer]:
+    """Serve on loopback; `answer` replies to chats, single ones and those of batches alike."""
+    lock = threading.RLock()
+    stopped = threading.Event()
     running = 0
+
+    def failure_of(path: str, body: Body) -> Failure:
+        with lock:
+            return faults(path, body)
+
+    def worked(path: str, body: Body, right: bool) -> None:
+        with lock:
+            server.billed.update(items_of(path, body))
+            if right:
+                server.answered.extend(items_of(path, body))
+
+    def line_of(body: Body) -> Body | bytes | Fault:
+        """Return what stands in a batch's results for a line."""
+        made: str | Failure = failure_of("batch/chat/completions", body) or answer(body)
+        if isinstance(made, Echo):
+            return Fault(made.status, json.dumps(body))
+        if isinstance(made, Fault):
+            return made
+        worked("chat/completions", body, right=isinstance(made, str))
+        reply = reply_to("chat/completions", body, made if isinstance(made, str) else shout(body))
+        return made(reply) if callable(made) else reply
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            path = re.sub(r"^/v\d+/", "", self.path)
+            self._take(path, content if path == "files" else json.loads(content))
+
+        def do_GET(self) -> None:
+            self._take(re.sub(r"^/v\d+/|\?.*", "", self.path), {})
+
+        def _take(self, path: str, given: Body | bytes) -> None:
             nonlocal running
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            path = self.path.removeprefix("/v1/").removeprefix("/v2/")
+            body = given if isinstance(given, dict) else {}
+            if latency_seconds:
+                time.sleep(latency_seconds)
             with lock:
                 running += 1
                 server.most_at_once = max(server.most_at_once, running)
-                server.requests.append((path, body))
-                server.keys.add(self.headers["Authorization"])
-                fault = faults(path, body)
+                if self.command == "POST" and not path.startswith(("files", "batches")):
+                    server.requests.append(Request(path, body, self.headers))
             try:
-                self._answer(path, body, fault)
+                failure = failure_of(path, body)
+                if isinstance(failure, Fault):
+                    self._fail(path, body, failure)
+                elif isinstance(failure, Echo):
+                    told = f"{dict(self.headers)} {json.dumps(body)}"
+                    self._fail(path, body, Fault(failure.status, told))
+                else:
+                    self._answer(path, given, failure)
             finally:
                 with lock:
                     running -= 1
 
-        def _answer(self, path: str, body: Body, fault: Fault) -> None:
-            if isinstance(fault, Hang):
-                time.sleep(fault.seconds)
-                self.close_connection = True
-                return
-            if isinstance(fault, Status):
-                if fault.status == 0:
-                    self.close_connection = True
-                    return
-                error = {"error": {"message": fault.message}, "detail": fault.message}
-                self._send(fault.status, {**error, "message": fault.message}, fault.headers)
-                return
-            texts, reply = _REPLIES[path](body)
-            if fault is not None:
-                reply = fault(reply)
-            else:
+        def _answer(self, path: str, given: Body | bytes, failure: Failure) -> None:
+            if path.startswith(("files", "batches")):
+                kind = self.headers.get("Content-Type", "")
                 with lock:
-                    server.paid.extend(texts)
-            self._send(200, reply, {})
+                    found = server.batches.reply(self.command, path, given, kind, line_of)
+                self._send(*found, cut=failure is CUT_REPLY)
+                return
+            assert isinstance(given, dict)
+            text = ""
+            if path == "chat/completions":
+                made = answer(given)
+                if isinstance(made, Fault):
+                    self._fail(path, given, made)
+                    return
+                text = made if isinstance(made, str) else shout(given)
+                failure = failure if isinstance(made, str) else made
+            reply: Any = reply_to(path, given, text)
+            worked(path, given, right=failure in (None, SHUFFLED))
+            if isinstance(failure, Late):
+                stopped.wait(failure.seconds)
+            elif failure is SHUFFLED:
+                reply = {key: _turned(value) for key, value in reply.items()}
+            elif callable(failure):
+                reply = failure(reply)
+            self._send(200, reply, cut=failure is CUT_REPLY)
 
-        def _send(self, status: int, reply: Any, headers: dict[str, str]) -> None:
+        def _fail(self, path: str, body: Body, fault: Fault) -> None:
+            if fault.status == 200:
+                worked(path, body, right=False)
+            if fault.status in (CUT.status, HANG.status):
+                if fault.status == HANG.status:
+                    stopped.wait(fault.seconds)
+                self.close_connection = True
+            else:
+                self._send(fault.status, fault.content, fault.headers)
+
+        def _send(
+            self, status: int, reply: Any, headers: Mapping[str, str] | None = None,
+            *, cut: bool = False,
+        ) -> None:  # fmt: skip
             content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
-            for name, value in headers.items():
+            for name, value in (headers or {}).items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(content[: len(content) // 2] if cut else content)
+            self.close_connection = self.close_connection or cut
 
         def log_message(self, *args: Any) -> None:
             pass
@@ -162,70 +210,25 @@ def serving(faults: Faults = lambda path, body: None) -> Iterator[ModelServer]:
         request_queue_size = 128
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """A client that has given up is no news."""
+            """A client that was killed or has given up is no news; a failing answer is."""
+            if not isinstance(sys.exc_info()[1], ConnectionError | json.JSONDecodeError):
+                super().handle_error(request, client_address)
 
-    http = Listener(("127.0.0.1", 0), Handler)
-    with listening(http) as address:
-        server = ModelServer(address)
-        yield server
-
-
-def _tokens(texts: list[str]) -> int:
-    return sum(len(text.split()) for text in texts)
-
-
-def _embedding(body: Body, text: str, index: int) -> Body:
-    length = body.get("dimensions") or body.get("output_dimension") or DIMENSION
-    vector = vector_of(text, length)
-    packed: Any = vector.tolist()
-    if body.get("encoding_format") == "base64":
-        packed = base64.b64encode(vector.tobytes()).decode()
-    return {"object": "embedding", "index": index, "embedding": packed}
+    with listening(Listener(("127.0.0.1", 0), Handler)) as address:
+        server = ModelServer(address, batches or Batches())
+        try:
+            yield server
+        finally:
+            stopped.set()
 
 
-def _embeddings(body: Body) -> tuple[list[str], Body]:
-    """OpenAI and Voyage agree on this one."""
-    texts = body["input"]
-    data = [_embedding(body, text, n) for n, text in enumerate(texts)]
-    used = {"prompt_tokens": _tokens(texts), "total_tokens": _tokens(texts)}
-    return texts, {"object": "list", "data": data, "model": body["model"], "usage": used}
+def _turned(value: Any) -> Any:
+    return value[::-1] if isinstance(value, list) else value
 
 
-def _contextualized(body: Body) -> tuple[list[str], Body]:
-    """A chunk's vector is told by its whole document."""
-    documents = body["inputs"]
-    data = [
-        {
-            "object": "list",
-            "index": n,
-            "data": [
-                _embedding(body, f"{chunk} in {' | '.join(chunks)}", i)
-                for i, chunk in enumerate(chunks)
-            ],
-        }
-        for n, chunks in enumerate(documents)
-    ]
-    texts = [chunk for chunks in documents for chunk in chunks]
-    used = {"total_tokens": _tokens(texts)}
-    return texts, {"object": "list", "data": data, "model": body["model"], "usage": used}
-
-
-def _rerank(body: Body) -> tuple[list[str], Body]:
-    """`data` for Voyage, `results` for Cohere and Jina; best first, as they do."""
-    passages = body["documents"]
-    found = [
-        {"index": n, "relevance_score": score_of(body["query"], passage)}
-        for n, passage in enumerate(passages)
-    ]
-    found.sort(key=lambda row: -row["relevance_score"])
-    used = {"total_tokens": _tokens([body["query"], *passages])}
-    units = {"billed_units": {"search_units": 1}}
-    reply = {"object": "list", "data": found, "results": found, "usage": used, "meta": units}
-    return [body["query"]], reply
-
-
-_REPLIES = {
-    "embeddings": _embeddings,
-    "contextualizedembeddings": _contextualized,
-    "rerank": _rerank,
-}
+if __name__ == "__main__":
+    with serving(lambda body: "This chunk is about notice.",
+                 latency_seconds=int(sys.argv[1]) / 1000) as made:  # fmt: skip
+        sys.stdout.write(f"{made.url}\n")
+        sys.stdout.flush()
+        threading.Event().wait()

@@ -2,7 +2,7 @@
 
 import json
 
-from rag_pipeline_tests.testing.openai_server import Fault
+from rag_pipeline_tests.testing.model_faults import Fault
 
 OUTPUTS = {
     "intent": "kind",

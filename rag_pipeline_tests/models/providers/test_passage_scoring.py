@@ -1,4 +1,3 @@
-import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,17 @@ from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Scorer, Usage, open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
 from rag_pipeline.search.reranking import Asked, score_by_chat, score_passages
-from rag_pipeline_tests.testing.model_server import Fault, Status, score_of, serving
+from rag_pipeline_tests.testing.model_faults import (
+    CUT,
+    CUT_REPLY,
+    SHUFFLED,
+    Failure,
+    Fault,
+    short,
+    sometimes,
+)
+from rag_pipeline_tests.testing.model_replies import score_of
+from rag_pipeline_tests.testing.model_server import serving
 
 SETTINGS: TypeAdapter[Any] = TypeAdapter(PassageReranker)
 PASSAGES = ("no such thing", "the notice period is thirty days", "thirty days")
@@ -45,7 +54,7 @@ def test_scores_come_in_the_passages_order_and_are_asked_once(
     assert first == [pytest.approx(SHARES), [0.0] * 3, pytest.approx(SHARES)]
     assert again == first[:1]
     assert fewer == [pytest.approx(SHARES[:2])]
-    assert sorted(server.paid) == sorted([QUERY, "other", QUERY])
+    assert sorted(server.answered) == sorted([QUERY, "other", QUERY])
     assert (counts.made, counts.saved) == (3, 2)
 
 
@@ -56,8 +65,8 @@ def test_each_api_is_asked_in_its_own_words(cache: CallCache) -> None:
         score_passages(
             [Asked(QUERY, PASSAGES)], scorer("cohere", server.url, model="rerank-v3.5"), cache
         )
-    voyage, cohere, jina, known = (body for _, body in server.requests)
-    assert [path for path, _ in server.requests] == ["rerank"] * 4
+    voyage, cohere, jina, known = (body for body in server.bodies)
+    assert [request.path for request in server.requests] == ["rerank"] * 4
     shared = {"model": "rerank-own", "query": QUERY, "documents": list(PASSAGES)}
     assert cohere == {**shared, "top_n": 3}
     assert jina == {**shared, "top_n": 3, "return_documents": False}
@@ -70,30 +79,17 @@ def test_with_faults_every_query_is_scored(
     cache: CallCache, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
-    chance = random.Random(3)
-
-    def short(reply: dict[str, Any]) -> Any:
-        return {**reply, "data": reply["data"][1:], "results": reply["results"][1:]}
 
     def stranger(reply: dict[str, Any]) -> Any:
         reply["data"][0]["index"] = 99
         return reply
 
-    ways: list[Fault] = [
-        Status(429, headers={"Retry-After": "0"}),
-        Status(500),
-        Status(0),
-        lambda reply: b"[1, 2",
-        lambda reply: {"answer": 42},
-        short,
-        stranger,
-    ]
-
-    def fault(path: str, body: dict[str, Any]) -> Fault:
-        return chance.choice(ways) if chance.random() < 0.3 else None
-
+    ways = sometimes(
+        3, 0.3, Fault(429, headers={"Retry-After": "0"}), Fault(500), CUT, CUT_REPLY, SHUFFLED,
+        lambda reply: b"[1, 2", lambda reply: {"answer": 42}, short, stranger,
+    )  # fmt: skip
     asked = [Asked(f"notice {n}", (*PASSAGES, f"{n}")) for n in range(60)]
-    with serving(fault) as server:
+    with serving(faults=ways) as server:
         found = score_passages(asked, scorer(method, server.url), cache)
     assert found == [pytest.approx([score_of(q, p) for p in passages]) for q, passages in asked]
     assert len(server.requests) > 60
@@ -111,7 +107,7 @@ def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCa
         finally:
             open_scorer.cache_clear()
     assert split == pytest.approx(SHARES)
-    assert [len(body["documents"]) for _, body in server.requests] == [2, 1, 1]
+    assert [len(body["documents"]) for body in server.bodies] == [2, 1, 1]
     assert isinstance(fails, TextTooLongError)
     assert fails.text == "word " * 30
     assert fine == [1.0]
@@ -119,13 +115,13 @@ def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCa
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, method: str) -> None:
-    def fault(path: str, body: dict[str, Any]) -> Fault:
+    def fault(path: str, body: dict[str, Any]) -> Failure:
         if body["query"] == "bad":
-            return Status(400, "the query is not allowed")
-        return Status(401, "no such key") if body["query"] == "keyless" else None
+            return Fault(400, "the query is not allowed")
+        return Fault(401, "no such key") if body["query"] == "keyless" else None
 
     asked = [Asked("bad", PASSAGES), Asked(QUERY, PASSAGES)]
-    with serving(fault) as server:
+    with serving(faults=fault) as server:
         own = scorer(method, server.url)
         refused, fine = score_passages(asked, own, cache)
         assert isinstance(refused, ProviderError)

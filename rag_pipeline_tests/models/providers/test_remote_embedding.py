@@ -16,14 +16,9 @@ from rag_pipeline.errors import (
 )
 from rag_pipeline.models.embedding import embed, embed_tokens, missing_texts
 from rag_pipeline.models.providers import Embedder, open_embedder
-from rag_pipeline_tests.testing.model_server import (
-    DIMENSION,
-    Fault,
-    Status,
-    faulty,
-    serving,
-    vector_of,
-)
+from rag_pipeline_tests.testing.model_faults import SHUFFLED, Failure, Fault, faulty
+from rag_pipeline_tests.testing.model_replies import DIMENSION, vector_of
+from rag_pipeline_tests.testing.model_server import serving
 
 SETTINGS: TypeAdapter[Any] = TypeAdapter(Embedding)
 
@@ -52,10 +47,10 @@ def test_openai_embeds_each_distinct_text_once_and_in_order(cache: CallCache) ->
         again = embed(texts[:3], embedder, cache, counts=counts)
     np.testing.assert_allclose(vectors, [vector_of(t) for t in texts], atol=1e-6)
     np.testing.assert_array_equal(again, vectors[:3])
-    assert sorted(server.paid) == sorted(set(texts))
+    assert sorted(server.answered) == sorted(set(texts))
     assert (counts.made, counts.saved) == (70, 33)
-    assert max(len(body["input"]) for _, body in server.requests) == 8
-    assert all("dimensions" not in body for _, body in server.requests)
+    assert max(len(body["input"]) for body in server.bodies) == 8
+    assert all("dimensions" not in body for body in server.bodies)
 
 
 def test_a_known_model_is_asked_for_shorter_vectors(cache: CallCache) -> None:
@@ -63,7 +58,7 @@ def test_a_known_model_is_asked_for_shorter_vectors(cache: CallCache) -> None:
         model = "text-embedding-3-large"
         vectors = embed(["a"], openai(server.url, model=model, dimensions=256), cache)
     assert vectors.shape == (1, 256)
-    assert server.requests[0][1]["dimensions"] == 256
+    assert server.bodies[0]["dimensions"] == 256
 
 
 def test_voyage_tells_documents_from_queries(cache: CallCache) -> None:
@@ -72,7 +67,7 @@ def test_voyage_tells_documents_from_queries(cache: CallCache) -> None:
         vectors = embed(["a", "b"], embedder, cache)
         embed(["a"], embedder, cache, "query")
     np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in "ab"], atol=1e-6)
-    sent = [body for _, body in server.requests]
+    sent = server.bodies
     assert [body["input_type"] for body in sent] == ["document", "query"]
     assert {(b["model"], b["output_dimension"], b["truncation"]) for b in sent} == {
         ("voyage-3.5", 256, False)
@@ -84,15 +79,15 @@ def test_voyage_context_embeds_a_documents_chunks_together(cache: CallCache) -> 
     with serving() as server:
         embedder = voyage(server.url, model="voyage-context-3")
         made = embed_tokens(texts, embedder, cache, documents=documents).vectors
-        before = len(server.paid)
+        before = len(server.answered)
         embed_tokens(["a", "B", "c"], embedder, cache, documents=["one", "one", "two"])
-        new = server.paid[before:]
+        new = server.answered[before:]
         embed(["a"], embedder, cache, "query")
-    assert server.requests[0][1]["inputs"] == [["a", "b"], ["c"], ["a"]]
+    assert server.bodies[0]["inputs"] == [["a", "b"], ["c"], ["a"]]
     expected = ["a in a | b", "b in a | b", "c in c", "a in a"]
     np.testing.assert_allclose(made, [vector_of(t, 256) for t in expected], atol=1e-6)
     assert new == ["a", "B"], "a changed chunk embeds its document again, and no other"
-    assert server.requests[-1][1]["inputs"] == [["a"]]
+    assert server.bodies[-1]["inputs"] == [["a"]]
 
 
 def test_a_document_over_the_window_is_embedded_in_consecutive_parts(cache: CallCache) -> None:
@@ -103,7 +98,7 @@ def test_a_document_over_the_window_is_embedded_in_consecutive_parts(cache: Call
         assert missing_texts(chunks, embedder, cache, ["d"] * 8) == 3
         made = embed_tokens(chunks, embedder, cache, documents=["d"] * 8)
     assert made.vectors.shape == (8, 256)
-    (_, body), *_ = server.requests
+    body, *_ = server.bodies
     assert body["inputs"] == [chunks[:3], chunks[3:6], chunks[6:]]
 
 
@@ -113,7 +108,9 @@ def test_with_faults_everything_comes_out_in_order_and_paid_for_once(
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
     texts = [f"chunk {n}" for n in range(240)]
-    with serving(faulty(7, hang_seconds=5.0)) as server:
+    # Voyage's SDK takes vectors in the order of the reply.
+    more = [SHUFFLED] if provider is openai else []
+    with serving(faults=faulty(7, *more, hang_seconds=5.0)) as server:
         embedder = provider(
             server.url, max_texts=4, max_concurrency=32, timeout_seconds=4, dimensions=256
         )
@@ -124,21 +121,21 @@ def test_with_faults_everything_comes_out_in_order_and_paid_for_once(
         vectors = embed(texts, embedder, cache)
     expected = [vector_of(t, vectors.shape[1]) for t in texts]
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    assert sorted(server.paid) == sorted(texts)
+    assert sorted(server.answered) == sorted(texts)
     assert len(server.requests) > 65, "some requests failed"
     assert 1 < server.most_at_once <= 32
 
 
 def test_what_was_answered_before_a_failure_is_kept(cache: CallCache) -> None:
-    def refuse(path: str, body: dict[str, Any]) -> Fault:
-        return Status(400, "this text is not allowed") if "bad" in body["input"] else None
+    def refuse(path: str, body: dict[str, Any]) -> Failure:
+        return Fault(400, "this text is not allowed") if "bad" in body["input"] else None
 
     texts = ["a", "b", "bad", "c", "d", "e"]
-    with serving(refuse) as server:
+    with serving(faults=refuse) as server:
         embedder = openai(server.url)
         with pytest.raises(ProviderError, match=r"not allowed .*the text begins 'bad'"):
             embed(texts, embedder, cache)
-        assert sorted(server.paid) == ["a", "b", "c", "d", "e"]
+        assert sorted(server.answered) == ["a", "b", "c", "d", "e"]
         assert missing_texts(texts, embedder, cache) == 1
 
 
@@ -147,18 +144,18 @@ def test_what_was_answered_before_a_failure_is_kept(cache: CallCache) -> None:
     ("fault", "error", "message"),
     [
         (
-            Status(401, "Incorrect API key provided: sk-12345678"),
+            Fault(401, "Incorrect API key provided: sk-12345678"),
             CallsStoppedError,
             "check the key",
         ),
-        (Status(404, "no such page"), CallsStoppedError, "check model and base_url"),
-        (Status(400, "Model bge is not supported"), CallsStoppedError, "not supported"),
+        (Fault(404, "no such page"), CallsStoppedError, "check model and base_url"),
+        (Fault(400, "Model bge is not supported"), CallsStoppedError, "not supported"),
     ],
 )
 def test_what_holds_for_every_text_stops_at_once(
-    cache: CallCache, provider: Any, fault: Status, error: type[Exception], message: str
+    cache: CallCache, provider: Any, fault: Fault, error: type[Exception], message: str
 ) -> None:
-    with serving(lambda path, body: fault) as server:
+    with serving(faults=lambda path, body: fault) as server:
         with pytest.raises(error, match=message) as caught:
             embed(["a"], provider(server.url), cache)
         assert len(server.requests) == 1
@@ -182,7 +179,7 @@ def test_a_vector_that_cannot_be_used_is_refused_and_not_kept(
             row["embedding"] = change(row["embedding"])
         return reply
 
-    with serving(lambda path, body: spoil) as server:
+    with serving(faults=lambda path, body: spoil) as server:
         embedder = openai(server.url)
         with pytest.raises(error, match=message):
             embed(["a"], embedder, cache)
@@ -194,7 +191,7 @@ def test_vectors_get_unit_length(cache: CallCache) -> None:
         reply["data"][0]["embedding"] = [0.0, 3.0, 0.0, 4.0, 0.0, 0.0, 0.0, 0.0]
         return reply
 
-    with serving(lambda path, body: longer) as server:
+    with serving(faults=lambda path, body: longer) as server:
         vectors = embed(["a"], openai(server.url), cache)
     np.testing.assert_allclose(vectors, [[0, 0.6, 0, 0.8, 0, 0, 0, 0]], atol=1e-6)
 
@@ -207,7 +204,7 @@ def test_too_long_is_told_before_anything_is_sent_or_cut_where_allowed(cache: Ca
         assert caught.value.text == long
         assert server.requests == []
         embed([long], openai(server.url, max_text_tokens=100, truncate=True), cache)
-    assert server.paid == [long[:300]]
+    assert server.answered == [long[:300]]
 
 
 def test_a_missing_key_names_its_variable(
