@@ -24,6 +24,7 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError
+from rag_pipeline.evaluation.board import Board
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.models.embedding import Embedded, embed_queries
@@ -168,6 +169,10 @@ class Corpus:
         return manifests.roll_back(self.workspace, release_id)
 
     def leaderboard(self, metric: str | None = None) -> dict[str, Any]:
+        """Return `board` as plain JSON values."""
+        return self.board(metric).record()
+
+    def board(self, metric: str | None = None) -> Board:
         """Return every evaluated configuration with its metrics, best first.
 
         Rows are compared with the baseline and with what is served now, in the metrics that

@@ -53,7 +53,7 @@ def show_explanation(
     if f"AnswerPresence@{k}" not in METRICS:
         raise InputError(f"-k {k} is not one of: 1 to 10, 20")
     workspace = Workspace(load_config(file))
-    evaluated = [row["name"] for row in load_leaderboard(workspace)["configurations"]]
+    evaluated = load_leaderboard(workspace).names()
     known = [q.query_id for q in load_queries(workspace)]
     if query_id not in known:
         raise InputError(f"no query {query_id!r}; there are: {_some(known)}")

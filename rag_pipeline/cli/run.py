@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> 
     if not console.quiet:
         _show_problems(workspace)
         console.print()
-        show_leaderboard(Corpus(config).leaderboard())
+        show_leaderboard(Corpus(config).board())
         _show_sample(config, file)
 
 
@@ -238,7 +239,7 @@ def summarize_run(
     texts sent to a model in this run, and the sum of `seconds` the time spent on configurations.
     """
     by_step = {result.step: result for result in results}
-    board = {row["name"]: row for row in load_leaderboard(workspace)["configurations"]}
+    board = {row.name: row for row in load_leaderboard(workspace).configurations}
     counted: set[Step] = set()
     summaries = []
     for name, configuration in workspace.config.all_configurations.items():
@@ -268,7 +269,7 @@ def summarize_run(
         summaries.append(
             {
                 "name": name,
-                "metrics": board[name]["metrics"],
+                "metrics": asdict(board[name])["metrics"],
                 "seconds": seconds,
                 "calls": {"embedding": {"made": calls.made, "saved": calls.saved}},
             }

@@ -1,20 +1,20 @@
 """Results as tables for people."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from rag_pipeline.calls.costs import Totals
 from rag_pipeline.cli.console import command, console, indented, titled_table, visible
 from rag_pipeline.cli.estimates import usd
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.errors import InputError
-from rag_pipeline.evaluation.leaderboard import best_first
+from rag_pipeline.evaluation.board import Board, BoardRow
+from rag_pipeline.evaluation.scores import added_metrics, is_share
+from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.release import Release
 
 if TYPE_CHECKING:
@@ -35,46 +35,35 @@ _SNIPPET = 300
 _MOST_SKIPPED = 20
 
 
-def sorted_board(board: Mapping[str, Any], metric: str | None) -> dict[str, Any]:
-    """Return the leaderboard sorted by a metric; raise InputError naming the known ones."""
-    rows = board["configurations"]
-    if metric is None or not rows:
-        return dict(board)
-    known = list(rows[0]["metrics"])
-    if metric not in known:
-        raise InputError(f"--sort {metric!r} is not one of: {', '.join(known)}")
-    ordered = sorted(rows, key=lambda row: best_first(row["metrics"][metric]["mean"]))
-    return {**board, "sorted_by": metric, "configurations": ordered}
-
-
-def show_leaderboard(board: Mapping[str, Any]) -> None:
+def show_leaderboard(board: Board) -> None:
     """Print every configuration's means in percent, with the 95 % interval of the sorted one."""
-    by, rows = board["sorted_by"], board["configurations"]
-    longest = max((len(row["name"]) for row in rows), default=0)
+    by, rows = board.sorted_by, board.configurations
+    longest = max((len(row.name) for row in rows), default=0)
     # Each metric takes 9 columns; what is fixed about 40, and a name may fold.
-    against = _references(board) if console.width >= _WIDE_ENOUGH else {}
+    against = board.references if console.width >= _WIDE_ENOUGH else {}
     room = max(
         0 if against else 1, (console.width - 42 - min(longest, 44) - 13 * len(against)) // 9
     )
-    metrics = sorted([m for m in _METRICS if m != by][:room], key=_by_name)
-    table = titled_table(f"{board['corpus']}: configurations by {by}, in percent")
+    offered = dict.fromkeys((*_METRICS[:2], *added_metrics(), *_METRICS[2:]))
+    known = [m for m in offered if m != by and any(m in row.metrics for row in rows)]
+    metrics = sorted(known[:room], key=_by_name)
+    table = titled_table(f"{board.corpus}: configurations by {by}, in percent")
     table.add_column("configuration", overflow="fold", min_width=13)
     roomy = console.width >= (110 if against else _NARROW)
     counted = ("n", "missing", "chunks") if roomy else ("n", "missing")
-    costs = [Totals(**row.get("costs", {})) for row in rows]
-    paid = any(c.usd or not c.is_known for c in costs)
+    paid = any(row.costs.usd or not row.costs.is_known for row in rows)
     for name in (_short(by), "95 %", *map(_short, metrics), *counted, *(["USD"] if paid else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for kind in against:
         table.add_column(f"vs {kind}", no_wrap=True)
-    for row, cost in zip(rows, costs, strict=True):
-        shown = row["metrics"]
-        own = [usd(cost)] if paid else []
-        cells = [_percent(shown[by]["mean"]), _interval(shown[by])]
-        cells += [_percent(shown[metric]["mean"]) for metric in metrics]
-        counts = [str(shown[by]["n"]), str(shown[by]["missing"]), f"{row['chunks']:,}"]
+    for row in rows:
+        shown = row.summary(by)
+        own = [usd(row.costs)] if paid else []
+        cells = [_mean(by, shown), _interval(by, shown)]
+        cells += [_mean(metric, row.summary(metric)) for metric in metrics]
+        counts = [str(shown.n), str(shown.missing), f"{row.chunks:,}"]
         verdicts = [_verdict(row, by, kind, name) for kind, name in against.items()]
-        table.add_row(escape(row["name"]), *cells, *counts[: len(counted)], *own, *verdicts)
+        table.add_row(escape(row.name), *cells, *counts[: len(counted)], *own, *verdicts)
     console.print(table)
     if rows:
         console.print(
@@ -90,25 +79,19 @@ def show_leaderboard(board: Mapping[str, Any]) -> None:
             f"{named} Verdicts are on {_short(by)}, query by query, at a family error of 5 %.",
             style="dim",
         )
-    if board["queries_left_out"]:
+    if board.queries_left_out:
         console.print(
-            f"[yellow]{board['queries_left_out']} gold spans are not in the documents; their "
+            f"[yellow]{board.queries_left_out} gold spans are not in the documents; their "
             f"queries are left out[/yellow]"
         )
 
 
-def _references(board: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the rows are compared with: kind to configuration."""
-    compared = board.get("compared_with") or {}
-    return {kind: reference["name"] for kind, reference in compared.items() if reference}
-
-
-def _verdict(row: Mapping[str, Any], metric: str, kind: str, name: str) -> str:
-    if row["name"] == name:
+def _verdict(row: BoardRow, metric: str, kind: str, name: str) -> str:
+    if row.name == name:
         return "[dim]itself[/dim]"
-    found = row["against"][kind].get(metric)
-    colour = {"better": "green", "worse": "red"}.get(found["verdict"]) if found else None
-    word = found["verdict"] if found else "–"
+    found = row.comparison(kind, metric)
+    colour = {"better": "green", "worse": "red"}.get(found.verdict) if found else None
+    word = found.verdict if found else "–"
     return f"[{colour}]{word}[/{colour}]" if colour else word
 
 
@@ -180,11 +163,15 @@ def _short(metric: str) -> str:
     return metric.replace("AnswerPresence", "AP")
 
 
-def _percent(mean: float | None) -> str:
-    return "–" if mean is None else f"{100 * mean:.1f}"
-
-
-def _interval(metric: Mapping[str, Any]) -> str:
-    if metric["low"] is None:
+def _mean(metric: str, found: Summary) -> str:
+    if found.mean is None:
         return "–"
-    return f"{100 * metric['low']:.0f}–{100 * metric['high']:.0f}"
+    return f"{100 * found.mean:.1f}" if is_share(metric) else f"{found.mean:.2f}"
+
+
+def _interval(metric: str, found: Summary) -> str:
+    if found.low is None or found.high is None:
+        return "–"
+    if is_share(metric):
+        return f"{100 * found.low:.0f}–{100 * found.high:.0f}"
+    return f"{found.low:.2f}–{found.high:.2f}"

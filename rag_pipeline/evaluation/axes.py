@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rag_pipeline.config import STAGES, Configuration
 from rag_pipeline.evaluation.scores import Scores, Values
 from rag_pipeline.evaluation.significance import Comparison, compare_family
-from rag_pipeline.evaluation.summary import Summary, summarize_all
+from rag_pipeline.evaluation.summary import UNMEASURED, Summary, summarize_all
 
 CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _MOST_VARIANTS = 12
@@ -119,8 +119,7 @@ def _curve(means: Mapping[str, Values]) -> dict[int, Summary]:
     ids = next(iter(means.values()))
     rows = [{metric: values.get(query_id) for metric, values in means.items()} for query_id in ids]
     summaries = summarize_all(rows)
-    empty = Summary(None, 0, 0, None, None)
-    return {cutoff: summaries.get(_metric(cutoff), empty) for cutoff in CUTOFFS}
+    return {cutoff: summaries.get(_metric(cutoff), UNMEASURED) for cutoff in CUTOFFS}
 
 
 def _metric(k: int) -> str:

@@ -4,29 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.evaluation.scores import (
-    LOWER_IS_BETTER,
-    UNDIRECTED,
-    Scores,
-    read_scores,
-)
+from rag_pipeline.evaluation.scores import Scores, direction, headline_metrics, read_scores
 from rag_pipeline.evaluation.significance import Comparison, Pair, compare_family
 from rag_pipeline.workspace import Workspace
-
-HEADLINE_METRICS = (
-    "AnswerPresence@1",
-    "AnswerPresence@5",
-    "AnswerPresence@10",
-    "AnswerPresence@20",
-    "nDCG@10",
-    "RR@10",
-    "R@5",
-    "IoU@5",
-    "EntityF1",
-    "CriticalRecall",
-    "ContextRelevance",
-)
-"""The metrics that tables show first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +34,9 @@ def compare(
     one: Scores, other: Scores, metrics: Iterable[str], alpha: float = 0.05
 ) -> dict[str, Comparison]:
     """Compare two configurations on several metrics; the metrics are one family."""
-    wanted = {m: pairs(one, other, m) for m in metrics if m not in UNDIRECTED}
-    return compare_family(wanted, alpha, LOWER_IS_BETTER)
+    wanted = {m: pairs(one, other, m) for m in metrics if direction(m) != "neither"}
+    lower = frozenset(m for m in wanted if direction(m) == "lower")
+    return compare_family(wanted, alpha, lower)
 
 
 def compare_all(
@@ -68,21 +49,21 @@ def compare_all(
     """
     found: dict[str, dict[str, Comparison]] = {}
     for metric in metrics:
-        if metric in UNDIRECTED:
+        if direction(metric) == "neither":
             continue
         family = {
             name: pairs(own, reference.scores, metric)
             for name, own in scores.items()
             if name != reference.configuration
         }
-        lower = frozenset(family) if metric in LOWER_IS_BETTER else frozenset[str]()
+        lower = frozenset(family) if direction(metric) == "lower" else frozenset[str]()
         found[metric] = compare_family(family, lower_is_better=lower)
     return found
 
 
 def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
     """Return the metrics to compare on a leaderboard: what it is sorted by, gated by, and shows."""
-    wanted = (config.serve_metric, *config.gate.metrics, *also, *HEADLINE_METRICS)
+    wanted = (config.serve_metric, *config.gate.metrics, *also, *headline_metrics())
     return list(dict.fromkeys(wanted))
 
 

@@ -1,34 +1,122 @@
 """Turn the ranked chunks of one query into all retrieval metrics, by the names people publish."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.evaluation import ranking
 from rag_pipeline.evaluation.answer_presence import answer_presence, relevance_labels
-from rag_pipeline.evaluation.spans import count_characters
+from rag_pipeline.evaluation.metrics import Needs, Ranking, RankingMetric
 
 _PRESENCE_CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _CUTOFFS = (1, 3, 5, 10, 20)
+_HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {"nDCG@10", "RR@10", "R@5", "IoU@5"}
 
-METRICS: tuple[str, ...] = (
-    *(f"AnswerPresence@{k}" for k in _PRESENCE_CUTOFFS),
-    "nDCG@10",
-    "RR@10",
-    "AP",
-    *(f"{name}@{k}" for name in ("R", "P", "SpanRecall", "SpanPrecision", "IoU") for k in _CUTOFFS),
+Measure = Callable[[Ranking], float | None]
+
+
+def _presence(k: int) -> Measure:
+    return lambda r: answer_presence(r.labels, k)
+
+
+def _recall(k: int) -> Measure:
+    return lambda r: ranking.recall(r.labels, r.relevant, k)
+
+
+def _precision(k: int) -> Measure:
+    return lambda r: ranking.precision(r.labels, k)
+
+
+def _span_recall(k: int) -> Measure:
+    return lambda r: r.characters(k).recall
+
+
+def _span_precision(k: int) -> Measure:
+    return lambda r: r.characters(k).precision
+
+
+def _iou(k: int) -> Measure:
+    return lambda r: r.characters(k).iou
+
+
+def _metric(
+    name: str, definition: str, measure: Measure, needs: Needs, depth: int | None = None
+) -> RankingMetric:
+    return RankingMetric(
+        name=name,
+        definition=definition,
+        measure=measure,
+        needs=needs,
+        depth=depth,
+        headline=name in _HEADLINES,
+    )
+
+
+RANKING_METRICS = (
+    *(
+        _metric(
+            f"AnswerPresence@{k}",
+            f"Whether any of the first {k} chunks answers.",
+            _presence(k),
+            "labels",
+            k,
+        )
+        for k in _PRESENCE_CUTOFFS
+    ),
+    _metric(
+        "nDCG@10",
+        "Discounted gain of the first 10 chunks, over that of an ideal ranking.",
+        lambda r: ranking.ndcg(r.labels, r.relevant, 10),
+        "relevant",
+    ),
+    _metric(
+        "RR@10",
+        "1 / rank of the first chunk that answers, 0 beyond rank 10.",
+        lambda r: ranking.reciprocal_rank(r.labels, 10),
+        "labels",
+        10,
+    ),
+    _metric(
+        "AP",
+        "Mean precision at the ranks of all chunks that answer.",
+        lambda r: ranking.average_precision(r.labels, r.relevant),
+        "relevant",
+    ),
+    *(
+        _metric(f"R@{k}", f"Share of answering chunks in the first {k}.", _recall(k), "relevant")
+        for k in _CUTOFFS
+    ),
+    *(
+        _metric(f"P@{k}", f"Share of the first {k} that answers.", _precision(k), "labels", k)
+        for k in _CUTOFFS
+    ),
+    *(
+        _metric(f"{name}@{k}", definition.format(f"the first {k} chunks"), measure(k), "spans")
+        for name, measure, definition in (
+            ("SpanRecall", _span_recall, "Share of the gold characters that {} hold."),
+            ("SpanPrecision", _span_precision, "Share of the characters of {} that is gold."),
+            ("IoU", _iou, "Gold characters in {}, over those of both together."),
+        )
+        for k in _CUTOFFS
+    ),
 )
-"""Every metric that `evaluate_query` returns, in the order to show them."""
+"""The metrics of retrieval that come with the package, in the order to show them."""
+
+METRICS = tuple(metric.name for metric in RANKING_METRICS)
+"""The names of `RANKING_METRICS`."""
 
 
 def evaluate_query(
-    query: Query, ranked: Sequence[ScoredChunk], relevant_chunk_ids: Collection[str]
+    query: Query,
+    ranked: Sequence[ScoredChunk],
+    relevant_chunk_ids: Collection[str],
+    metrics: Sequence[RankingMetric] = RANKING_METRICS,
 ) -> dict[str, float | None]:
-    """Return every metric of `METRICS` for one query; None where it is a share of nothing.
+    """Return the metrics of one query by name; None where one is a share of nothing.
 
     `ranked` holds the retrieved chunks, best first; `relevant_chunk_ids` all chunks of the same
     chunking that answer the query (see `relevant_chunks`).
 
-    - No gold text (no spans, or empty ones): every metric is None.
+    - No gold text (no spans, or empty ones): every metric that needs gold is None.
     - No chunk of the chunking answers: AnswerPresence, P and RR are 0.0; R, nDCG and AP are None.
     - Nothing retrieved: SpanPrecision is None.
 
@@ -36,55 +124,42 @@ def evaluate_query(
     disagree about a ranked chunk, as they do when taken from different chunkings or queries.
     """
     _check_unique(query, ranked)
-    if not any(span.end > span.start for span in query.gold_spans):
-        return dict.fromkeys(METRICS)
     labels = relevance_labels(ranked, query.gold_spans)
+    has_gold = any(span.end > span.start for span in query.gold_spans)
     relevant_ids = frozenset(relevant_chunk_ids)
-    _check_agreement(query, ranked, labels, relevant_ids)
-    relevant = len(relevant_ids)
-    values: dict[str, float | None] = {
-        "nDCG@10": ranking.ndcg(labels, relevant, 10),
-        "RR@10": ranking.reciprocal_rank(labels, 10),
-        "AP": ranking.average_precision(labels, relevant),
+    if has_gold:
+        _check_agreement(query, ranked, labels, relevant_ids)
+    subject = Ranking(query, ranked, labels, len(relevant_ids))
+    return {
+        m.name: m.measure(subject) if has_gold or m.needs == "chunks" else None for m in metrics
     }
-    for k in _PRESENCE_CUTOFFS:
-        values[f"AnswerPresence@{k}"] = answer_presence(labels, k)
-    for k in _CUTOFFS:
-        characters = count_characters(ranked, query.gold_spans, k)
-        values[f"R@{k}"] = ranking.recall(labels, relevant, k)
-        values[f"P@{k}"] = ranking.precision(labels, k)
-        values[f"SpanRecall@{k}"] = characters.recall
-        values[f"SpanPrecision@{k}"] = characters.precision
-        values[f"IoU@{k}"] = characters.iou
-    return {name: values[name] for name in METRICS}
 
 
-def judged_metrics(labels: Sequence[bool | None], retrieved: int) -> dict[str, float | None]:
+def judged_metrics(
+    query: Query,
+    ranked: Sequence[ScoredChunk],
+    labels: Sequence[bool | None],
+    metrics: Sequence[RankingMetric] = RANKING_METRICS,
+) -> dict[str, float | None]:
     """Return what a judge's labels of the first passages tell: AnswerPresence@k, P@k and RR@10.
 
     A label that is None is not known. A metric is None where a passage that it rests on has no
-    label: one among the first k failed, or k exceeds the labels while more of the `retrieved`
-    passages were not judged. A query with a failed label is left out even where another label
-    says YES: keeping only those would raise the mean. R@k, nDCG@10 and AP are None, as nobody
-    judged the passages that were not retrieved.
+    label: one among the first `depth` failed, or `depth` exceeds the labels while more of the
+    ranked passages were not judged. A query with a failed label is left out even where another
+    label says YES: keeping only those would raise the mean. R@k, nDCG@10 and AP are None, as nobody
+    judged the passages that were not retrieved. What needs neither is not among the metrics.
     """
 
-    def known(k: int) -> list[bool] | None:
+    def measured(metric: RankingMetric) -> float | None:
+        k = len(ranked) if metric.depth is None else metric.depth
         first = [label for label in labels[:k] if label is not None]
-        judged = len(first) == min(len(labels), k)
-        return first if judged and (k <= len(labels) or len(labels) >= retrieved) else None
+        complete = len(first) == min(len(labels), k)
+        known = complete and (k <= len(labels) or len(labels) >= len(ranked))
+        if metric.needs == "relevant" or not known:
+            return None
+        return metric.measure(Ranking(query, ranked, first, 0))
 
-    values: dict[str, float | None] = {"nDCG@10": None, "AP": None}
-    ten = known(10)
-    values["RR@10"] = None if ten is None else ranking.reciprocal_rank(ten, 10)
-    for k in _PRESENCE_CUTOFFS:
-        first = known(k)
-        values[f"AnswerPresence@{k}"] = None if first is None else answer_presence(first, k)
-    for k in _CUTOFFS:
-        first = known(k)
-        values[f"P@{k}"] = None if first is None else ranking.precision(first, k)
-        values[f"R@{k}"] = None
-    return values
+    return {m.name: measured(m) for m in metrics if m.needs in ("labels", "relevant")}
 
 
 def _check_unique(query: Query, ranked: Sequence[ScoredChunk]) -> None:

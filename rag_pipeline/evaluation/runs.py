@@ -20,7 +20,8 @@ from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.relevance import relevant_chunks
-from rag_pipeline.evaluation.retrieval_metrics import METRICS, evaluate_query, judged_metrics
+from rag_pipeline.evaluation.retrieval_metrics import evaluate_query, judged_metrics
+from rag_pipeline.evaluation.scores import ranking_metrics
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import read_queries, resolve_queries
@@ -254,21 +255,24 @@ def update_scores(
     queries = load_queries(workspace)
     # The chunks that were searched, not those of today: a rank is judged by its own chunking.
     pinned = Pinned(**workspace.store.read_note(run_file(configuration.name))["pinned"])
-    chunks = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     spans = ["chunk_id", "document_id", "start", "end"]
     gold_documents = sorted({s.document_id for q in queries for s in q.gold_spans})
     relevant = relevant_chunks(
-        queries, chunks.read(spans, gold_documents, version=pinned.vector_version)
+        queries, searched.read(spans, gold_documents, version=pinned.vector_version)
     )
-    scores = [evaluate_query(q, ranked[q.query_id], relevant[q.query_id]) for q in queries]
-    if labels is not None:
-        scores = [
-            {**score, **judged_metrics(labels.get(q.query_id, []), len(ranked[q.query_id]))}
-            for q, score in zip(queries, scores, strict=True)
-        ]
+    metrics = ranking_metrics()
+    scores = []
+    for query in queries:
+        chunks = ranked[query.query_id]
+        measured = evaluate_query(query, chunks, relevant[query.query_id], metrics)
+        if labels is not None:
+            measured |= judged_metrics(query, chunks, labels.get(query.query_id, []), metrics)
+        scores.append(measured)
     columns = {"query_id": pa.array([q.query_id for q in queries], pa.string())}
-    for name in METRICS:
-        columns[name] = pa.array([s[name] for s in scores], pa.float64())
+    for metric in metrics:
+        values = [score[metric.name] for score in scores]
+        columns[metric.name] = pa.array(values, pa.float64())
     workspace.store.write_parquet(
         scores_file(configuration.name), pa.table(columns), {"digest": made_from}
     )

@@ -1,13 +1,17 @@
 """Score files -> all metrics of a configuration, by metric and query."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
 
 import pyarrow as pa
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
-from rag_pipeline.evaluation.retrieval_metrics import METRICS
+from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
+from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
+from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]
@@ -18,18 +22,47 @@ Scores = Mapping[str, Values]
 SCORE_ASSETS = ("answer_presence", "entity_scores", "context_scores")
 """The assets that write `evaluation/<asset>/<configuration>.parquet`, one row a query."""
 
-LATER_METRICS = (
-    "EntityPrecision",
-    "EntityRecall",
-    "EntityF1",
-    "CriticalRecall",
-    *CONTEXT_METRICS,
-)
-"""The metrics of answers and contexts, which exist where these are evaluated."""
 
-LOWER_IS_BETTER = frozenset({"RankingPenalty", "MissingItems"})
-UNDIRECTED = frozenset({"RelevantCount"})
-"""Metrics of which neither more nor less is better."""
+@cache
+def ranking_metrics() -> tuple[RankingMetric, ...]:
+    """Return every metric of retrieval, those of other packages last."""
+    return RANKING_METRICS
+
+
+@cache
+def answer_metrics() -> tuple[Metric[Any], ...]:
+    """Return every metric of answers and contexts, which exist where these are evaluated."""
+    return (*ENTITY_METRICS, *CONTEXT_METRICS)
+
+
+@cache
+def all_metrics() -> Mapping[str, Metric[Any]]:
+    """Return every metric by name, in the order to show them."""
+    every: tuple[Metric[Any], ...] = (*ranking_metrics(), *answer_metrics())
+    return {metric.name: metric for metric in every}
+
+
+def headline_metrics() -> list[str]:
+    """Return the names of the metrics that leaderboards show unasked."""
+    return [name for name, metric in all_metrics().items() if metric.headline]
+
+
+def added_metrics() -> list[str]:
+    """Return the names of the metrics that other packages brought."""
+    own: tuple[Metric[Any], ...] = (*RANKING_METRICS, *ENTITY_METRICS, *CONTEXT_METRICS)
+    return [name for name, metric in all_metrics().items() if metric not in own]
+
+
+def is_share(metric: str) -> bool:
+    """Return whether a metric lies in 0..1, to be shown in percent."""
+    found = all_metrics().get(metric)
+    return found.is_share if found else True
+
+
+def direction(metric: str) -> Direction:
+    """Return which values of a metric are better; "higher" for one that is not installed."""
+    found = all_metrics().get(metric)
+    return found.direction if found else "higher"
 
 
 def score_file(asset: str, configuration: str) -> str:
@@ -65,7 +98,7 @@ def scores_digests(workspace: Workspace, configuration: str) -> list[str | None]
 
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
     """Raise ConfigError for a `serve_metric` or a gate metric that nothing measures."""
-    known = [*METRICS, *LATER_METRICS, *also]
+    known = [*all_metrics(), *also]
     named = {"serve_metric": [config.serve_metric], "gate.metrics": config.gate.metrics}
     for place, metrics in named.items():
         for metric in metrics:

@@ -29,6 +29,9 @@ class Summary:
     high: float | None
 
 
+UNMEASURED = Summary(None, 0, 0, None, None)
+
+
 def mean_of_known(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that are not None; None where there is none."""
     known = [value for value in values if value is not None]
@@ -37,9 +40,7 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 
 def summarize(values: Sequence[float | None]) -> Summary:
     """Summarize the values of one metric, one a query (see `summarize_all`)."""
-    return summarize_all([{"values": value} for value in values]).get(
-        "values", Summary(None, 0, 0, None, None)
-    )
+    return summarize_all([{"values": value} for value in values]).get("values", UNMEASURED)
 
 
 def summarize_all(rows: Sequence[Mapping[str, float | None]]) -> dict[str, Summary]:

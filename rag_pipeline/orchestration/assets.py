@@ -23,11 +23,11 @@ from rag_pipeline.errors import (
 )
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
+from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report
 from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.orchestration.descriptions import shared_settings
 from rag_pipeline.orchestration.metadata import (
-    LEADERBOARD_METRICS,
     cost_metadata,
     examples,
     first_rows,
@@ -266,7 +266,7 @@ def _relevance_labels(workspace: Workspace, key: str) -> dg.MaterializeResult[An
 def _answer_presence(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
     labels = quality.load_labels(workspace, key) if judges_relevance(workspace.config) else None
     summaries = runs.update_scores(workspace, workspace.config.configuration(key), labels)
-    headline = {name: summaries[name].mean for name in LEADERBOARD_METRICS if name in summaries}
+    headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
     metadata: dict[str, Any] = {
         **{name: round(mean, 4) for name, mean in headline.items() if mean is not None},
         **rows("metrics", ({"metric": n, **rounded(summaries[n])} for n in summaries)),
@@ -281,13 +281,13 @@ def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
     workspace.store.write_bytes(report.REPORT_FILE, report.render(content).encode())
     metadata: dict[str, Any] = {
         **rows("leaderboard", leaderboard_rows(board)),
-        "configurations": len(board["configurations"]),
-        "sorted_by": board["sorted_by"],
-        "queries_left_out": board["queries_left_out"],
+        "configurations": len(board.configurations),
+        "sorted_by": board.sorted_by,
+        "queries_left_out": board.queries_left_out,
         "report": workspace.store.address(report.REPORT_FILE),
         **images(report.images(content)),
     }
-    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(board["digest"]))
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(board.digest))
 
 
 def _release(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:

@@ -8,47 +8,42 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.evaluation.comparison import HEADLINE_METRICS
+from rag_pipeline.evaluation.board import Board, BoardRow
+from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import Report
 
 _PREVIEW_ROWS = 5
 _PREVIEW_CHARACTERS = 120
 
-LEADERBOARD_METRICS = HEADLINE_METRICS
 
-
-def leaderboard_rows(board: Mapping[str, Any]) -> list[dict[str, Any]]:
+def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
     """Return the leaderboard table, the metric that it is sorted by first, then the verdicts."""
-    configurations, first = board["configurations"], board["sorted_by"]
-    shown = {m for row in configurations for m, found in row["metrics"].items() if found["n"]}
-    others = [m for m in LEADERBOARD_METRICS if m != first and m in shown]
-    kinds = [kind for kind, reference in board["compared_with"].items() if reference]
-    return [_leaderboard_row(row, first, others, kinds) for row in configurations]
+    first = board.sorted_by
+    others = [
+        metric
+        for metric in headline_metrics()
+        if metric != first and any(row.summary(metric).n for row in board.configurations)
+    ]
+    return [_leaderboard_row(row, first, others, board.references) for row in board.configurations]
 
 
 def _leaderboard_row(
-    row: Mapping[str, Any], first: str, others: Sequence[str], kinds: Sequence[str]
+    row: BoardRow, first: str, others: Sequence[str], kinds: Iterable[str]
 ) -> dict[str, Any]:
-    metrics = row["metrics"]
-    best = metrics[first]
-    unknown = best["low"] is None
-    costs = Totals(**row.get("costs", {}))
+    best = row.summary(first)
+    verdicts = {f"vs {kind}": row.comparison(kind, first) for kind in kinds}
     return {
-        "configuration": row["name"],
-        first: _round(best["mean"]),
-        "95 %": None if unknown else f"{best['low']:.2f}–{best['high']:.2f}",
-        "n": best["n"],
-        "missing": best["missing"],
-        **{f"vs {kind}": _verdict(row["against"][kind], first) for kind in kinds},
-        **{name: _round(metrics[name]["mean"]) if name in metrics else None for name in others},
-        "chunks": row["chunks"],
-        "cost_usd": round(costs.usd, 6) if costs.is_known else None,
+        "configuration": row.name,
+        first: _round(best.mean),
+        "95 %": None if best.low is None else f"{best.low:.2f}–{best.high:.2f}",
+        "n": best.n,
+        "missing": best.missing,
+        **{label: found and found.verdict for label, found in verdicts.items()},
+        **{name: _round(row.summary(name).mean) for name in others},
+        "chunks": row.chunks,
+        "cost_usd": round(row.costs.usd, 6) if row.costs.is_known else None,
     }
-
-
-def _verdict(against: Mapping[str, Any], metric: str) -> str | None:
-    return against[metric]["verdict"] if metric in against else None
 
 
 def images(charts: Mapping[str, str]) -> dict[str, Any]:

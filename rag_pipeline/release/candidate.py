@@ -25,8 +25,8 @@ from rag_pipeline.workspace import Workspace
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     """Return the configuration to serve and why: the named one, or the best by `serve_metric`."""
     config = workspace.config
-    board = load_leaderboard(workspace)["configurations"]
-    evaluated = {row["name"]: row for row in board}
+    board = load_leaderboard(workspace).configurations
+    evaluated = {row.name for row in board}
     if not evaluated:
         raise NotReleasedError(f"{config.corpus}: no configuration has been evaluated yet")
     if config.serve != "best":
@@ -35,15 +35,15 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
         return config.configuration(config.serve), [f"serve: {config.serve}"]
     held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
     for row in board:
-        made_from = workspace.store.read_note(run_file(row["name"])).get("digest")
+        made_from = workspace.store.read_note(run_file(row.name)).get("digest")
         if made_from in held_back:
             continue
-        score = row["metrics"][config.serve_metric]
-        if score["mean"] is None:
+        score = row.summary(config.serve_metric)
+        if score.mean is None:
             first = next(name for name in config.all_configurations if name in evaluated)
             return config.configuration(first), ["no query has gold spans: the first one listed"]
-        return config.configuration(row["name"]), [
-            f"best {config.serve_metric}: {score['mean']:.4f} over {score['n']} queries, of "
+        return config.configuration(row.name), [
+            f"best {config.serve_metric}: {score.mean:.4f} over {score.n} queries, of "
             f"{len(board)} configurations"
         ]
     raise NotReleasedError(

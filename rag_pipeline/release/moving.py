@@ -58,7 +58,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
     decision = decide(workspace, configuration.name, released(workspace, configuration))
     if not decision.allowed:
         raise CheckFailedError(_refusal(workspace, decision))
-    board = load_leaderboard(workspace)["configurations"]
+    board = load_leaderboard(workspace).configurations
     documents_version = workspace.documents().version
     release = Release(
         release_id=next_id(workspace),
@@ -67,7 +67,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
         settings=settings_of(workspace, configuration),
         run_digest=note["digest"],
         pinned=replace(Pinned(**note["pinned"]), documents_version=documents_version),
-        metrics=next(r["metrics"] for r in board if r["name"] == configuration.name),
+        metrics=next(asdict(r)["metrics"] for r in board if r.name == configuration.name),
         reasons=tuple(reasons),
         previous=before,
         gate=asdict(decision),

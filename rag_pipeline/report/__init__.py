@@ -6,6 +6,7 @@ from collections import Counter
 from markupsafe import Markup, escape
 
 from rag_pipeline.evaluation.axes import CUTOFFS
+from rag_pipeline.evaluation.scores import added_metrics
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.report.charts import (
     DARK_PALETTE,
@@ -14,7 +15,7 @@ from rag_pipeline.report.charts import (
     interval_strip,
     standalone,
 )
-from rag_pipeline.report.content import Content, K, collect, summary_of
+from rag_pipeline.report.content import Content, K, collect
 from rag_pipeline.report.figures import (
     by_kind,
     measured,
@@ -43,16 +44,19 @@ def render(content: Content) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    row_of = {row["name"]: row for row in content.rows}
     return environment.get_template("template.html.j2").render(
         content=content,
         metric=content.metric,
-        best=summary_of(content.rows[0], content.metric) if content.rows else None,
+        best=content.rows[0].summary(content.metric) if content.rows else None,
         released=content.released,
-        others=[m for m in _OTHERS if m != content.metric and measured(content, m)],
+        others=[
+            metric
+            for metric in (*_OTHERS, *added_metrics())
+            if metric != content.metric and measured(content, metric)
+        ],
         curves=presence_figures(content),
         stages=[{"effect": e, "figure": stage_figure(e)} for e in content.effects],
-        quality=quality_lines(content, row_of),
+        quality=quality_lines(content),
         prices=price_figures(content),
         slices=by_kind(content.slices) if measured(content, content.metric) else {},
         reasons=Counter(d.reason for d in content.failures),

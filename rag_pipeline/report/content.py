@@ -8,6 +8,7 @@ from rag_pipeline import release
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation.axes import CUTOFFS, AxisEffect, axis_effects
+from rag_pipeline.evaluation.board import BoardRow
 from rag_pipeline.evaluation.comparison import evaluated_scores
 from rag_pipeline.evaluation.failures import Diagnosis, failures
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
@@ -17,7 +18,6 @@ from rag_pipeline.evaluation.slices import Slice, slices
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.workspace import Workspace
 
-UNMEASURED = Summary(None, 0, 0, None, None)
 K = 5
 """The cutoff at which queries are said to fail."""
 
@@ -50,7 +50,7 @@ class Content:
     metric: str
     queries: int
     left_out: int
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[BoardRow]
     baseline: str | None
     released: str | None
     serving: str | None
@@ -73,15 +73,13 @@ def collect(workspace: Workspace) -> Content:
         served = None
     reference = release.released(workspace)
     board = with_verdicts(workspace, load_leaderboard(workspace), reference)
-    rows = board["configurations"]
-    names = [row["name"] for row in rows]
+    names = board.names()
     scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}
     focus = served.configuration if served and served.configuration in names else None
     focus = focus or next(iter(names), None)
     queries = load_queries(workspace)
     known: list[Configuration] = [config.configuration(name) for name in scores]
-    compared = board["compared_with"]
-    baseline = compared["baseline"]["name"] if compared["baseline"] else None
+    baseline = board.references.get("baseline")
     try:
         failing = failures(workspace, focus, K) if focus else []
     except StoreError:
@@ -90,8 +88,8 @@ def collect(workspace: Workspace) -> Content:
         corpus=config.corpus,
         metric=config.serve_metric,
         queries=len(queries),
-        left_out=board["queries_left_out"],
-        rows=rows,
+        left_out=board.queries_left_out,
+        rows=board.configurations,
         baseline=baseline if baseline in names else None,
         released=reference.configuration if reference else None,
         serving=f"{served.release_id} ({served.configuration})" if served else None,
@@ -125,12 +123,6 @@ def _health(workspace: Workspace, configuration: str | None) -> Health | None:
     return Health(queries, missing, {name.replace("_", " "): v for name, v in found.items()})
 
 
-def summary_of(row: Mapping[str, Any], metric: str) -> Summary:
-    """Return a leaderboard row's summary of a metric."""
-    found = row["metrics"].get(metric)
-    return Summary(**found) if found else UNMEASURED
-
-
-def presence_curve(row: Mapping[str, Any]) -> dict[int, Summary]:
+def presence_curve(row: BoardRow) -> dict[int, Summary]:
     """Return a row's Answer Presence at every cutoff."""
-    return {k: summary_of(row, f"AnswerPresence@{k}") for k in CUTOFFS}
+    return {k: row.summary(f"AnswerPresence@{k}") for k in CUTOFFS}

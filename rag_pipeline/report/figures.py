@@ -2,22 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
-from rag_pipeline.calls.costs import Totals
 from rag_pipeline.evaluation.axes import AxisEffect
-from rag_pipeline.evaluation.scores import LATER_METRICS
+from rag_pipeline.evaluation.scores import answer_metrics
 from rag_pipeline.evaluation.slices import Slice
-from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.report.charts import Point, line_chart, scatter
-from rag_pipeline.report.content import Content, K, presence_curve, summary_of
+from rag_pipeline.report.content import Content, K, presence_curve
 
 _K_LABEL = "first k chunks (not to scale beyond 10)"
 _MOST_CURVES = 5
-_COUNTS = frozenset({"MissingItems", "RelevantCount"})
-"""Metrics that are no shares of something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +24,17 @@ class Figure:
     note: str
     svg: Markup
     series: Mapping[str, Mapping[int, Summary]]
+
+
+@dataclass(frozen=True, slots=True)
+class QualityLine:
+    """A metric of `focus` beside the baseline's; `share` says whether it is shown in percent."""
+
+    metric: str
+    definition: str
+    own: Summary
+    baseline: Summary
+    share: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +50,15 @@ class PriceFigure:
 
 def measured(content: Content, metric: str) -> bool:
     """Return whether any configuration has a value of the metric."""
-    return any(summary_of(row, metric).n for row in content.rows)
+    return any(row.summary(metric).n for row in content.rows)
 
 
 def presence_figures(content: Content) -> list[Figure]:
     """Return the curves of what is served, the baseline and the best ones."""
-    names = [row["name"] for row in content.rows]
+    names = [row.name for row in content.rows]
     chosen = [n for n in (content.focus, content.baseline) if n is not None]
     chosen = list(dict.fromkeys([*chosen, *names]))[:_MOST_CURVES]
-    curves = {r["name"]: presence_curve(r) for r in content.rows}
+    curves = {r.name: presence_curve(r) for r in content.rows}
     shown = {name: curves[name] for name in chosen if curves[name][K].n}
     if not shown:
         return []
@@ -84,34 +91,30 @@ def _n(counts: Sequence[int]) -> str:
     return f"n = {low} queries" if low == high else f"n = {low} to {high} queries"
 
 
-def quality_lines(content: Content, rows: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def quality_lines(content: Content) -> list[QualityLine]:
     """Return the metrics of answers and contexts of `focus` and the baseline, where measured."""
     if content.focus is None:
         return []
+    rows = {row.name: row for row in content.rows}
+    focus, base = rows[content.focus], rows.get(content.baseline or content.focus)
     found = []
-    for metric in LATER_METRICS:
-        own = summary_of(rows[content.focus], metric)
+    for metric in answer_metrics():
+        own = focus.summary(metric.name)
         if own.n:
-            base = summary_of(rows.get(content.baseline or content.focus, {"metrics": {}}), metric)
-            share = metric not in _COUNTS and (own.high or own.mean or 0.0) <= 1
-            found.append({"metric": metric, "own": own, "baseline": base, "share": share})
+            share = metric.is_share and (own.high or own.mean or 0.0) <= 1
+            held = base.summary(metric.name) if base else UNMEASURED
+            found.append(QualityLine(metric.name, metric.definition, own, held, share))
     return found
 
 
 def price_figures(content: Content) -> list[PriceFigure]:
     """Return quality against latency and against money."""
-    latencies = {row["name"]: row.get("latency_ms") for row in content.rows}
-    costs = {row["name"]: _dollars(row) for row in content.rows}
+    latencies = {row.name: row.latency_ms for row in content.rows}
+    costs = {row.name: row.costs.usd if row.costs.is_known else None for row in content.rows}
     return [
         _price(content, "Latency", latencies, "median milliseconds a query", "milliseconds"),
         _price(content, "Cost", costs, "US dollars spent on calls so far", "US dollars"),
     ]
-
-
-def _dollars(row: Mapping[str, Any]) -> float | None:
-    """Return what a configuration's calls cost; None where a price is not known."""
-    costs = Totals(**row.get("costs", {}))
-    return costs.usd if costs.is_known else None
 
 
 def _price(
@@ -119,9 +122,9 @@ def _price(
 ) -> PriceFigure:
     title = f"{title} against quality"
     points = [
-        Point(row["name"], str(rank), price, summary_of(row, content.metric))
+        Point(row.name, str(rank), price, row.summary(content.metric))
         for rank, row in enumerate(content.rows, 1)
-        if (price := prices[row["name"]]) is not None and summary_of(row, content.metric).n
+        if (price := prices[row.name]) is not None and row.summary(content.metric).n
     ]
     if not points:
         return PriceFigure(title, "Not measured.", unit, Markup(""), [])

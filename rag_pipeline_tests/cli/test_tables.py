@@ -1,32 +1,45 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli import console as consoles
-from rag_pipeline.cli.tables import show_chunks, show_leaderboard, show_releases, sorted_board
+from rag_pipeline.cli.tables import show_chunks, show_leaderboard, show_releases
+from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
+from rag_pipeline.evaluation.board import Board, BoardRow
+from rag_pipeline.evaluation.summary import Summary
 
 METRICS = ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20")
 
 
-def summary(mean: float | None, n: int = 8) -> dict[str, Any]:
+def summary(mean: float | None, n: int = 8) -> Summary:
     low, high = (None, None) if mean is None else (mean - 0.125, mean + 0.125)
-    return {"mean": mean, "n": n, "missing": 1, "low": low, "high": high}
+    return Summary(mean, n, 1, low, high)
 
 
-def row(name: str, five: float | None, ten: float | None) -> dict[str, Any]:
+def row(name: str, five: float | None, ten: float | None) -> BoardRow:
     metrics = {m: summary(0.5) for m in (*METRICS, "nDCG@10", "RR@10")}
     metrics |= {"AnswerPresence@5": summary(five), "nDCG@10": summary(ten)}
-    return {"name": name, "chunks": 1234, "metrics": metrics}
+    return BoardRow(
+        name=name,
+        **dict.fromkeys(STAGES, "x"),
+        chunks=1234,
+        seconds=1.0,
+        calls=CallCounts(),
+        metrics=metrics,
+    )
 
 
-BOARD = {
-    "corpus": "acts",
-    "sorted_by": "AnswerPresence@5",
-    "queries_left_out": 0,
-    "configurations": [row("first", 0.75, 0.25), row("second", 0.5, 0.5), row("none", None, None)],
-}
+BOARD = Board(
+    digest="d",
+    corpus="acts",
+    sorted_by="AnswerPresence@5",
+    queries_left_out=0,
+    configurations=(row("first", 0.75, 0.25), row("second", 0.5, 0.5), row("none", None, None)),
+)
 
 
 @pytest.fixture
@@ -35,12 +48,11 @@ def width(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_sorting_by_a_metric_leaves_the_unmeasured_last() -> None:
-    board = sorted_board(BOARD, "nDCG@10")
-    assert [r["name"] for r in board["configurations"]] == ["second", "first", "none"]
-    assert board["sorted_by"] == "nDCG@10"
-    assert sorted_board(BOARD, None) == BOARD
+    board = BOARD.sorted_on("nDCG@10")
+    assert board.names() == ["second", "first", "none"]
+    assert board.sorted_by == "nDCG@10"
     with pytest.raises(InputError, match="--sort 'MAP' is not one of: AnswerPresence@1, "):
-        sorted_board(BOARD, "MAP")
+        BOARD.sorted_on("MAP")
 
 
 def test_the_leaderboard_shows_means_intervals_and_counts(width: Any, capsys: Any) -> None:
@@ -61,7 +73,7 @@ def test_the_leaderboard_shows_means_intervals_and_counts(width: Any, capsys: An
 def test_the_leaderboard_fits(width: Any, capsys: Any, columns: int) -> None:
     width(columns)
     long = "semantic_2_0.structural.minilm.hybrid.none"
-    show_leaderboard({**BOARD, "configurations": [row(long, 0.75, 0.25)]})
+    show_leaderboard(replace(BOARD, configurations=(row(long, 0.75, 0.25),)))
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= columns
     assert "75.0" in out
@@ -72,7 +84,7 @@ def test_the_leaderboard_fits(width: Any, capsys: Any, columns: int) -> None:
 
 def test_left_out_queries_are_said(width: Any, capsys: Any) -> None:
     width(200)
-    show_leaderboard({**BOARD, "queries_left_out": 3, "configurations": []})
+    show_leaderboard(replace(BOARD, queries_left_out=3, configurations=()))
     out = capsys.readouterr().out
     assert "3 gold spans are not in the documents" in out
     assert "no configuration has been evaluated yet" in out

@@ -57,7 +57,7 @@ def test_the_rates_and_the_scale_are_settings():
 
 def test_no_context_is_null_and_not_one():
     metrics = context_metrics(ContextJudgement((), ("an answer",)), RATES)
-    assert metrics == dict.fromkeys(CONTEXT_METRICS)
+    assert metrics == {metric.name: None for metric in CONTEXT_METRICS}
 
 
 @pytest.mark.parametrize(

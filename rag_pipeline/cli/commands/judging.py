@@ -28,12 +28,13 @@ def leaderboard(
     Example:
       rag leaderboard --sort nDCG@10
     """
-    board = open_corpus(corpus).leaderboard(sort)
-    from rag_pipeline.cli.tables import show_leaderboard, sorted_board
+    board = open_corpus(corpus).board(sort)
+    from rag_pipeline.cli.tables import show_leaderboard
 
-    board = sorted_board(board, sort)
+    if sort is not None:
+        board = board.sorted_on(sort)
     if as_json:
-        print_json(board)
+        print_json(board.record())
     else:
         show_leaderboard(board)
 

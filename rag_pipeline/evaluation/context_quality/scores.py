@@ -5,23 +5,15 @@ in the settings. Different from there: without contexts every metric is None, wh
 scores 1.0, and nothing is rounded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rag_pipeline.config import Context
+from rag_pipeline.evaluation.metrics import Metric
 
 Level = Literal["high", "medium", "low", "none"]
-
-CONTEXT_METRICS = (
-    "ContextRelevance",
-    "ContextPrecision",
-    "RankingPenalty",
-    "UsageRate",
-    "MissingItems",
-    "RelevantCount",
-)
-"""Every metric that `context_metrics` returns, in the order to show them."""
+_RELEVANT = ("high", "medium")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +63,7 @@ def context_precision(contexts: Sequence[Judged]) -> float | None:
         return None
     relevant, total = 0, 0.0
     for place, context in enumerate(contexts, 1):
-        if context.level in ("high", "medium"):
+        if context.level in _RELEVANT:
             relevant += 1
             total += relevant / place
     return total / relevant if relevant else 0.0
@@ -92,20 +84,76 @@ def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
     return min(late * rates.ranking_penalty, rates.most_ranking_penalty)
 
 
-def context_metrics(judgement: ContextJudgement, rates: Context) -> dict[str, float | None]:
-    """Return every metric of `CONTEXT_METRICS`; all None without contexts.
+class RatedContexts(NamedTuple):
+    """A query's judged contexts, and the rates by which they are scored."""
 
-    UsageRate is the share of contexts that were used, RelevantCount the number that are high or
-    medium, MissingItems the number of missing items.
-    """
-    contexts = judgement.contexts
-    if not contexts:
-        return dict.fromkeys(CONTEXT_METRICS)
-    return {
-        "ContextRelevance": context_relevance(judgement, rates),
-        "ContextPrecision": context_precision(contexts),
-        "RankingPenalty": ranking_penalty(contexts, rates),
-        "UsageRate": sum(c.used for c in contexts) / len(contexts),
-        "MissingItems": float(len(judgement.missing)),
-        "RelevantCount": float(sum(c.level in ("high", "medium") for c in contexts)),
-    }
+    judgement: ContextJudgement
+    rates: Context
+
+
+Measure = Callable[[RatedContexts], float | None]
+
+
+def _of_contexts(measure: Callable[[Sequence[Judged]], float]) -> Measure:
+    """Return a measure of contexts that is None without any."""
+
+    def measured(rated: RatedContexts) -> float | None:
+        contexts = rated.judgement.contexts
+        return float(measure(contexts)) if contexts else None
+
+    return measured
+
+
+def _missing_items(rated: RatedContexts) -> float | None:
+    return float(len(rated.judgement.missing)) if rated.judgement.contexts else None
+
+
+CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
+    Metric(
+        name="ContextRelevance",
+        definition="How relevant the contexts are, less what they lack or leave unused.",
+        measure=lambda rated: context_relevance(*rated),
+    ),
+    Metric(
+        name="ContextPrecision",
+        definition="Average precision over the contexts of high or medium relevance.",
+        measure=lambda rated: context_precision(rated.judgement.contexts),
+        headline=False,
+    ),
+    Metric(
+        name="RankingPenalty",
+        definition="Penalty for contexts of high relevance that stand too far down.",
+        measure=lambda rated: ranking_penalty(rated.judgement.contexts, rated.rates),
+        direction="lower",
+        headline=False,
+    ),
+    Metric(
+        name="UsageRate",
+        definition="Share of the contexts that the answer used.",
+        measure=_of_contexts(lambda contexts: sum(c.used for c in contexts) / len(contexts)),
+        headline=False,
+    ),
+    Metric(
+        name="MissingItems",
+        definition="Number of items that the contexts lack.",
+        measure=_missing_items,
+        direction="lower",
+        is_share=False,
+        headline=False,
+    ),
+    Metric(
+        name="RelevantCount",
+        definition="Number of contexts of high or medium relevance.",
+        measure=_of_contexts(lambda contexts: sum(c.level in _RELEVANT for c in contexts)),
+        direction="neither",
+        is_share=False,
+        headline=False,
+    ),
+)
+"""What is measured of a query's contexts, in the order to show it; None without contexts."""
+
+
+def context_metrics(judgement: ContextJudgement, rates: Context) -> dict[str, float | None]:
+    """Return every metric of `CONTEXT_METRICS` by name."""
+    rated = RatedContexts(judgement, rates)
+    return {metric.name: metric.measure(rated) for metric in CONTEXT_METRICS}

@@ -4,6 +4,7 @@ from rag_pipeline.evaluation.entities.llm import extract_with_llm
 from rag_pipeline.evaluation.entities.matching import find
 from rag_pipeline.evaluation.entities.rules import Entity, extract
 from rag_pipeline.evaluation.entities.scores import (
+    ENTITY_METRICS,
     Counts,
     EntityScore,
     EntitySummary,
@@ -12,6 +13,7 @@ from rag_pipeline.evaluation.entities.scores import (
 )
 
 __all__ = [
+    "ENTITY_METRICS",
     "Counts",
     "Entity",
     "EntityScore",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.evaluation.entities.matching import find, matches, value_of, words_of
 from rag_pipeline.evaluation.entities.rules import Entity
+from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.summary import mean_of_known
 
 Groups = Mapping[str, Sequence[Sequence[str]]]
@@ -75,6 +76,33 @@ class EntityScore:
         """Return the recall over the critical types alone; None where they have no facts."""
         critical = (self.by_type.get(kind, Counts()) for kind in self.critical_types)
         return sum(critical, Counts()).recall
+
+
+ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
+    Metric(
+        name="EntityPrecision",
+        definition="Share of the facts in an answer that are right.",
+        measure=lambda score: score.total.precision,
+        headline=False,
+    ),
+    Metric(
+        name="EntityRecall",
+        definition="Share of the expected facts that an answer states.",
+        measure=lambda score: score.total.recall,
+        headline=False,
+    ),
+    Metric(
+        name="EntityF1",
+        definition="Harmonic mean of EntityPrecision and EntityRecall.",
+        measure=lambda score: score.total.f1,
+    ),
+    Metric(
+        name="CriticalRecall",
+        definition="EntityRecall of the query's critical types alone.",
+        measure=lambda score: score.critical_recall,
+    ),
+)
+"""What is measured of an answer's facts, in the order to show it."""
 
 
 def score_entities(

@@ -51,9 +51,10 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
         judgement if isinstance(judgement := judged.get(q.query_id), ContextJudgement) else None
         for q in queries
     ]
-    rows = [context_metrics(j, settings) if j else dict.fromkeys(CONTEXT_METRICS) for j in kept]
+    names = [metric.name for metric in CONTEXT_METRICS]
+    rows = [context_metrics(j, settings) if j else dict.fromkeys(names) for j in kept]
     columns = {"query_id": pa.array([q.query_id for q in queries], pa.string())}
-    for name in CONTEXT_METRICS:
+    for name in names:
         columns[name] = pa.array([row[name] for row in rows], pa.float64())
     columns["contexts"] = pa.array(
         [[asdict(c) for c in j.contexts] if j else None for j in kept], _CONTEXTS

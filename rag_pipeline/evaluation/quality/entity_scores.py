@@ -9,6 +9,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import ChatEntities, Configuration
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.entities import (
+    ENTITY_METRICS,
     Counts,
     Entity,
     EntityScore,
@@ -60,16 +61,15 @@ def update_entity_scores(workspace: Workspace, configuration: Configuration) -> 
                 settings.similarity,
             )
     by_query = [scores.get(q.query_id) for q in queries]
-    totals = [score.total if score else Counts() for score in by_query]
     table = pa.table(
         {
             "query_id": pa.array([q.query_id for q in queries], pa.string()),
-            "EntityPrecision": pa.array([t.precision for t in totals], pa.float64()),
-            "EntityRecall": pa.array([t.recall for t in totals], pa.float64()),
-            "EntityF1": pa.array([t.f1 for t in totals], pa.float64()),
-            "CriticalRecall": pa.array(
-                [score.critical_recall if score else None for score in by_query], pa.float64()
-            ),
+            **{
+                metric.name: pa.array(
+                    [metric.measure(score) if score else None for score in by_query], pa.float64()
+                )
+                for metric in ENTITY_METRICS
+            },
             "facts": pa.array(
                 [
                     [{"type": k, "fact": f, "found": hit} for k, f, hit in score.facts]

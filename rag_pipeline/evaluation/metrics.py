@@ -1,0 +1,66 @@
+"""What a metric is: one object with its name, definition, direction and how it is measured."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
+
+from rag_pipeline.datamodels import Query, ScoredChunk
+from rag_pipeline.evaluation.spans import CharacterCounts, count_characters
+
+Direction = Literal["higher", "lower", "neither"]
+Needs = Literal["labels", "relevant", "spans", "chunks"]
+Subject = TypeVar("Subject", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric(Generic[Subject]):
+    """A number of one query, measured on a subject: its ranking, its answer or its contexts."""
+
+    name: str
+    definition: str
+    """One sentence for people, without the name."""
+    measure: Callable[[Subject], float | None]
+    """Returns None where the metric is not defined."""
+    direction: Direction = "higher"
+    """Which values are better."""
+    is_share: bool = True
+    """Whether values lie in 0..1, to be shown in percent."""
+    headline: bool = True
+    """Whether leaderboards show it unasked and compare configurations by it."""
+    version: int = 1
+    """Raised when its values change; scores of an earlier version are made anew."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One query's retrieved chunks, best first, and which of them are relevant."""
+
+    query: Query
+    chunks: Sequence[ScoredChunk]
+    labels: Sequence[bool]
+    """Whether each chunk answers the query, by its gold spans or by a judge."""
+    relevant: int
+    """How many chunks of the whole index answer the query."""
+    _characters: dict[int, CharacterCounts] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def characters(self, k: int) -> CharacterCounts:
+        """Return the characters of the gold spans and the first k chunks."""
+        if k not in self._characters:
+            self._characters[k] = count_characters(self.chunks, self.query.gold_spans, k)
+        return self._characters[k]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingMetric(Metric[Ranking]):
+    """A metric of retrieval, and what it needs besides the ranked chunks.
+
+    - `labels`: of the first `depth` chunks, by gold spans or a judge; any depth without `depth`.
+    - `relevant`: the number of relevant chunks in the index, which no judge tells.
+    - `spans`: the gold spans themselves.
+    - `chunks`: nothing; it is measured for queries without gold spans too.
+    """
+
+    needs: Needs
+    depth: int | None = None
