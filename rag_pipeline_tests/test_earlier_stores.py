@@ -1,0 +1,107 @@
+"""Stores that earlier versions built: they are read as they are, and little is made anew.
+
+Each archive is a corpus folder that `rag run` of that version left: documents, queries, corpus
+file and store. Its configurations are a plain one, one with MaxSim and one searched in stages.
+"""
+
+import json
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.models.providers.minilm import MiniLM
+from rag_pipeline_tests.cli.invoking import rag
+
+FOLDER = Path(__file__).parent / "earlier_stores"
+MADE_ANEW: dict[str, set[str]] = {"0_1_0": set()}
+"""The steps that this version makes anew in the store of an earlier one, because it makes them
+differently."""
+
+pytestmark = pytest.mark.parametrize("version", MADE_ANEW)
+
+
+@pytest.fixture
+def file(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the corpus file of an unpacked store."""
+    with tarfile.open(FOLDER / f"{version}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "tiny.yaml"
+
+
+def test_every_archive_is_tested(version: str) -> None:
+    assert {f"{name}.tar.xz" for name in MADE_ANEW} == {path.name for path in FOLDER.iterdir()}
+
+
+def test_its_release_is_served(version: str, file: Path) -> None:
+    corpus = Corpus.load(file)
+    assert corpus.release().release_id == "release-000001"
+    assert [release.configuration for release in corpus.releases()] == ["default"]
+    for query, document in (
+        ("Which law governs the agreement with Dune Sand?", "nda/cedar.txt"),
+        ("How expensive may a hotel be?", "policy/travel.md"),
+    ):
+        assert corpus.search(query, k=1)[0].document_id == document
+    outcome = rag("ask", "How expensive may a hotel be?")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "at most 180 euros a night" in outcome.out
+
+
+def test_its_evaluation_is_read(version: str, file: Path) -> None:
+    board = Corpus.load(file).leaderboard()
+    assert {row["name"] for row in board["configurations"]} == {"default", "staged", "plain"}
+    assert all(row["metrics"]["AnswerPresence@5"]["mean"] == 1.0 for row in board["configurations"])
+    for arguments in (
+        ["compare", "default", "release-000001"],
+        ["explain", "q1"],
+        ["report", "-o", "page.html"],
+        ["gate"],
+        ["doctor"],
+        ["gc", "--dry-run"],
+    ):
+        outcome = rag(*arguments)
+        assert (outcome.code, outcome.err) == (0, ""), arguments
+
+
+def test_a_run_makes_anew_only_what_is_made_differently(
+    version: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = {_name(row) for row in json.loads(rag("plan", "--json").out) if row["runs"]}
+    assert planned == MADE_ANEW[version]
+
+    embedded: list[str] = []
+    embed = MiniLM.embed
+
+    def noting(self: MiniLM, texts: Sequence[str], input_type: str, *more: object) -> object:
+        if input_type == "document":
+            embedded.extend(texts)
+        return embed(self, texts, input_type, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MiniLM, "embed", noting)
+    outcome = rag("run")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert embedded == [], "no document is embedded again"
+    if not planned:
+        assert "everything is current" in outcome.out
+    again = rag("run")
+    assert "everything is current" in again.out
+
+
+def test_it_goes_on_from_there(version: str, file: Path) -> None:
+    """A changed document is loaded into the tables that the earlier version made."""
+    path = Path("documents/policy/travel.md")
+    path.write_text(path.read_text().replace("180 euros", "210 euros"))
+    queries = Path("queries.jsonl")
+    queries.write_text(queries.read_text().replace("180 euros", "210 euros"))
+    assert rag("run", "--quiet").code == 0
+    assert Corpus.load(file).release().release_id == "release-000002"
+    assert "210 euros" in rag("search", "How expensive may a hotel be?", "-k", "1").out
+    assert rag("rollback").out.startswith("serving release-000001 (default")
+    assert "180 euros" in rag("search", "How expensive may a hotel be?", "-k", "1").out
+
+
+def _name(row: dict[str, str]) -> str:
+    return f"{row['asset']} {row['partition']}" if row["partition"] else row["asset"]
