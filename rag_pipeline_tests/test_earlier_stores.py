@@ -6,14 +6,14 @@ file and store. Its configurations are a plain one, one with MaxSim and one sear
 
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.models.providers.minilm import MiniLM
-from rag_pipeline_tests.cli.invoking import rag
+from rag_pipeline_tests.testing.command_line import rag
 
 FOLDER = Path(__file__).parent / "earlier_stores"
 MADE_ANEW: dict[str, set[str]] = {"0_1_0": set()}
@@ -66,21 +66,20 @@ def test_its_evaluation_is_read(version: str, file: Path) -> None:
         assert (outcome.code, outcome.err) == (0, ""), arguments
 
 
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the documents' texts that are embedded from now on."""
+    texts: list[str] = []
+    for name in ("embed", "embed_tokens"):
+        monkeypatch.setattr(MiniLM, name, _noting(getattr(MiniLM, name), texts))
+    return texts
+
+
 def test_a_run_makes_anew_only_what_is_made_differently(
-    version: str, file: Path, monkeypatch: pytest.MonkeyPatch
+    version: str, file: Path, embedded: list[str]
 ) -> None:
     planned = {_name(row) for row in json.loads(rag("plan", "--json").out) if row["runs"]}
     assert planned == MADE_ANEW[version]
-
-    embedded: list[str] = []
-    embed = MiniLM.embed
-
-    def noting(self: MiniLM, texts: Sequence[str], input_type: str, *more: object) -> object:
-        if input_type == "document":
-            embedded.extend(texts)
-        return embed(self, texts, input_type, *more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(MiniLM, "embed", noting)
     outcome = rag("run")
     assert (outcome.code, outcome.err) == (0, "")
     assert embedded == [], "no document is embedded again"
@@ -90,17 +89,32 @@ def test_a_run_makes_anew_only_what_is_made_differently(
     assert "everything is current" in again.out
 
 
-def test_it_goes_on_from_there(version: str, file: Path) -> None:
+def test_it_goes_on_from_there(version: str, file: Path, embedded: list[str]) -> None:
     """A changed document is loaded into the tables that the earlier version made."""
     path = Path("documents/policy/travel.md")
     path.write_text(path.read_text().replace("180 euros", "210 euros"))
     queries = Path("queries.jsonl")
     queries.write_text(queries.read_text().replace("180 euros", "210 euros"))
     assert rag("run", "--quiet").code == 0
+    assert embedded
+    assert all("210 euros" in text for text in embedded)
     assert Corpus.load(file).release().release_id == "release-000002"
     assert "210 euros" in rag("search", "How expensive may a hotel be?", "-k", "1").out
     assert rag("rollback").out.startswith("serving release-000001 (default")
     assert "180 euros" in rag("search", "How expensive may a hotel be?", "-k", "1").out
+
+
+def _noting(
+    embed: Callable[..., object], embedded: list[str]
+) -> Callable[[MiniLM, Sequence[str], str], object]:
+    """Return a method that notes the documents' texts that are embedded."""
+
+    def noting(self: MiniLM, texts: Sequence[str], input_type: str = "document") -> object:
+        if input_type == "document":
+            embedded.extend(texts)
+        return embed(self, texts, input_type)
+
+    return noting
 
 
 def _name(row: dict[str, str]) -> str:
