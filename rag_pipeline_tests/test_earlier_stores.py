@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.models.providers.minilm import MiniLM
+from rag_pipeline.models.providers.minilm import MiniLM, MiniLMTokens
 from rag_pipeline_tests.testing.command_line import rag
 
 FOLDER = Path(__file__).parent / "earlier_stores"
@@ -70,8 +70,8 @@ def test_its_evaluation_is_read(version: str, file: Path) -> None:
 def embedded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the documents' texts that are embedded from now on."""
     texts: list[str] = []
-    for name in ("embed", "embed_tokens"):
-        monkeypatch.setattr(MiniLM, name, _noting(getattr(MiniLM, name), texts))
+    for model, method in ((MiniLM, "embed"), (MiniLMTokens, "embed_tokens")):
+        monkeypatch.setattr(model, method, _noting(getattr(model, method), texts))
     return texts
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import yaml
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console
+from rag_pipeline.cli.console import console, show_next
+from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.gc import megabytes
 from rag_pipeline.config import COMPONENT_TYPE, load_config, parse_config
 from rag_pipeline.release import current
@@ -35,6 +36,7 @@ def import_bundle(file: Path, corpus: Path | None, store: str) -> None:
             content = {"type": COMPONENT_TYPE, "attributes": attributes}
             corpus.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
             console.print(f"wrote {escape(str(corpus))}", soft_wrap=True)
-    release = import_release(Workspace(load_config(corpus)), file)
+    config = load_config(corpus)
+    release = import_release(Workspace(config), file)
     console.print(f"serving {release.release_id} ({release.configuration})")
-    console.print(f"Next: {command(f'rag search QUERY -c {corpus}')}", soft_wrap=True)
+    show_next(rag("search", "your question", file=corpus, corpus=config.corpus))

@@ -72,6 +72,11 @@ def command(text: str) -> str:
     return f"[bold]{escape(text)}[/bold]"
 
 
+def show_next(line: str) -> None:
+    """Print the command that usually comes next."""
+    console.print(f"Next: {command(line)}", soft_wrap=True)
+
+
 def titled_table(title: str) -> Table:
     """Return an empty table with a title at its left and a rule under its head."""
     return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console
-from rag_pipeline.cli.find import find_corpus_file
+from rag_pipeline.cli.console import console, show_next
+from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
@@ -26,15 +26,15 @@ _ENOUGH_BYTES = 1_000_000_000
 _ROUNDS = 3
 
 
-def examine(wanted: str | None, repair: bool = False) -> bool:
+def examine(find: Callable[[], Path], repair: bool = False) -> bool:
     """Print one line per finding; return whether nothing stands in the way.
 
-    With `repair`, mend first what is wrong in the store.
+    `find` returns the corpus file. With `repair`, mend first what is wrong in the store.
     """
     if repair:
-        _repair(load_config(find_corpus_file(wanted)))
+        _repair(find())
     wrong = 0
-    for name, check in _checks(wanted):
+    for name, check in _checks(find):
         try:
             word, finding = "[green]ok[/green]   ", check()
         except NotReleasedError as error:
@@ -48,7 +48,7 @@ def examine(wanted: str | None, repair: bool = False) -> bool:
     return not wrong
 
 
-def _checks(wanted: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
+def _checks(find: Callable[[], Path]) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "python", lambda: sys.version.split()[0]
     yield "packages", _versions
     yield "packaged model", _model
@@ -56,7 +56,7 @@ def _checks(wanted: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
     loaded: list[CorpusConfig] = []
 
     def corpus_file() -> str:
-        file = find_corpus_file(wanted)
+        file = find()
         loaded.append(load_config(file))
         return f"{file}: {len(loaded[0].all_configurations)} configurations"
 
@@ -83,8 +83,9 @@ def _refuse(finding: Finding) -> str:
     raise StoreError(f"{finding.problem}; {way}: {finding.cure}")
 
 
-def _repair(config: CorpusConfig) -> None:
+def _repair(file: Path) -> None:
     """Mend what is wrong until nothing is left that can be, as one repair may lay bare another."""
+    config = load_config(file)
     workspace = Workspace(config)
     mended = 0
     for _ in range(_ROUNDS):
@@ -100,7 +101,7 @@ def _repair(config: CorpusConfig) -> None:
         if not findings:
             break
     if mended:
-        console.print(f"Next: {command(f'rag run {config.where}')}", soft_wrap=True)
+        show_next(rag("run", file=file, corpus=config.corpus))
 
 
 def _versions() -> str:

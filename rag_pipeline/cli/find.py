@@ -1,67 +1,79 @@
 """Which corpus file a command means when it is named by path, by name, or not at all."""
 
+import difflib
 import os
 import shlex
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
-from rag_pipeline.config import COMPONENT_TYPE
+from rag_pipeline.config.finding import corpus_files
 from rag_pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     from rag_pipeline.corpus import Corpus
 
-_PLACES = ("*.yaml", "*.yml", "*/defs/*/defs.yaml", "src/*/defs/*/defs.yaml")
 
-
-def find_corpus_file(wanted: str | None = None) -> Path:
+def find_corpus_file(wanted: str | None = None, option: str | None = None, hint: str = "") -> Path:
     """Return the corpus file of this path or name; the only one there is if none is given.
 
-    Looks in the working directory and, as Dagster projects keep them, in `*/defs/*/defs.yaml`
-    below it. Raises ConfigError naming what was found when that is none or more than one.
+    A corpus is named by the argument, by the option `--corpus`, or by RAG_CORPUS. `hint` ends
+    the error for a name that is not known. Raises ConfigError naming the corpora that were found
+    when none fits, or more than one, or when argument and option differ.
     """
+    if wanted and option and wanted != option:
+        raise ConfigError(f"two corpora are named: {wanted} and --corpus {option}; name one")
+    wanted = wanted or option or os.environ.get("RAG_CORPUS")
     if wanted and (Path(wanted).suffix in (".yaml", ".yml") or os.sep in wanted):
         return Path(wanted)
-    found = list(_corpora())
+    found = list(corpus_files())
     if wanted:
         named = [(file, name) for file, name in found if name == wanted]
         if not named and Path(wanted).exists():
             return Path(wanted)
         if not named:
+            near = difflib.get_close_matches(wanted, [name for _, name in found], 1)
+            there = f"; did you mean {near[0]!r}? There" if near else "; there"
             raise ConfigError(
-                f"no corpus is called {wanted!r} here; there are: {_listed(found) or 'none'}. "
-                f"Name one of them, or a corpus file (.yaml)"
+                f"no corpus is called {wanted!r} here{there} are: "
+                f"{_listed(found) or 'none'}. Name one of them, or a corpus file (.yaml){hint}"
             )
         found = named
     if not found:
         raise ConfigError(
-            f"no corpus file in {Path.cwd()}; name one with --corpus FILE, or write one with: "
-            f"rag init NAME --documents DIR"
+            f"no corpus file in {Path.cwd()}; name a FILE, or write one with: "
+            f"{program()} init NAME --documents DIR"
         )
     if len(found) > 1:
-        raise ConfigError(f"which corpus? Choose one with --corpus: {_listed(found)}")
+        raise ConfigError(f"which corpus? Name one at the end of the command: {_listed(found)}")
     return found[0][0]
 
 
-def open_corpus(wanted: str | None = None) -> "Corpus":
+def open_corpus(wanted: str | None = None, option: str | None = None, hint: str = "") -> "Corpus":
     """Return the corpus that `find_corpus_file` finds."""
     from rag_pipeline.corpus import Corpus
 
-    return Corpus.load(find_corpus_file(wanted))
+    return Corpus.load(find_corpus_file(wanted, option, hint))
 
 
-def option_for(file: Path, corpus: str) -> str:
-    """Return the shortest `-c …` that finds this file from here, "" if none is needed."""
-    found = [(candidate.resolve(), name) for candidate, name in _corpora()]
-    here = file.resolve()
-    if [candidate for candidate, _ in found] == [here]:
-        return ""
-    if [candidate for candidate, name in found if name == corpus] == [here]:
-        return f" -c {shlex.quote(corpus)}"
-    return f" -c {shlex.quote(shown_path(file))}"
+def rag(*arguments: str, file: Path | None = None, corpus: str = "") -> str:
+    """Return a command line that can be run as it stands from the working directory.
+
+    Ends with the shortest argument that finds this corpus file from here, if one is needed.
+    """
+    named = [] if file is None else _shortest(file, corpus)
+    return shlex.join((program(), *arguments, *named))
+
+
+def program() -> str:
+    """Return what starts this program again: `rag` where PATH finds it, else as it was called."""
+    called, found = Path(sys.argv[0]), shutil.which("rag")
+    is_elsewhere = called.name == "rag" and called.exists() and called.parent != Path()
+    if is_elsewhere and not (found and Path(found).samefile(called)):
+        return str(called)
+    return "rag"
 
 
 def shown_path(path: Path) -> str:
@@ -72,25 +84,20 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def _listed(found: list[tuple[Path, str]]) -> str:
-    repeated = {name for _, name in found if [n for _, n in found].count(name) > 1}
-    return ", ".join(str(file) if name in repeated else f"{name} ({file})" for file, name in found)
+def _shortest(file: Path, corpus: str) -> list[str]:
+    found = [(candidate.resolve(), name) for candidate, name in corpus_files()]
+    here = file.resolve()
+    if [candidate for candidate, _ in found] == [here] and "RAG_CORPUS" not in os.environ:
+        return []
+    if [candidate for candidate, name in found if name == corpus] == [here]:
+        return [corpus]
+    shown = shown_path(file)
+    is_path = Path(shown).suffix in (".yaml", ".yml") or os.sep in shown
+    return [shown if is_path else f".{os.sep}{shown}"]
 
 
-def _corpora() -> Iterator[tuple[Path, str]]:
-    """Yield the corpus files here with their names; those with mistakes in them, too."""
-    for place in _PLACES:
-        for file in sorted(Path().glob(place)):
-            try:
-                text = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue
-            if COMPONENT_TYPE in text:
-                yield file, _name(text) or file.stem
-
-
-def _name(text: str) -> str:
-    try:
-        return str(yaml.safe_load(text)["attributes"]["corpus"])
-    except (yaml.YAMLError, ValueError, RecursionError, TypeError, KeyError):
-        return ""
+def _listed(found: Sequence[tuple[Path, str]]) -> str:
+    names = [name for _, name in found]
+    return ", ".join(
+        str(file) if names.count(name) > 1 else f"{name} ({file})" for file, name in found
+    )

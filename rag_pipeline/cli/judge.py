@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rag_pipeline import release
-from rag_pipeline.cli.console import command, console, indented, print_json, visible
-from rag_pipeline.cli.find import option_for
+from rag_pipeline.cli.console import console, indented, print_json, show_next, visible
+from rag_pipeline.cli.find import rag
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.comparison import Reference, compare, pairs, shown_metrics
@@ -41,9 +41,10 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
         print_json({"a": one, "b": other, "metrics": rows})
         return
     _show_differences(first, second, found)
-    _show_changed(workspace, first, second, workspace.config.serve_metric)
-    where = option_for(file, workspace.config.corpus)
-    console.print(f"Next: {command(f'rag explain QUERY_ID{where}')}", soft_wrap=True)
+    changed = _show_changed(workspace, first, second, workspace.config.serve_metric)
+    if changed:
+        line = rag("explain", changed[-1], file=file, corpus=workspace.config.corpus)
+        show_next(line)
 
 
 def show_explanation(
@@ -161,8 +162,12 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     )
 
 
-def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric: str) -> None:
-    """Name the queries that one answers better than the other, the greatest changes first."""
+def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric: str) -> list[str]:
+    """Name the queries that one answers better than the other, the greatest changes first.
+
+    Returns the first of those that A wins and the first of those that it loses.
+    """
+    firsts = []
     texts = {q.query_id: q.query for q in load_queries(workspace)}
     mine, theirs = (side.scores.get(metric, {}) for side in (one, other))
     both = {q: (mine[q], theirs[q]) for q in mine if q in theirs and q in texts}
@@ -173,12 +178,14 @@ def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric
         )
         if not some:
             continue
+        firsts.append(some[0])
         plural = "y" if len(some) == 1 else "ies"
         console.print(f"{word} {len(some)} quer{plural} at {metric}:")
         for query_id in some[:_QUERIES]:
             console.print(f"  {visible(query_id)}  {visible(_cut(texts[query_id]))}")
         if len(some) > _QUERIES:
             console.print(f"  (and {len(some) - _QUERIES} more)")
+    return firsts
 
 
 def _serving(workspace: Workspace, evaluated: Sequence[str]) -> str:

@@ -1,7 +1,9 @@
 """`rag`: its commands in the order of its help, and how it says what went wrong."""
 
+import importlib.metadata
 import os
 import sys
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -19,7 +21,6 @@ from rag_pipeline.orchestration.secrets import load_secrets
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="""Turn raw documents into a searchable, evaluated and released RAG index.
@@ -30,9 +31,9 @@ app = typer.Typer(
       rag run
       rag search "a question"
     """,
-    epilog="""CORPUS is a corpus file, or the name of a corpus whose file lies in the working
-    directory or in */defs/*/defs.yaml below it. Where there is only one it may be left out; the
-    variable RAG_CORPUS names one for all commands.
+    epilog="""CORPUS is the last argument of every command: a corpus file, or the name of a corpus
+    whose file lies in the working directory or in */defs/*/defs.yaml below it. Where there is only
+    one it may be left out; the variable RAG_CORPUS names one for all commands.
 
     \b
     Exit codes:
@@ -49,8 +50,19 @@ for topic in (building, asking, judging, releases, upkeep):
 app.add_typer(expansion.app, name="expansion")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rag_pipeline {importlib.metadata.version('rag_pipeline')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _before_each_command() -> None:
+def _before_each_command(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    ] = False,
+) -> None:
     load_secrets()
 
 

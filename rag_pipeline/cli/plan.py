@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console, print_json, titled_table
+from rag_pipeline.cli.console import console, print_json, show_next, titled_table
 from rag_pipeline.cli.estimates import estimate_lines, hold_budget
-from rag_pipeline.cli.find import option_for
+from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.forecast import RERANKING, Forecast, forecast
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import load_config
@@ -74,8 +74,7 @@ def show_plan(file: Path, as_json: bool) -> None:
     for line in (*totals(found), *estimate_lines(found)):
         console.print(line)
     hold_budget(workspace, found)
-    shown = option_for(file, config.corpus).removeprefix(" -c")
-    console.print(f"Next: {command(f'rag run{shown}')}", soft_wrap=True)
+    show_next(rag("run", file=file, corpus=config.corpus))
 
 
 def describe(row: Forecast) -> str:

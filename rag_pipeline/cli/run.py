@@ -16,7 +16,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
 from rag_pipeline.cli.estimates import hold_budget, is_known, keep_outcome, outcome, pays
-from rag_pipeline.cli.find import option_for, shown_path
+from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.forecast import Forecast, forecast
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.interrupts import noticing_interrupts
@@ -321,7 +321,6 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
 def _show_sample(config: CorpusConfig, file: Path) -> None:
     """Answer one of the corpus's own questions from the release, and say what to try next."""
     corpus = Corpus(config)
-    where = option_for(file, config.corpus)
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
     question = _sample_question(corpus)
@@ -330,12 +329,13 @@ def _show_sample(config: CorpusConfig, file: Path) -> None:
         show_chunks(corpus.search(question, k=1))
     changed = f"[dim]# after a change in the documents or in {escape(shown_path(file))}[/dim]"
     console.print("Next:")
-    for text, comment in (
-        (f'rag search "your question"{where}', ""),
-        (f"rag leaderboard --sort nDCG@10{where}", ""),
-        (f"rag plan{where.removeprefix(' -c')}", f"  {changed}"),
+    for arguments, comment in (
+        (("search", "your question"), ""),
+        (("leaderboard", "--sort", "nDCG@10"), ""),
+        (("plan",), f"  {changed}"),
     ):
-        console.print(f"  {command(text)}{comment}", soft_wrap=True)
+        line = rag(*arguments, file=file, corpus=config.corpus)
+        console.print(f"  {command(line)}{comment}", soft_wrap=True)
 
 
 def _sample_question(corpus: Corpus) -> str | None:

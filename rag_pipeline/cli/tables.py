@@ -1,6 +1,6 @@
 """Results as tables for people."""
 
-import shlex
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +9,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from rag_pipeline.cli.console import command, console, indented, titled_table, visible
+from rag_pipeline.cli.console import command, console, indented, show_next, titled_table, visible
 from rag_pipeline.cli.estimates import usd
+from rag_pipeline.cli.find import rag
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.evaluation.board import Board, BoardRow
 from rag_pipeline.evaluation.scores import added_metrics, is_share
@@ -144,9 +145,10 @@ def show_import(report: "ImportReport", destination: Path) -> None:
         console.print(f"  skipped: {escape(reason)}", soft_wrap=True)
     if len(report.skipped) > _MOST_SKIPPED:
         console.print(f"  (and {len(report.skipped) - _MOST_SKIPPED:,} more skipped)")
-    documents, queries = (shlex.quote(str(path)) for path in report.paths[:2])
-    init = f"rag init NAME --documents {documents} --queries {queries}"
-    console.print(f"Next: {command(init)}", soft_wrap=True)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", destination.resolve().name)[:64].strip("_-") or "corpus"
+    documents, queries = map(str, report.paths[:2])
+    init = rag("init", name, "--documents", documents, "--queries", queries)
+    show_next(init)
     if report.chunks:
         console.print(
             "The set's own chunks are used by a chunking such as "

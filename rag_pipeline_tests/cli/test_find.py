@@ -1,8 +1,9 @@
+import sys
 from pathlib import Path
 
 import pytest
 
-from rag_pipeline.cli.find import find_corpus_file, option_for, shown_path
+from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
 from rag_pipeline.errors import ConfigError
 
 FILE = "type: rag_pipeline.RagPipeline\nattributes: {{corpus: {name}}}\n"
@@ -45,7 +46,7 @@ def test_several_are_listed_with_what_to_choose(here: Path) -> None:
     with pytest.raises(ConfigError) as error:
         find_corpus_file()
     assert str(error.value) == (
-        "which corpus? Choose one with --corpus: acts (a.yaml), bills (b.yaml)"
+        "which corpus? Name one at the end of the command: acts (a.yaml), bills (b.yaml)"
     )
     assert find_corpus_file("bills") == Path("b.yaml")
     with pytest.raises(ConfigError, match=r"there are: acts \(a\.yaml\), bills \(b\.yaml\)"):
@@ -55,7 +56,7 @@ def test_several_are_listed_with_what_to_choose(here: Path) -> None:
 def test_two_files_of_one_name_are_told_apart_by_their_paths(here: Path) -> None:
     write("a.yaml", "acts")
     write("b.yaml", "acts")
-    with pytest.raises(ConfigError, match=r"--corpus: a\.yaml, b\.yaml$"):
+    with pytest.raises(ConfigError, match=r"command: a\.yaml, b\.yaml$"):
         find_corpus_file("acts")
 
 
@@ -65,15 +66,64 @@ def test_a_file_with_mistakes_is_found_so_that_they_are_shown(here: Path) -> Non
     assert find_corpus_file("broken") == Path("broken.yaml")
 
 
-def test_the_shortest_option_that_finds_the_file_again(here: Path) -> None:
+def test_the_shortest_argument_that_finds_the_file_again(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["rag"])
     first = write("a.yaml", "acts")
-    assert option_for(first, "acts") == ""
+    assert rag("run", file=first, corpus="acts") == "rag run"
     second = write("b b.yaml", "bills")
-    assert option_for(second.resolve(), "bills") == " -c bills"
+    assert rag("run", file=second.resolve(), corpus="bills") == "rag run bills"
     third = write("c c.yaml", "bills")
-    assert option_for(third, "bills") == " -c 'c c.yaml'"
+    assert rag("search", "a b", file=third, corpus="bills") == "rag search 'a b' 'c c.yaml'"
     elsewhere = write("far/away.yaml", "far")
-    assert option_for(elsewhere.resolve(), "far") == " -c far/away.yaml"
+    assert rag("run", file=elsewhere.resolve(), corpus="far") == "rag run far/away.yaml"
+    without_suffix = write("corpus.conf", "conf")
+    shown = rag("run", file=without_suffix, corpus="conf")
+    assert shown == "rag run ./corpus.conf"
+    assert find_corpus_file(shown.split()[-1]).samefile(without_suffix)
+
+
+def test_where_a_variable_names_a_corpus_the_argument_is_shown(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["rag"])
+    monkeypatch.setenv("RAG_CORPUS", "other.yaml")
+    assert find_corpus_file() == Path("other.yaml")
+    assert rag("run", file=write("a.yaml", "acts"), corpus="acts") == "rag run acts"
+
+
+def test_the_program_is_named_so_that_it_starts(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("on the path", "elsewhere"):
+        script = Path(folder, "rag")
+        script.parent.mkdir()
+        script.write_text("#!/bin/sh\n")
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(here / "on the path"))
+    for called, shown in (
+        ("rag", "rag"),
+        (str(here / "on the path" / "rag"), "rag"),
+        ("elsewhere/rag", "elsewhere/rag"),
+        ("/usr/lib/python/pytest", "rag"),
+    ):
+        monkeypatch.setattr(sys, "argv", [called])
+        assert rag("run") == f"{shown} run"
+
+
+def test_a_name_that_is_nearly_right(here: Path) -> None:
+    write("a.yaml", "acts")
+    write("b.yaml", "contracts")
+    with pytest.raises(ConfigError, match=r"'contract' here; did you mean 'contracts'\? There are"):
+        find_corpus_file("contract")
+
+
+def test_argument_and_option_name_one_corpus(here: Path) -> None:
+    file = write("a.yaml", "acts")
+    assert find_corpus_file("acts", "acts") == find_corpus_file(None, "acts") == file
+    with pytest.raises(ConfigError, match="two corpora are named: acts and --corpus bills"):
+        find_corpus_file("acts", "bills")
 
 
 def test_paths_below_the_working_directory_are_shown_relative_to_it(here: Path) -> None:

@@ -18,8 +18,8 @@ def test_an_imported_set_becomes_a_corpus(here: Path, format: str) -> None:
     assert outcome.out.startswith("an other/place: ")
     (next_line,) = (line for line in outcome.out.splitlines() if line.startswith("Next: rag "))
     command = shlex.split(next_line.removeprefix("Next: rag "))
-    assert rag(*("corpus" if word == "NAME" else word for word in command)).code == 0
-    config = load_config("corpus.yaml")
+    assert rag(*command).code == 0
+    config = load_config("place.yaml")
     assert config.documents_path == here / "an other/place/documents"
     assert config.queries_path == here / "an other/place/queries.jsonl"
     assert ("given" in outcome.out) == (format == "anthropic-contextual")

@@ -1,5 +1,6 @@
 """What every command shares: help, exit codes, encodings, JSON that is nothing but JSON."""
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -13,7 +14,8 @@ from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 
 COMMANDS = (
-    "init import run plan search leaderboard compare explain gate report releases rollback doctor"
+    "init import run plan search ask optimize serve leaderboard costs compare explain gate report "
+    "releases rollback export import-release gc doctor"
 ).split()
 
 
@@ -37,6 +39,12 @@ def test_help_lists_the_commands_and_exit_codes() -> None:
     for code in (0, 1, 2, 3, 130):
         assert f"\n    {code} " in outcome.out
     assert outcome.out.count("...") == 1, "only in the usage: no command's help is cut off"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    outcome = rag("--version")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == f"rag_pipeline {importlib.metadata.version('rag_pipeline')}\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -69,7 +77,10 @@ def test_each_command_has_an_example_that_can_be_copied(command: str) -> None:
         (["run", "."], "cannot read the corpus file: Is a directory"),
         (["search", "x", "-c", "absent"], "no corpus is called 'absent' here; there are: none"),
         (["leaderboard", "-c", "absent.yaml"], "absent.yaml: cannot read the corpus file"),
-        (["doctor", "extra"], "unexpected extra argument"),
+        (["gc", "extra"], "no corpus is called 'extra' here"),
+        (["doctor", "a", "b"], "unexpected extra argument"),
+        (["search", "notice", "period"], "several words is one argument: put it in quotes"),
+        (["plan", "a.yaml", "-c", "b.yaml"], "two corpora are named: a.yaml and --corpus b.yaml"),
         (["compare", "default"], "Missing argument 'B'"),
         (["explain"], "Missing argument 'QUERY_ID'"),
     ],
@@ -158,10 +169,10 @@ def test_mistakes_on_a_release(released: Any, arguments: list[str], message: str
     ],
 )
 def test_json_is_valid_and_alone(released: Any, arguments: list[str]) -> None:
-    file = [released[0]] if arguments[0] == "plan" else ["-c", released[0]]
-    outcome = rag(*arguments, "--json", *file)
+    outcome = rag(*arguments, "--json", released[0])
     assert (outcome.code, outcome.err) == (0, "")
     json.loads(outcome.out)
+    assert rag(*arguments, "--json", "-c", released[0]) == outcome
 
 
 def test_what_is_in_the_json_of_a_search(released: Any) -> None:

@@ -6,10 +6,12 @@ import typer
 
 from rag_pipeline.cli.console import print_json
 from rag_pipeline.cli.find import open_corpus
-from rag_pipeline.cli.options import CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, names
 from rag_pipeline.errors import InputError
 
 app = typer.Typer()
+
+_QUOTE = ". A question of several words is one argument: put it in quotes"
 
 
 @app.command()
@@ -17,7 +19,8 @@ def search(
     query: Annotated[
         str, typer.Argument(metavar="QUERY", help="The question or words to search for.")
     ],
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     k: Annotated[int, typer.Option("-k", metavar="N", help="How many chunks, 1 to 1000.")] = 5,
     where: Annotated[
         str | None,
@@ -34,11 +37,12 @@ def search(
     \b
     Examples:
       rag search "notice period for termination" -k 3
+      rag search "notice period for termination" contracts
       rag search "sick leave" --where "document_id LIKE 'policies/%'" --json
     """
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
-    found = open_corpus(corpus).search(query, k=k, where=where)
+    found = open_corpus(corpus, named, _QUOTE).search(query, k=k, where=where)
     if as_json:
         from dataclasses import asdict
 
@@ -52,7 +56,8 @@ def search(
 @app.command(short_help="Answer a question from the release, with sources.")
 def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know.")],
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     document: Annotated[
         str | None, typer.Option("--document", "-d", metavar="ID", help="Ask one document only.")
     ] = None,
@@ -70,13 +75,13 @@ def ask(
     \b
     Examples:
       rag ask "How long does confidentiality last under the Acme NDA?"
-      rag ask "Compare the notice periods" --trace
+      rag ask "Compare the notice periods" contracts --trace
       rag ask "When is a doctor's note needed?" -d policy/leave.md --json
     """
     from rag_pipeline.assistant import open_assistant
     from rag_pipeline.cli.answers import as_record, show_answer
 
-    assistant = open_assistant([open_corpus(corpus)])
+    assistant = open_assistant([open_corpus(corpus, named, _QUOTE)])
     made = assistant.ask(question, document_id=document, instructions=instructions)
     if as_json:
         print_json(as_record(made))
@@ -86,7 +91,8 @@ def ask(
 
 @app.command(short_help="Improve the prompts of the assistant's model.")
 def optimize(
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     metric: Annotated[
         str, typer.Option(metavar="NAME", help="EntityF1 or AnswerPresence.")
     ] = "EntityF1",
@@ -103,18 +109,26 @@ def optimize(
     \b
     Examples:
       rag optimize
-      rag optimize -c contracts --metric AnswerPresence --trials 5
+      rag optimize contracts --metric AnswerPresence --trials 5
     """
     from rag_pipeline.cli.optimize import optimize as optimize_corpus
 
-    optimize_corpus(open_corpus(corpus), metric, trials, seed, as_json)
+    optimize_corpus(open_corpus(corpus, named), metric, trials, seed, as_json)
 
 
 @app.command(short_help="Serve the release to assistants, by MCP and HTTP.")
 def serve(
     corpora: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CORPUS...", help="Corpora to serve; one or more."),
+        typer.Argument(
+            metavar="CORPUS...", help="Corpora to serve; one or more.", autocompletion=names
+        ),
+    ] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--corpus", "-c", metavar="CORPUS", help="The same as CORPUS.", autocompletion=names
+        ),
     ] = None,
     transport: Annotated[
         str, typer.Option(metavar="http|stdio", help="How clients connect.")
@@ -145,7 +159,7 @@ def serve(
 
     if transport not in ("http", "stdio"):
         raise InputError(f"--transport {transport!r} is not one of: http, stdio")
-    opened = [open_corpus(name) for name in corpora] if corpora else [open_corpus(None)]
+    opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
     settings = ServerSettings.from_environment(host, port, token_env, allow_host or [])
     if transport == "stdio":
         serve_stdio(opened, settings)

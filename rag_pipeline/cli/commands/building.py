@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console, counting, set_quiet
-from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.options import CorpusArgument, JsonFlag, QuietFlag
+from rag_pipeline.cli.console import console, counting, set_quiet, show_next
+from rag_pipeline.cli.find import find_corpus_file, rag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
 
 app = typer.Typer()
 
@@ -41,14 +41,12 @@ def init(
       rag init contracts --documents contracts/
       rag init contracts --documents contracts/ --queries queries.jsonl --output conf/c.yaml
     """
-    from rag_pipeline.cli.find import option_for
     from rag_pipeline.cli.template import write_corpus_file
 
     target = output or Path(f"{name}.yaml")
     write_corpus_file(name, documents, queries, store, target, force)
-    shown = option_for(target.expanduser(), name).removeprefix(" -c")
     console.print(f"wrote {escape(str(target))}", soft_wrap=True)
-    console.print(f"Next: {command(f'rag run{shown}')}", soft_wrap=True)
+    show_next(rag("run", file=target.expanduser(), corpus=name))
 
 
 @app.command("import", short_help="Turn a public data set into a corpus.")
@@ -81,7 +79,8 @@ def import_(
 
 @app.command(short_help="Index, evaluate, release: what is stale.")
 def run(
-    file: CorpusArgument = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     configuration: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Only this configuration and what it needs."),
@@ -97,23 +96,25 @@ def run(
 
     \b
     Examples:
-      rag run contracts.yaml
-      rag run contracts.yaml --configuration plain --json results.json
+      rag run contracts
+      rag run contracts --configuration plain --json results.json
     """
     from rag_pipeline.cli.run import run_corpus
 
     set_quiet(quiet)
-    run_corpus(find_corpus_file(file), configuration, json_out)
+    run_corpus(find_corpus_file(corpus, named), configuration, json_out)
 
 
 @app.command(short_help="Show what `rag run` would do.")
-def plan(file: CorpusArgument = None, as_json: JsonFlag = False) -> None:
+def plan(
+    corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
+) -> None:
     """Show what `rag run` would do, and do nothing.
 
     \b
     Example:
-      rag plan contracts.yaml
+      rag plan contracts
     """
     from rag_pipeline.cli.plan import show_plan
 
-    show_plan(find_corpus_file(file), as_json)
+    show_plan(find_corpus_file(corpus, named), as_json)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.options import CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant.expansion import ExpandedDocuments
@@ -18,14 +18,21 @@ app = typer.Typer(
 
 
 @app.command("list", short_help="Show what was found outside.")
-def show(corpus: CorpusOption = None, as_json: JsonFlag = False) -> None:
-    """Show the documents that were found outside, newest first, with their origins."""
+def show(
+    corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
+) -> None:
+    """Show the documents that were found outside, newest first, with their origins.
+
+    \b
+    Example:
+      rag expansion list contracts
+    """
     from rich import box
     from rich.table import Table
 
     from rag_pipeline.cli.console import console, print_json, visible
 
-    kept = _documents(corpus).live()
+    kept = _documents(corpus, named).live()
     if as_json:
         print_json([one.as_record() for one in kept])
         return
@@ -50,27 +57,38 @@ def show(corpus: CorpusOption = None, as_json: JsonFlag = False) -> None:
 @app.command(short_help="Forget one document.")
 def remove(
     document_id: Annotated[str, typer.Argument(metavar="ID", help="As `rag expansion list` says.")],
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
 ) -> None:
-    """Forget one document that was found outside; answers are made without it from now on."""
+    """Forget one document that was found outside; answers are made without it from now on.
+
+    \b
+    Example:
+      rag expansion remove web/3f9a2c contracts
+    """
     from rag_pipeline.cli.console import console, visible
 
-    removed = _documents(corpus).remove(document_id)
+    removed = _documents(corpus, named).remove(document_id)
     console.print(f"forgot {visible(removed.document_id)}, from {visible(removed.place)}")
 
 
 @app.command(short_help="Forget everything that was found outside.")
-def clear(corpus: CorpusOption = None) -> None:
-    """Forget everything that was found outside, with the indexes made of it."""
+def clear(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
+    """Forget everything that was found outside, with the indexes made of it.
+
+    \b
+    Example:
+      rag expansion clear contracts
+    """
     from rag_pipeline.cli.console import console
 
-    count = _documents(corpus).clear()
+    count = _documents(corpus, named).clear()
     console.print(f"forgot {count} document{'' if count == 1 else 's'}")
 
 
-def _documents(corpus: str | None) -> "ExpandedDocuments":
+def _documents(corpus: str | None, named: str | None) -> "ExpandedDocuments":
     from rag_pipeline.assistant.expansion import ExpandedDocuments
     from rag_pipeline.config import load_config
 
-    config = load_config(find_corpus_file(corpus))
+    config = load_config(find_corpus_file(corpus, named))
     return ExpandedDocuments(config, config.assistant.expansion)

@@ -14,7 +14,8 @@ app = typer.Typer()
 
 @app.command(short_help="Show the configurations, best first.")
 def leaderboard(
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     sort: Annotated[
         str | None, typer.Option(metavar="METRIC", help="Metric to sort by, e.g. nDCG@10.")
     ] = None,
@@ -28,7 +29,7 @@ def leaderboard(
     Example:
       rag leaderboard --sort nDCG@10
     """
-    board = open_corpus(corpus).board(sort)
+    board = open_corpus(corpus, named).board(sort)
     from rag_pipeline.cli.tables import show_leaderboard
 
     if sort is not None:
@@ -41,7 +42,8 @@ def leaderboard(
 
 @app.command(short_help="Show what calls to models cost.")
 def costs(
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     by: Annotated[
         str, typer.Option(metavar="GROUP", help="asset, model, configuration or day.")
     ] = "asset",
@@ -52,12 +54,12 @@ def costs(
     \b
     Examples:
       rag costs
-      rag costs --by configuration -c contracts
+      rag costs --by configuration contracts
       rag costs --by day --json
     """
     from rag_pipeline.cli.costs import show_costs
 
-    show_costs(find_corpus_file(corpus), by, as_json)
+    show_costs(find_corpus_file(corpus, named), by, as_json)
 
 
 @app.command(short_help="Tell whether A is better than B.")
@@ -66,7 +68,8 @@ def compare(
         str, typer.Argument(metavar="A", help="Configuration, or release as release-000003.")
     ],
     other: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare two configurations, query by query: is A better than B, or worse?
@@ -81,13 +84,14 @@ def compare(
     """
     from rag_pipeline.cli.judge import show_comparison
 
-    show_comparison(find_corpus_file(corpus), one, other, as_json)
+    show_comparison(find_corpus_file(corpus, named), one, other, as_json)
 
 
 @app.command(short_help="Show why a query fails or not.")
 def explain(
     query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="The query's id.")],
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     configuration: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Whose passages to show [the served, else the best]."),
@@ -106,11 +110,13 @@ def explain(
     """
     from rag_pipeline.cli.judge import show_explanation
 
-    show_explanation(find_corpus_file(corpus), query_id, configuration, k, as_json)
+    show_explanation(find_corpus_file(corpus, named), query_id, configuration, k, as_json)
 
 
 @app.command(short_help="May the best be released? Exit 0 or 3.")
-def gate(file: CorpusArgument = None, as_json: JsonFlag = False) -> None:
+def gate(
+    corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
+) -> None:
     """Tell whether what was evaluated may be released: exit code 0 if so, 3 if not.
 
     The candidate is refused if it is significantly worse than what is served in a metric of
@@ -118,18 +124,19 @@ def gate(file: CorpusArgument = None, as_json: JsonFlag = False) -> None:
 
     \b
     Examples:
-      rag gate contracts.yaml
-      rag gate contracts.yaml --json
+      rag gate contracts
+      rag gate contracts --json
     """
     from rag_pipeline.cli.judge import show_gate
 
-    if not show_gate(find_corpus_file(file), as_json):
+    if not show_gate(find_corpus_file(corpus, named), as_json):
         raise typer.Exit(3)
 
 
 @app.command(short_help="Write the evaluation as one HTML page.")
 def report(
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File [CORPUS.html].")
     ] = None,
@@ -139,11 +146,11 @@ def report(
     \b
     Examples:
       rag report
-      rag report -c contracts --output reports/contracts.html
+      rag report contracts --output reports/contracts.html
     """
     from rag_pipeline.cli.judge import write_report
     from rag_pipeline.config import load_config
 
-    file = find_corpus_file(corpus)
+    file = find_corpus_file(corpus, named)
     target = output.expanduser() if output else Path(f"{load_config(file).corpus}.html")
     write_report(file, target)

@@ -1,5 +1,6 @@
 """What is served, and where: releases, rollback, export, import-release."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -7,25 +8,27 @@ import typer
 
 from rag_pipeline.cli.console import console, print_json
 from rag_pipeline.cli.find import find_corpus_file, open_corpus
-from rag_pipeline.cli.options import CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
 
 app = typer.Typer()
 
 
 @app.command(short_help="List the releases, newest first.")
-def releases(corpus: CorpusOption = None, as_json: JsonFlag = False) -> None:
+def releases(
+    corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
+) -> None:
     """List the releases, newest first; `*` marks the one that is served.
 
     \b
     Example:
-      rag releases -c contracts
+      rag releases contracts
     """
     from dataclasses import asdict
 
     from rag_pipeline.cli.tables import show_releases
     from rag_pipeline.errors import NotReleasedError
 
-    opened = open_corpus(corpus)
+    opened = open_corpus(corpus, named)
     try:
         serving = opened.release().release_id
     except NotReleasedError:
@@ -43,16 +46,20 @@ def rollback(
         str | None,
         typer.Argument(metavar="RELEASE", help="What to serve [the one before the current]."),
     ] = None,
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
 ) -> None:
     """Serve an earlier release again; what is rolled back is not released again by itself.
 
     \b
     Examples:
       rag rollback
-      rag rollback release-000003 -c contracts
+      rag rollback contracts
+      rag rollback release-000003 contracts
     """
-    served = open_corpus(corpus).roll_back(release_id)
+    if release_id and corpus is None and named is None and not release_id.startswith("release-"):
+        release_id, corpus = None, release_id  # the one argument is a corpus
+    served = open_corpus(corpus, named).roll_back(release_id)
     console.print(f"serving {served.release_id} ({served.configuration}, of {served.created})")
 
 
@@ -62,23 +69,25 @@ def export(
         str, typer.Argument(metavar="RELEASE", help="Its id, or `current` for what is served.")
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, e.g. r.zip.")],
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
 ) -> None:
     """Write a release into one file that another machine serves.
 
     \b
     Example:
-      rag export current contracts.zip -c contracts
+      rag export current contracts.zip contracts
     """
     from rag_pipeline.cli.bundles import export_release
 
-    export_release(find_corpus_file(corpus), release_id, file)
+    export_release(find_corpus_file(corpus, named), release_id, file)
 
 
 @app.command("import-release", short_help="Serve a release from such a file.")
 def import_release(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `rag export` has written.")],
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     store: Annotated[
         str, typer.Option(metavar="DIR", help="Folder, or s3:// prefix, to import into.")
     ] = "data/store",
@@ -91,8 +100,9 @@ def import_release(
     \b
     Example:
       rag import-release contracts.zip
-      rag search "notice period" -c contracts
     """
     from rag_pipeline.cli.bundles import import_bundle
 
-    import_bundle(file, Path(find_corpus_file(corpus)) if corpus else None, store)
+    is_named = corpus or named or "RAG_CORPUS" in os.environ
+    target = find_corpus_file(corpus, named) if is_named else None
+    import_bundle(file, target, store)

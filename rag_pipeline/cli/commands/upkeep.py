@@ -1,18 +1,20 @@
 """Keep a store small and whole: gc, doctor."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.options import CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
 
 app = typer.Typer()
 
 
 @app.command(short_help="Free what the store no longer needs.")
 def gc(
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be freed, and free nothing.")
     ] = False,
@@ -26,16 +28,17 @@ def gc(
     \b
     Examples:
       rag gc --dry-run
-      rag gc -c contracts
+      rag gc contracts
     """
     from rag_pipeline.cli.gc import free
 
-    free(find_corpus_file(corpus), dry_run, as_json)
+    free(find_corpus_file(corpus, named), dry_run, as_json)
 
 
 @app.command(short_help="Check installation, corpus and store.")
 def doctor(
-    corpus: CorpusOption = None,
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Mend what is wrong in the store.")
     ] = False,
@@ -47,10 +50,10 @@ def doctor(
 
     \b
     Examples:
-      rag doctor -c contracts.yaml
-      rag doctor -c contracts.yaml --repair
+      rag doctor contracts
+      rag doctor contracts --repair
     """
     from rag_pipeline.cli.doctor import examine
 
-    if not examine(corpus, repair):
+    if not examine(partial(find_corpus_file, corpus, named), repair):
         raise typer.Exit(1)
