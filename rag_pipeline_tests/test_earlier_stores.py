@@ -16,9 +16,15 @@ from rag_pipeline.models.providers.minilm import MiniLM, MiniLMTokens
 from rag_pipeline_tests.testing.command_line import rag
 
 FOLDER = Path(__file__).parent / "earlier_stores"
-MADE_ANEW: dict[str, set[str]] = {"0_1_0": set()}
+MADE_ANEW: dict[str, set[str]] = {
+    # A search in stages ranks as the single pass does: MaxSim over scaled scores.
+    "0_1_0": {
+        *("retrieval_run staged", "answer_presence staged", "answers staged"),
+        *("entity_scores staged", "context_scores staged", "leaderboard", "release"),
+    }
+}
 """The steps that this version makes anew in the store of an earlier one, because it makes them
-differently."""
+differently or from what it makes differently."""
 
 pytestmark = pytest.mark.parametrize("version", MADE_ANEW)
 
