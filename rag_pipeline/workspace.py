@@ -11,6 +11,7 @@ from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import (
     CorpusConfig,
+    Key,
     Models,
     keeps_tokens,
 )
@@ -62,15 +63,15 @@ class Workspace:
         return Ledger(path, config.corpus, prices, config.budget_usd, self.store.is_shared)
 
     @contextmanager
-    def charging(self, asset: str, partition: str = "") -> Iterator[Totals]:
+    def charging(self, asset: str, key: Key = Key()) -> Iterator[Totals]:  # noqa: B008
         """Charge the calls inside the block to an asset's partition; yield what they cost.
 
         Takes what other machines have learned before, and gives them what was learned after.
         """
-        configurations = self.config.configurations_of(asset, partition)
+        configurations = self.config.configurations_of(key)
         self.cache.refresh()
         try:
-            with charging(self.ledger), attributed(asset, partition, configurations) as totals:
+            with charging(self.ledger), attributed(asset, str(key), configurations) as totals:
                 yield totals
         finally:
             if self.cache.exchange is not None:
@@ -86,28 +87,31 @@ class Workspace:
         """Return the table of documents that a stage could not use, with the reasons."""
         return self.store.table(f"quarantine.{stage}", QUARANTINE_SCHEMA)
 
-    def chunks(self, chunking: str) -> Table:
+    # A table is named by the part of a key that it depends on; later parts are left out.
+
+    def chunks(self, key: str) -> Table:
         """Return the chunks of one chunking."""
-        return self.store.table(f"chunks.{chunking}", CHUNKS_SCHEMA)
+        own = Key.parse(key).at("chunking")
+        return self.store.table(f"chunks.{own}", CHUNKS_SCHEMA)
 
-    def contextualized_chunks(self, context_key: str) -> Table:
+    def contextualized_chunks(self, key: str) -> Table:
         """Return the contextualized chunks of one `chunking.contextualizer`."""
-        schema = CONTEXTUALIZED_CHUNKS_SCHEMA
-        return self.store.table(f"contextualized_chunks.{context_key}", schema)
+        own = Key.parse(key).at("contextualizer")
+        return self.store.table(f"contextualized_chunks.{own}", CONTEXTUALIZED_CHUNKS_SCHEMA)
 
-    def vector_index(self, vector_key: str) -> Table:
+    def vector_index(self, key: str) -> Table:
         """Return the vector index of one `chunking.contextualizer.embedding`."""
-        embedding = vector_key.split(".")[2]
-        schema = vector_schema(
-            self.embedder(embedding).dimension, keeps_tokens(self.config.embeddings[embedding])
-        )
-        return self.store.table(f"vector_index.{vector_key}", schema)
+        own = Key.parse(key).at("embedding")
+        tokens = keeps_tokens(self.config.embeddings[own.embedding])
+        schema = vector_schema(self.embedder(own.embedding).dimension, tokens)
+        return self.store.table(f"vector_index.{own}", schema)
 
-    def lexical_path(self, context_key: str, engine: str) -> str:
+    def lexical_path(self, key: str, engine: str) -> str:
         """Return where the lexical index of the chunks as they are now stands, built or not."""
-        made_from = state_digest(self.contextualized_chunks(context_key).state())
-        settings = self.config.lexical_fingerprint(*context_key.split("."))
-        return f"lexical/{context_key}/{engine}-{settings}-{made_from}"
+        own = Key.parse(key).at("contextualizer")
+        made_from = state_digest(self.contextualized_chunks(own).state())
+        settings = self.config.lexical_fingerprint(*own.variants)
+        return f"lexical/{own}/{engine}-{settings}-{made_from}"
 
     # --- models ---
 

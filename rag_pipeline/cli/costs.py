@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +14,7 @@ from rag_pipeline.cli.console import console, print_json, titled_table
 from rag_pipeline.cli.estimates import last_outcome, outcome_line, usd
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
+from rag_pipeline.pipeline.planning import configurations_of
 from rag_pipeline.workspace import Workspace
 
 
@@ -25,7 +27,7 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
     workspace.cache.refresh()
     ledger = workspace.ledger
     charges = list(ledger.charges())
-    groups = totals_by(charges, cast(Group, by), config)
+    groups = totals_by(charges, cast(Group, by), partial(configurations_of, config))
     total = Totals()
     for charge in charges:
         total.add(charge)

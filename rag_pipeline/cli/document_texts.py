@@ -15,7 +15,7 @@ from rag_pipeline.config import CorpusConfig, LLMContext
 from rag_pipeline.contextualization import contextualize, contextualize_with_model, is_too_long
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document, Prompt, Reply
 from rag_pipeline.errors import DocumentError, ProviderError
-from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_documents, read_documents
+from rag_pipeline.indexing import open_stage, plan, plan_documents, read_documents
 from rag_pipeline.models.embedding import call_keys, embed
 from rag_pipeline.models.providers import Vectors, open_embedder
 from rag_pipeline.pipeline.planning import Step, steps, upstream
@@ -42,7 +42,7 @@ def documents_to_do(workspace: Workspace) -> dict[Step, Todo]:
     first = plan_documents(workspace)
     todo = {DOCUMENTS: Todo(frozenset(first.stale), frozenset(first.orphaned), first.current)}
     for step in steps(config):
-        if step.asset not in SHARDED_ASSETS:
+        if not step.row.sharded:
             continue
         (before,) = (todo[s] for s in upstream(config, step))
         stage = open_stage(workspace, step.asset, step.partition or "")

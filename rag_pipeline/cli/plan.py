@@ -12,26 +12,8 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.forecast import RERANKING, Forecast, forecast
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import load_config
-from rag_pipeline.indexing import SHARDED_ASSETS
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
-
-_WHAT = {
-    "documents": "load files",
-    "queries": "find their gold spans",
-    "chunks": "cut documents into chunks",
-    "contextualized_chunks": "put contexts before chunks",
-    "lexical_index": "index all chunks for BM25",
-    "vector_index": "embed chunks",
-    "retrieval_run": "search with every query",
-    RERANKING: "let a model reorder what was found",
-    "relevance_labels": "let a chat model judge what was found",
-    "answer_presence": "measure what was found",
-    "answers": "answer every query",
-    "entity_scores": "hold the answers to the facts",
-    "context_scores": "judge the contexts",
-    "leaderboard": "compare the configurations",
-    "release": "serve the best",
-}
 
 
 def show_plan(file: Path, as_json: bool) -> None:
@@ -59,15 +41,15 @@ def show_plan(file: Path, as_json: bool) -> None:
         step = row.step.asset
         if row.step.partition:
             if step != asset:
-                table.add_row(step, *[""] * (2 + asks), f"[dim]{_WHAT[step]}[/dim]")
+                table.add_row(step, *[""] * (2 + asks), f"[dim]{_doing(row)}[/dim]")
             step = f"  {row.step.partition}"
         asset = row.step.asset
-        what = _documents(row) if row.step.partition or asset == "documents" else _WHAT[asset]
+        what = _documents(row) if row.step.partition or row.stale or row.orphaned else _doing(row)
         table.add_row(
             escape(step),
-            _number(row.chunks, row.exact) if asset in SHARDED_ASSETS else "",
+            _number(row.chunks, row.exact) if asset in ASSETS and ASSETS[asset].sharded else "",
             *([_number(row.asks, row.exact) if row.asks != 0 else ""] if asks else []),
-            _number(row.calls, row.exact) if row.calls != 0 or asset == "vector_index" else "",
+            _number(row.calls, row.exact) if row.calls != 0 or _embeds(asset) else "",
             what,
         )
     console.print(table)
@@ -80,7 +62,16 @@ def show_plan(file: Path, as_json: bool) -> None:
 def describe(row: Forecast) -> str:
     """Return in words what a run would do in one step."""
     documents = _documents(row)
-    return f"{_WHAT[row.step.asset]}: {documents}" if documents else _WHAT[row.step.asset]
+    return f"{_doing(row)}: {documents}" if documents else _doing(row)
+
+
+def _doing(row: Forecast) -> str:
+    asset = row.step.asset
+    return ASSETS[asset].doing if asset in ASSETS else "let a model reorder what was found"
+
+
+def _embeds(asset: str) -> bool:
+    return asset in ASSETS and ASSETS[asset].unit == "texts"
 
 
 def totals(found: Sequence[Forecast]) -> list[str]:

@@ -30,30 +30,17 @@ from rag_pipeline.evaluation.runs import (
     load_queries,
     load_scores,
 )
-from rag_pipeline.pipeline.planning import ANSWER_ASSETS, Step, steps
+from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
     from rag_pipeline.orchestration.runner import StepResult
 
-_WORDS = {
-    "documents": (("rows_written", "loaded"),),
-    "chunks": (("documents_worked_on", "documents"), ("rows_written", "chunks")),
-    "contextualized_chunks": (("rows_written", "chunks"),),
-    "lexical_index": (("rows_written", "chunks"),),
-    "vector_index": (("rows_written", "chunks"),),
-    "retrieval_run": (("queries", "queries"),),
-    "relevance_labels": (("judged", "judged"), ("missing", "missing")),
-    "answers": (("queries", "answers"), ("missing_judgements", "missing")),
-    "entity_scores": (("annotated_queries", "queries"), ("missing_judgements", "missing")),
-    "context_scores": (("queries", "queries"), ("missing_judgements", "missing")),
-}
 _SHARED_WORDS = (
     ("documents_dropped", "dropped"),
     ("documents_quarantined", "quarantined"),
     ("documents_failed", "failed"),
     ("documents_longer_than_window", "longer than the model's window"),
-    ("calls_made", "embedded"),
     ("calls_saved", "cached"),
 )
 _MOST_PROBLEMS = 5
@@ -108,12 +95,12 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
             if result.ran:
                 console.print(_line(len(results), len(every), result))
             live.check(every[len(results)] if len(results) < len(every) else None)
-            if result.step.asset in ("queries", "chunks"):
+            if result.ran:
                 costs.look_ahead()
     ran = [r for r in results if r.ran]
     calls = CallCounts()
     for result in ran:
-        if result.step.asset != "contextualized_chunks":  # those are prompts
+        if not result.step.row.asks:
             calls.add(result.calls)
     seconds = f"{time.perf_counter() - started:.1f} s"
     if ran:
@@ -203,9 +190,7 @@ class _Live:
 
     def announce(self, step: Step, total: int | None) -> Callable[[str, int], None]:
         """Show that a step has begun; returns what to call with its progress."""
-        from rag_pipeline.orchestration.runner import UNITS
-
-        unit = UNITS.get(step.asset, "")
+        unit = step.row.unit
         task = self._show(str(step), total, unit)
         also: Counter[str] = Counter()
 
@@ -242,24 +227,16 @@ def summarize_run(
     board = {row.name: row for row in load_leaderboard(workspace).configurations}
     counted: set[Step] = set()
     summaries = []
-    for name, configuration in workspace.config.all_configurations.items():
+    for name in workspace.config.all_configurations:
         if only not in (None, name):
             continue
-        own = [
-            Step("chunks", configuration.chunking),
-            Step("contextualized_chunks", configuration.context_key),
-            Step("lexical_index", configuration.context_key),
-            Step("vector_index", configuration.vector_key),
-            Step("retrieval_run", name),
-            Step("answer_presence", name),
-            *(Step(asset, name) for asset in ANSWER_ASSETS),
-        ]
+        own = [step for step in steps(workspace.config, name) if step.partition]
         calls = CallCounts()
         seconds = 0.0
         for step in own:
             if step not in by_step:
                 continue
-            done = by_step[step].calls
+            done = CallCounts() if step.row.asks else by_step[step].calls
             if step in counted:
                 calls.saved += done.made + done.saved
             else:
@@ -279,10 +256,9 @@ def summarize_run(
 
 def _line(number: int, total: int, result: "StepResult") -> str:
     metadata = result.metadata
-    words = (*_WORDS.get(result.step.asset, ()), *_SHARED_WORDS)
+    sent = ("calls_made", "asked" if result.step.row.asks else "embedded")
+    words = (*result.step.row.words, *_SHARED_WORDS[:-1], sent, _SHARED_WORDS[-1])
     parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
-    if result.step.asset == "contextualized_chunks":
-        parts = [part.replace(" embedded", " asked") for part in parts]
     if metadata.get("release"):
         parts.append(f"{metadata['release']}: {metadata['configuration']}")
     place = f"[{number:>{len(str(total))}}/{total}]"
@@ -296,11 +272,10 @@ def _line(number: int, total: int, result: "StepResult") -> str:
 def _show_problems(workspace: Workspace) -> None:
     """Name the documents in quarantine and the gold spans that were not found."""
     refused: list[str] = []
-    contexts = {c.context_key for c in workspace.config.all_configurations.values()}
-    names = ["documents", *(f"chunks.{name}" for name in workspace.config.chunkings)]
-    names += [f"contextualized_chunks.{key}" for key in sorted(contexts)]
-    for name in names:
-        for batch in workspace.quarantine(name).read(["document_id", "reason"]):
+    for step in steps(workspace.config):
+        if step.row.table is None:
+            continue
+        for batch in workspace.quarantine(step.store_name).read(["document_id", "reason"]):
             refused += [f"{r['document_id']}: {r['reason']}" for r in batch.to_pylist()]
     _warn("in quarantine (not indexed)", "document", sorted(dict.fromkeys(refused)))
     problems = workspace.store.read_note(QUERIES_FILE).get("problems", [])

@@ -48,6 +48,7 @@ from rag_pipeline.config.evaluation import (
     RuleContext,
     RuleEntities,
 )
+from rag_pipeline.config.keys import LEVELS, Key, Level
 from rag_pipeline.config.parsing import COMPONENT_TYPE, load_config, parse_config
 from rag_pipeline.config.rerankers import (
     CohereReranker,
@@ -84,6 +85,7 @@ from rag_pipeline.config.settings import (
 
 __all__ = [
     "COMPONENT_TYPE",
+    "LEVELS",
     "STAGES",
     "AdaptiveSelection",
     "Alerts",
@@ -118,8 +120,10 @@ __all__ = [
     "HealthLimits",
     "HybridRetriever",
     "JinaReranker",
+    "Key",
     "LLMContext",
     "LLMReranker",
+    "Level",
     "Lexical",
     "LexicalEngine",
     "LexicalRetriever",

@@ -20,6 +20,7 @@ from rag_pipeline.config.chunkings import Chunking
 from rag_pipeline.config.contextualizers import Contextualizer, LLMContext, NoContext
 from rag_pipeline.config.embeddings import Embedding, MiniLMEmbedding
 from rag_pipeline.config.evaluation import Evaluation
+from rag_pipeline.config.keys import LEVELS, Key
 from rag_pipeline.config.rerankers import LLMReranker, MaxSimReranker, NoReranker, Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
@@ -56,14 +57,19 @@ class Configuration(Settings):
     reranker: str
 
     @property
-    def context_key(self) -> str:
-        """Return the partition of contextualized chunks and lexical index."""
-        return f"{self.chunking}.{self.contextualizer}"
+    def key(self) -> Key:
+        """Return the partition of what belongs to this configuration alone."""
+        return Key(self.chunking, self.contextualizer, self.embedding, self.name)
 
     @property
-    def vector_key(self) -> str:
+    def context_key(self) -> Key:
+        """Return the partition of contextualized chunks and lexical index."""
+        return self.key.at("contextualizer")
+
+    @property
+    def vector_key(self) -> Key:
         """Return the partition of the vector index."""
-        return f"{self.context_key}.{self.embedding}"
+        return self.key.at("embedding")
 
 
 _VECTORS_VERSION = 2
@@ -219,16 +225,11 @@ class CorpusConfig(Settings):
             )
         return known[name]
 
-    def configurations_of(self, asset: str, partition: str) -> tuple[str, ...]:
-        """Return the names of the configurations that read a partition; all where there is none."""
-        level = {
-            "chunks": "chunking",
-            "contextualized_chunks": "context_key",
-            "lexical_index": "context_key",
-            "vector_index": "vector_key",
-        }.get(asset, "name")
+    def configurations_of(self, key: Key) -> tuple[str, ...]:
+        """Return the names of the configurations that read a partition; all without partitions."""
+        level = next((level for level in reversed(LEVELS) if getattr(key, level)), None)
         known = self.all_configurations
-        return tuple(n for n, c in known.items() if partition in ("", getattr(c, level)))
+        return tuple(name for name, c in known.items() if c.key.at(level) == key)
 
     def chat(self, name: str) -> ChatModel:
         """Return one chat model; raise ConfigError naming the known ones."""
@@ -360,8 +361,9 @@ class CorpusConfig(Settings):
         engine: str | None = getattr(self.retrievers[configuration.retriever], "engine", None)
         return engine
 
-    def lexical_engines(self, context_key: str) -> tuple[str, ...]:
-        """Return the BM25 engines that configurations over one partition ask for."""
+    def lexical_engines(self, key: str) -> tuple[str, ...]:
+        """Return the BM25 engines that configurations over the same contexts ask for."""
+        context_key = Key.parse(key).at("contextualizer")
         engines = {
             self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key
         }

@@ -1,10 +1,10 @@
 """Scores of every configuration -> one table, best first, with verdicts on the differences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.calls.costs import Totals, totals_by
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import fingerprint
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.board import (
@@ -60,16 +60,20 @@ def leaderboard_is_current(workspace: Workspace) -> bool:
     return bool(written.get("digest") == leaderboard_digest(workspace))
 
 
-def update_leaderboard(workspace: Workspace, released: Reference | None = None) -> Board:
+def update_leaderboard(
+    workspace: Workspace,
+    released: Reference | None = None,
+    costs: Mapping[str, Totals] | None = None,
+) -> Board:
     """Summarize every evaluated configuration, best first by the serving metric.
 
-    Each is compared with the baseline, and with what is released now if anything is.
+    Each is compared with the baseline, and with what is released now if anything is; `costs` holds
+    what the calls of each cost.
     Raises ConfigError for a serving or gate metric that nothing measures.
     """
     config = workspace.config
     scores = evaluated_scores(workspace)
     check_metric_names(config, (m for own in scores.values() for m in own))
-    costs = totals_by(workspace.ledger.charges(), "configuration", config)
     rows = []
     for name, own in scores.items():
         note = workspace.store.read_note(run_file(name))
@@ -83,7 +87,7 @@ def update_leaderboard(workspace: Workspace, released: Reference | None = None) 
                 chunks=note["pinned"]["rows"],
                 seconds=note["seconds"],
                 calls=CallCounts(**note["calls"]),
-                costs=costs.get(name, Totals()),
+                costs=(costs or {}).get(name, Totals()),
                 latency_ms=note.get("latency_ms"),
                 metrics={m: summaries.get(m, UNMEASURED) for m in names},
             )

@@ -5,14 +5,18 @@ A document is *stale* in a table when its rows there are missing or made from so
 """
 
 from rag_pipeline.indexing.builders import read_documents, read_in_order
-from rag_pipeline.indexing.documents import document_rows, plan_documents, update_documents
+from rag_pipeline.indexing.documents import (
+    document_rows,
+    listing_digest,
+    plan_documents,
+    update_documents,
+)
 from rag_pipeline.indexing.lexical import plan_lexical, update_lexical
 from rag_pipeline.indexing.plans import Plan, Report
 from rag_pipeline.indexing.stages import (
-    SHARDED_ASSETS,
+    STAGES,
     Stage,
     build_shard,
-    count_calls,
     finish,
     open_stage,
     plan,
@@ -20,14 +24,14 @@ from rag_pipeline.indexing.stages import (
 )
 
 __all__ = [
-    "SHARDED_ASSETS",
+    "STAGES",
     "Plan",
     "Report",
     "Stage",
     "build_shard",
-    "count_calls",
     "document_rows",
     "finish",
+    "listing_digest",
     "open_stage",
     "plan",
     "plan_documents",

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import LLMContext
+from rag_pipeline.config import Key, LLMContext
 from rag_pipeline.contextualization import contextualize, contextualize_with_model
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
@@ -40,19 +40,19 @@ def read_documents(
 
 def build_chunks(
     workspace: Workspace,
-    chunking: str,
+    key: Key,
     document_ids: Sequence[str],
     report: Report,
 ) -> Iterator[pa.RecordBatch]:
     """Chunk documents; those that can't be chunked go to `report.quarantined`."""
-    settings = workspace.config.chunkings[chunking]
+    settings = workspace.config.chunkings[key.chunking]
     models = workspace.models(report.calls)
-    fingerprint = workspace.config.chunks_fingerprint(chunking)
+    fingerprint = workspace.config.chunks_fingerprint(key.chunking)
     for document in read_documents(workspace, document_ids):
         try:
             chunks = chunk(document, settings, models)
             if not chunks:
-                raise DocumentError(document.document_id, f"{chunking}: no chunks")
+                raise DocumentError(document.document_id, f"{key.chunking}: no chunks")
         except DocumentError as error:
             report.quarantined[document.document_id] = error.reason
             continue
@@ -75,16 +75,15 @@ def _chunk_columns(
 
 
 def build_contexts(
-    workspace: Workspace, partition: str, document_ids: Sequence[str], report: Report
+    workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
     """Contextualize the chunks of documents; those that a model fails on go to `report.failed`."""
-    chunking, contextualizer = partition.split(".")
-    settings = workspace.config.contextualizers[contextualizer]
-    fingerprint = workspace.config.context_fingerprint(chunking, contextualizer)
+    settings = workspace.config.contextualizers[key.contextualizer]
+    fingerprint = workspace.config.context_fingerprint(*key.variants)
     hashes: dict[str, str] = {}
     chunks: dict[str, list[Chunk]] = {}
     columns = ["document_id", "content_hash", "start", "end", "text"]
-    for batch in workspace.chunks(chunking).read(columns, document_ids):
+    for batch in workspace.chunks(key).read(columns, document_ids):
         for row in batch.to_pylist():
             hashes[row["document_id"]] = row.pop("content_hash")
             chunks.setdefault(row["document_id"], []).append(Chunk(**row))
@@ -145,14 +144,13 @@ def read_in_order(
 
 
 def build_vectors(
-    workspace: Workspace, partition: str, document_ids: Sequence[str], report: Report
+    workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
     """Embed the contextualized chunks of documents."""
-    context_key, _, embedding = partition.rpartition(".")
-    table = workspace.contextualized_chunks(context_key)
-    embed = workspace.embed(embedding, report.calls)
-    schema = workspace.vector_index(partition).schema
-    fingerprint = workspace.config.vector_fingerprint(*partition.split("."))
+    table = workspace.contextualized_chunks(key)
+    embed = workspace.embed(key.embedding, report.calls)
+    schema = workspace.vector_index(key).schema
+    fingerprint = workspace.config.vector_fingerprint(*key.variants)
     for batch in read_in_order(table, CONTEXTUALIZED_CHUNKS_SCHEMA.names, document_ids):
         documents = batch.column("document_id").to_pylist()
         yield from vector_index.index_chunks(

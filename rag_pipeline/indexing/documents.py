@@ -1,5 +1,6 @@
 """Files or objects -> the documents table: load what is new or changed, drop what is gone."""
 
+import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rag_pipeline.calls.progress import advance
+from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.indexing.objects import changed_documents, compare_objects
@@ -18,6 +20,8 @@ from rag_pipeline.indexing.plans import (
     quarantine_rows,
 )
 from rag_pipeline.loading import Rejected, Source, scan
+from rag_pipeline.loading.bucket import list_bucket
+from rag_pipeline.loading.folder import find_files
 from rag_pipeline.workspace import Workspace
 
 _LOAD_CHARACTERS = 4_000_000
@@ -160,3 +164,35 @@ def document_rows(
         "text": [d.text for d in documents],
     }
     return rows_of(columns, DOCUMENTS_SCHEMA)
+
+
+def listing_digest(config: CorpusConfig) -> str:
+    """Hash the names, sizes and times of the files that are documents, and what reads them.
+
+    Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
+    a digest of its own: the load that follows says what is wrong.
+    """
+    digest = hashlib.sha256(config.documents.model_dump_json().encode())
+    digest.update(config.documents_fingerprint().encode())
+    source = config.documents
+    if source.s3:
+        for listed in list_bucket(source):
+            digest.update(repr(listed).encode())
+        return digest.hexdigest()[:16]
+    root = config.documents_path
+    try:
+        if root.is_file():
+            paths = [root]
+        else:
+            found, _ = find_files(root, source.include, source.exclude)
+            paths = [root / f.relative for f in sorted(found)]
+    except OSError:
+        paths = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            digest.update(repr((str(path), None)).encode())
+            continue
+        digest.update(repr((str(path), status.st_size, status.st_mtime_ns)).encode())
+    return digest.hexdigest()[:16]

@@ -8,29 +8,26 @@ from functools import partial
 import pyarrow as pa
 
 from rag_pipeline.calls.grouping import groups
-from rag_pipeline.config import LLMContext
+from rag_pipeline.config import Key, LLMContext
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.indexing.builders import (
     build_chunks,
     build_contexts,
     build_vectors,
-    read_in_order,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
-from rag_pipeline.models.embedding import missing_texts
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000
 
-SHARDED_ASSETS = ("chunks", "contextualized_chunks", "vector_index")
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One partition of a sharded asset: from which table to which, and how."""
 
+    key: Key
     table: Table
     quarantine: Table
     fingerprint: str
@@ -45,55 +42,74 @@ class Stage:
     """The most documents of a shard, where it is not `MAX_SHARD_DOCUMENTS`."""
 
 
+def _chunks(workspace: Workspace, key: Key) -> Stage:
+    config, key = workspace.config, key.at("chunking")
+    table = workspace.chunks(key)
+    return Stage(
+        key,
+        table,
+        workspace.quarantine(table.name),
+        config.chunks_fingerprint(key.chunking),
+        workspace.documents(),
+        config.documents_fingerprint(),
+        partial(config.chunkings[key.chunking].covers, config),
+        2_000_000,
+        lambda ids, report: build_chunks(workspace, key, ids, report),
+        Table.compact,
+    )
+
+
+def _contextualized_chunks(workspace: Workspace, key: Key) -> Stage:
+    config, key = workspace.config, key.at("contextualizer")
+    settings = config.contextualizers[key.contextualizer]
+    # A batch may take a day, and the shards of one process follow each other.
+    in_batches = isinstance(settings, LLMContext) and config.chat(settings.chat).batch
+    table = workspace.contextualized_chunks(key)
+    return Stage(
+        key,
+        table,
+        workspace.quarantine(table.name),
+        config.context_fingerprint(*key.variants),
+        workspace.chunks(key),
+        config.chunks_fingerprint(key.chunking),
+        lambda _: True,
+        20_000 if in_batches else 4_000,
+        lambda ids, report: build_contexts(workspace, key, ids, report),
+        Table.compact,
+        _BATCH_DOCUMENTS if in_batches else None,
+    )
+
+
+def _vector_index(workspace: Workspace, key: Key) -> Stage:
+    config, key = workspace.config, key.at("embedding")
+    table = workspace.vector_index(key)
+    return Stage(
+        key,
+        table,
+        workspace.quarantine(table.name),
+        config.vector_fingerprint(*key.variants),
+        workspace.contextualized_chunks(key),
+        config.context_fingerprint(*key.at("contextualizer").variants),
+        lambda _: True,
+        2_000,
+        lambda ids, report: build_vectors(workspace, key, ids, report),
+        vector_index.maintain,
+    )
+
+
+STAGES: dict[str, Callable[[Workspace, Key], Stage]] = {
+    "chunks": _chunks,
+    "contextualized_chunks": _contextualized_chunks,
+    "vector_index": _vector_index,
+}
+"""How each sharded table is opened, by its asset, in the order of the flow."""
+
+
 def open_stage(workspace: Workspace, asset: str, partition: str) -> Stage:
     """Return the stage of one partition (`chunking[.contextualizer[.embedding]]`)."""
-    config = workspace.config
-    names = partition.split(".")
-    quarantine = workspace.quarantine(f"{asset}.{partition}")
-    if asset == "chunks":
-        settings = config.chunkings[partition]
-        return Stage(
-            workspace.chunks(partition),
-            quarantine,
-            config.chunks_fingerprint(partition),
-            workspace.documents(),
-            config.documents_fingerprint(),
-            partial(settings.covers, config),
-            2_000_000,
-            lambda ids, report: build_chunks(workspace, partition, ids, report),
-            Table.compact,
-        )
-    if asset == "contextualized_chunks":
-        contextualizer = config.contextualizers[names[1]]
-        # A batch may take a day, and the shards of one process follow each other.
-        in_batches = (
-            isinstance(contextualizer, LLMContext) and config.chat(contextualizer.chat).batch
-        )
-        return Stage(
-            workspace.contextualized_chunks(partition),
-            quarantine,
-            config.context_fingerprint(*names),
-            workspace.chunks(names[0]),
-            config.chunks_fingerprint(names[0]),
-            lambda _: True,
-            20_000 if in_batches else 4_000,
-            lambda ids, report: build_contexts(workspace, partition, ids, report),
-            Table.compact,
-            _BATCH_DOCUMENTS if in_batches else None,
-        )
-    if asset == "vector_index":
-        return Stage(
-            workspace.vector_index(partition),
-            quarantine,
-            config.vector_fingerprint(*names),
-            workspace.contextualized_chunks(".".join(names[:2])),
-            config.context_fingerprint(*names[:2]),
-            lambda _: True,
-            2_000,
-            lambda ids, report: build_vectors(workspace, partition, ids, report),
-            vector_index.maintain,
-        )
-    raise ValueError(f"{asset!r} is not one of: {', '.join(SHARDED_ASSETS)}")
+    if asset not in STAGES:
+        raise ValueError(f"{asset!r} is not one of: {', '.join(STAGES)}")
+    return STAGES[asset](workspace, Key.parse(partition))
 
 
 def plan(stage: Stage) -> Plan:
@@ -172,21 +188,6 @@ def update(workspace: Workspace, asset: str, partition: str) -> Report:
         report.add(build_shard(stage, shard))
     finish(stage, todo.orphaned, bool(todo.shards))
     return report
-
-
-def count_calls(workspace: Workspace, partition: str, document_ids: Sequence[str]) -> int:
-    """Return how many texts building these documents' vectors would send to the model."""
-    context_key, _, embedding = partition.rpartition(".")
-    table = workspace.contextualized_chunks(context_key)
-    texts: list[str] = []
-    documents: list[str] = []
-    for batch in read_in_order(
-        table, ["document_id", "start", "end", "context", "text"], document_ids
-    ):
-        for row in batch.to_pylist():
-            texts.append(vector_index.indexed_text(row["context"], row["text"]))
-            documents.append(row["document_id"])
-    return missing_texts(texts, workspace.embedder(embedding), workspace.cache, documents)
 
 
 def _weights(stage: Stage, before: State, stale: Sequence[str]) -> Mapping[str, int]:

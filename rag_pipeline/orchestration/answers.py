@@ -15,12 +15,13 @@ from rag_pipeline.orchestration.descriptions import shared_settings
 from rag_pipeline.orchestration.metadata import cost_metadata, examples, rounded_values, rows
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.partitions import mapping_between, partitions_of, upstream_assets
-from rag_pipeline.pipeline.planning import ANSWER_ASSETS
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 Note = dict[str, Any]
 Update = Callable[[Workspace, Configuration], Note]
 
+_TOGETHER = [name for name, row in ASSETS.items() if "answers" in (name, row.made_with)]
 _UPDATES: dict[str, Update] = {
     "answers": quality.update_answers,
     "entity_scores": quality.update_entity_scores,
@@ -36,8 +37,8 @@ def build_answer_assets(
 
     def materialize(context: dg.AssetExecutionContext) -> Iterator[Any]:
         selected = context.selected_asset_keys
-        key = context.partition_key
-        for name in ANSWER_ASSETS:
+        for name in _TOGETHER:
+            key = ASSETS[name].key(config, context.partition_key)
             if asset_key(config, name) in selected:
                 with clear_failures(), workspace.charging(name, key) as costs:
                     note = _UPDATES[name](workspace, config.configuration(key))
@@ -52,7 +53,7 @@ def build_answer_assets(
     with unstable():
         built: dg.AssetsDefinition = dg.multi_asset(
             name=identifier(config, "answers"),
-            specs=[_spec(config, name) for name in ANSWER_ASSETS],
+            specs=[_spec(config, name) for name in _TOGETHER],
             check_specs=[
                 dg.AssetCheckSpec(
                     name,

@@ -4,13 +4,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import dagster as dg
 
 from rag_pipeline import indexing, release, report
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.calls.costs import Totals
+from rag_pipeline.calls.costs import Totals, totals_by
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import (
     CallsStoppedError,
@@ -46,7 +47,8 @@ from rag_pipeline.orchestration.partitions import (
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.pipeline import retention
-from rag_pipeline.pipeline.planning import ANSWER_ASSETS, judges_relevance
+from rag_pipeline.pipeline.planning import configurations_of
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -73,7 +75,7 @@ def build_assets(
         if name in plain
         else _sharded_asset(workspace, name, retries)
         for name in asset_names(config)
-        if name not in ANSWER_ASSETS
+        if name in plain or ASSETS[name].sharded
     ]
 
 
@@ -90,9 +92,10 @@ def _plain_asset(
     ]
 
     def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
-        partition = context.partition_key if context.has_partition_key else ""
-        with clear_failures(), workspace.charging(name, partition) as costs:
-            result = materialize(workspace, partition)
+        partition = context.partition_key if context.has_partition_key else None
+        key = ASSETS[name].key(config, partition)
+        with clear_failures(), workspace.charging(name, key) as costs:
+            result = materialize(workspace, key)
         metadata = {**(result.metadata or {}), **cost_metadata(costs)}
         return result._replace(metadata=metadata)
 
@@ -135,7 +138,7 @@ def _sharded_asset(
     def shard(context: dg.OpExecutionContext, document_ids: list) -> dict:  # type: ignore[type-arg]
         with clear_failures():
             stage = indexing.open_stage(workspace, name, context.partition_key)
-            with workspace.charging(name, context.partition_key) as costs:
+            with workspace.charging(name, stage.key) as costs:
                 report = indexing.build_shard(stage, document_ids)
             report.costs = costs
             return asdict(report)
@@ -264,7 +267,11 @@ def _relevance_labels(workspace: Workspace, key: str) -> dg.MaterializeResult[An
 
 
 def _answer_presence(workspace: Workspace, key: str) -> dg.MaterializeResult[Any]:
-    labels = quality.load_labels(workspace, key) if judges_relevance(workspace.config) else None
+    labels = (
+        quality.load_labels(workspace, key)
+        if "relevance_labels" in asset_names(workspace.config)
+        else None
+    )
     summaries = runs.update_scores(workspace, workspace.config.configuration(key), labels)
     headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
     metadata: dict[str, Any] = {
@@ -276,7 +283,15 @@ def _answer_presence(workspace: Workspace, key: str) -> dg.MaterializeResult[Any
 
 
 def _leaderboard(workspace: Workspace, _: str) -> dg.MaterializeResult[Any]:
-    board = update_leaderboard(workspace, release.released(workspace))
+    board = update_leaderboard(
+        workspace,
+        release.released(workspace),
+        totals_by(
+            workspace.ledger.charges(),
+            "configuration",
+            partial(configurations_of, workspace.config),
+        ),
+    )
     content = report.collect(workspace)
     workspace.store.write_bytes(report.REPORT_FILE, report.render(content).encode())
     metadata: dict[str, Any] = {

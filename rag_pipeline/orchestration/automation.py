@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.indexing import listing_digest
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.partitions import asset_names
-from rag_pipeline.orchestration.requests import (
-    listing_digest,
-    run_request,
-    running_steps,
-    survey,
-)
-from rag_pipeline.pipeline.planning import ANSWER_ASSETS, Step
+from rag_pipeline.orchestration.requests import run_request, running_steps, survey
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 15
@@ -25,15 +22,12 @@ Jobs = Mapping[str, "dg.UnresolvedAssetJobDefinition"]
 
 
 def build_jobs(config: CorpusConfig) -> dict[str, "dg.UnresolvedAssetJobDefinition"]:
-    """Return one job per asset: partitions of different kinds can't share a run.
-
-    The job of the answers scores them too, as a run of its own would cost more than the scores.
-    """
+    """Return one job per asset and what is made with it; other assets can't share a run."""
     return {
         name: dg.define_asset_job(
             job_name(config, name),
             selection=dg.AssetSelection.assets(
-                *(asset_key(config, n) for n in (ANSWER_ASSETS if name == "answers" else [name]))
+                *(asset_key(config, n) for n, a in ASSETS.items() if name in (n, a.made_with))
             ),
             description=f"Bring {name} of {config.corpus} up to date.",
             tags={"corpus": config.corpus},

@@ -4,19 +4,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.pipeline.planning import steps, upstream
-
-PARTITIONED = (
-    "chunks",
-    "contextualized_chunks",
-    "lexical_index",
-    "vector_index",
-    "retrieval_run",
-    "relevance_labels",
-    "answer_presence",
-    "answers",
-    "entity_scores",
-    "context_scores",
-)
+from rag_pipeline.pipeline.registry import ASSETS
 
 
 def asset_names(config: CorpusConfig) -> list[str]:
@@ -24,15 +12,17 @@ def asset_names(config: CorpusConfig) -> list[str]:
     return list(dict.fromkeys(step.asset for step in steps(config)))
 
 
-def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefinition:
-    """Return an asset's partition keys, in the corpus file's order."""
+def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefinition | None:
+    """Return an asset's partition keys, in the corpus file's order; None without partitions."""
+    if ASSETS[asset].by is None:
+        return None
     keys = [step.partition for step in steps(config) if step.asset == asset]
     return dg.StaticPartitionsDefinition([key for key in keys if key is not None])
 
 
 def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.PartitionMapping | None:
     """Return which partitions of `after` read which of `before`; None where one has none."""
-    if before not in PARTITIONED or after not in PARTITIONED:
+    if ASSETS[before].by is None or ASSETS[after].by is None:
         return None
     targets: dict[str, set[str]] = {}
     for step in steps(config):

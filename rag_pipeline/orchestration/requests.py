@@ -11,19 +11,11 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from rag_pipeline import release
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.errors import NotReleasedError, RagPipelineError
-from rag_pipeline.evaluation import quality, runs
-from rag_pipeline.evaluation.leaderboard import leaderboard_digest
-from rag_pipeline.indexing import SHARDED_ASSETS, open_stage
-from rag_pipeline.loading.bucket import list_bucket
-from rag_pipeline.loading.folder import find_files
+from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
-from rag_pipeline.search.pinned import pin
-from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 INPUTS_TAG = "rag_pipeline/inputs"
@@ -60,8 +52,7 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance) -> Survey:
     for step in steps(config):
         before = upstream(config, step)
         stuck = [b for b in before if b in found.stuck]
-        # One configuration that can't be built holds back itself, not the comparison of the rest.
-        if step.asset == "leaderboard" and len(stuck) < len(before):
+        if not step.row.holds_back and len(stuck) < len(before):
             stuck = []
         if step in running or any(b in found.waiting or b in found.requests for b in before):
             found.waiting.append(step)
@@ -72,8 +63,9 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance) -> Survey:
                 if _settled(workspace, step):
                     continue
                 # Its own load must not count for the documents, or a failed check would ask again.
-                after = None if step.asset == "documents" else loaded
-                inputs = _hash(step, inputs_of(workspace, step), after)
+                after = loaded if before else None
+                made_from = step.row.made_from(workspace, step.key(config))
+                inputs = _hash(step, made_from, after)
             except RagPipelineError as error:
                 found.stuck[step] = str(error)
                 continue
@@ -115,84 +107,10 @@ def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterato
                 yield step
 
 
-def inputs_of(workspace: Workspace, step: Step) -> tuple[object, ...]:
-    """Return what a step would be made from, as far as it decides about the result."""
-    config, key = workspace.config, step.partition or ""
-    if step.asset in SHARDED_ASSETS:
-        stage = open_stage(workspace, step.asset, key)
-        return stage.fingerprint, state_digest(stage.upstream.state())
-    match step.asset:
-        case "documents":
-            return (listing_digest(config),)
-        case "queries":
-            return (runs.queries_digest(workspace),)
-        case "lexical_index":
-            engines = config.lexical_engines(key)
-            return tuple(workspace.lexical_path(key, engine) for engine in engines)
-        case "retrieval_run":
-            configuration = config.configuration(key)
-            pinned = pin(workspace, configuration)
-            return (runs.run_digest(workspace, configuration, pinned),)
-        case "answer_presence":
-            return (runs.scores_digest(workspace, key),)
-        case "relevance_labels" | "answers" | "entity_scores" | "context_scores":
-            return (quality.made_from(workspace, step.asset, key),)
-        case "leaderboard":
-            return (leaderboard_digest(workspace),)
-        case "release":
-            return (
-                leaderboard_digest(workspace),
-                config.serve,
-                config.serve_metric,
-                config.gate.metrics,
-                _served(workspace),
-            )
-    raise ValueError(f"no asset {step.asset!r}")
-
-
-def listing_digest(config: CorpusConfig) -> str:
-    """Hash the names, sizes and times of the files that are documents, and what reads them.
-
-    Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
-    a digest of its own: the load that follows says what is wrong.
-    """
-    digest = hashlib.sha256(config.documents.model_dump_json().encode())
-    digest.update(config.documents_fingerprint().encode())
-    source = config.documents
-    if source.s3:
-        for listed in list_bucket(source):
-            digest.update(repr(listed).encode())
-        return digest.hexdigest()[:16]
-    root = config.documents_path
-    try:
-        if root.is_file():
-            paths = [root]
-        else:
-            found, _ = find_files(root, source.include, source.exclude)
-            paths = [root / f.relative for f in sorted(found)]
-    except OSError:
-        paths = []
-    for path in paths:
-        try:
-            status = path.stat()
-        except OSError:
-            digest.update(repr((str(path), None)).encode())
-            continue
-        digest.update(repr((str(path), status.st_size, status.st_mtime_ns)).encode())
-    return digest.hexdigest()[:16]
-
-
 def _settled(workspace: Workspace, step: Step) -> bool:
     # Comparing the documents would hash every file; the documents sensor looks at their listing.
-    stale = step.asset != "documents" and plan_step(workspace, step).must_run
+    stale = bool(step.row.reads) and plan_step(workspace, step).must_run
     return not stale and passed(workspace, step)
-
-
-def _served(workspace: Workspace) -> str | None:
-    try:
-        return release.current(workspace).release_id
-    except NotReleasedError:
-        return None
 
 
 def _last_load(instance: dg.DagsterInstance, config: CorpusConfig) -> str:

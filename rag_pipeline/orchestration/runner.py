@@ -14,22 +14,12 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagPipelineError
-from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan
+from rag_pipeline.indexing import open_stage
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.workspace import Workspace
-
-UNITS = {
-    "documents": "documents",
-    "chunks": "documents",
-    "contextualized_chunks": "chunks",
-    "lexical_index": "chunks",
-    "vector_index": "texts",
-    "retrieval_run": "queries",
-}
-"""What the progress of an asset is counted in."""
 
 
 @dataclass(slots=True)
@@ -44,7 +34,7 @@ class StepResult:
 
 
 Announce = Callable[[Step, int | None], Callable[[str, int], None]]
-"""Called when a step begins with its total (in `UNITS`); returns what to call with progress."""
+"""Called when a step begins, with its total in the asset's unit; returns what takes progress."""
 
 
 def run(
@@ -68,8 +58,8 @@ def run(
                 yield StepResult(step, True, metadata=made[step])
                 continue
             if not plan_step(workspace, step).must_run and passed(workspace, step):
-                saved = _rows(workspace, step) if step.asset == "vector_index" else 0
-                yield StepResult(step, ran=False, calls=CallCounts(saved=saved))
+                saved = CallCounts(saved=_texts(workspace, step))
+                yield StepResult(step, ran=False, calls=saved)
                 continue
             # Whoever waits at the terminal is better served by the reason at once.
             definitions = definitions or build_definitions(config, retries=None)
@@ -143,20 +133,21 @@ def _failure(step: Step, result: dg.ExecuteInProcessResult) -> RagPipelineError:
 
 def _total(workspace: Workspace, step: Step) -> int | None:
     """Return how much there is to do, in the asset's unit; None where nobody knows."""
-    key = step.partition or ""
-    if step.asset == "documents":
-        return plan_step(workspace, step).stale
-    if step.asset == "lexical_index":
-        return workspace.contextualized_chunks(key).count()
-    if step.asset not in SHARDED_ASSETS:
+    row, key = step.row, step.key(workspace.config)
+    if row.total is not None:
+        return row.total(workspace, key)
+    if row.plan is None:
         return None
-    stage = open_stage(workspace, step.asset, key)
-    stale = plan(stage).stale
-    if UNITS[step.asset] == "documents":
+    stale = row.plan(workspace, key).stale
+    if row.unit == "documents":
         return len(stale)
-    before = stage.upstream.state()
+    before = open_stage(workspace, step.asset, key).upstream.state()
     return sum(before[document_id].rows for document_id in stale)
 
 
-def _rows(workspace: Workspace, step: Step) -> int:
-    return workspace.vector_index(step.partition or "").count()
+def _texts(workspace: Workspace, step: Step) -> int:
+    """Return how many texts a current step spares its model."""
+    row = step.row
+    if row.unit != "texts" or row.table is None:
+        return 0
+    return row.table(workspace, step.key(workspace.config)).count()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from rag_pipeline import release as releases
+from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
-from rag_pipeline.pipeline.planning import Step, steps, upstream
+from rag_pipeline.pipeline.planning import steps, upstream
 from rag_pipeline.release import Release
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.store import State
@@ -67,9 +68,9 @@ def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterato
 
 def _dimensions(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
     for step in steps(workspace.config):
-        if step.asset != "vector_index" or f"vector_index.{step.partition}" not in states:
+        if step.row.unit != "texts" or step.row.table is None or step.store_name not in states:
             continue
-        table = workspace.vector_index(step.partition or "")
+        table = step.row.table(workspace, step.key(workspace.config))
         have = table.open().schema.field("vector").type.list_size
         wanted = table.schema.field("vector").type.list_size
         if have != wanted:
@@ -84,11 +85,10 @@ def _dimensions(workspace: Workspace, states: dict[str, State]) -> Iterator[Find
 def _rows(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
     """Hold each table's rows against those of the table before it, document by document."""
     for step in steps(workspace.config):
-        name = _table_name(step)
-        if step.asset not in ("chunks", "contextualized_chunks", "vector_index"):
+        if not step.row.sharded:
             continue
         (before,) = upstream(workspace.config, step)
-        source = _table_name(before)
+        name, source = step.store_name, before.store_name
         if name not in states or source not in states:
             continue
         mine, theirs = states[name], states[source]
@@ -97,7 +97,7 @@ def _rows(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
             d
             for d, s in mine.items()
             if d in theirs
-            and step.asset != "chunks"
+            and before.row.sharded  # a document has one row, and many chunks
             and (s.content_hash, bool(s.fingerprint)) == (theirs[d].content_hash, True)
             and s.rows != theirs[d].rows
         ]
@@ -113,10 +113,6 @@ def _rows(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
                     "remove their rows; the next run makes them again",
                     partial(table.drop, documents),
                 )
-
-
-def _table_name(step: Step) -> str:
-    return f"{step.asset}.{step.partition}" if step.partition else step.asset
 
 
 # --- files ---
@@ -234,9 +230,9 @@ def _gone_versions(workspace: Workspace, release: Release, broken: set[str]) -> 
 
 def _same_settings(workspace: Workspace, path: str) -> bool:
     _, context_key, name = path.split("/")
-    parts = context_key.split(".")
-    with suppress(KeyError):
-        return name.split("-")[1] == workspace.config.lexical_fingerprint(*parts)
+    with suppress(KeyError, ValueError):
+        key = Key.parse(context_key).at("contextualizer")
+        return name.split("-")[1] == workspace.config.lexical_fingerprint(*key.variants)
     return False
 
 

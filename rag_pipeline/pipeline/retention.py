@@ -15,7 +15,7 @@ import numpy as np
 
 from rag_pipeline import release as releases
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import ChunkingSettings, CorpusConfig
+from rag_pipeline.config import LEVELS, ChunkingSettings, CorpusConfig, Key
 from rag_pipeline.datamodels import Prompt, Reply
 from rag_pipeline.errors import DocumentError, ProviderError, RagPipelineError, StoreError
 from rag_pipeline.evaluation.runs import load_queries
@@ -23,7 +23,7 @@ from rag_pipeline.indexing import read_documents, read_in_order
 from rag_pipeline.models.chat import known_replies
 from rag_pipeline.models.embedding import call_keys
 from rag_pipeline.models.providers import Vectors, open_embedder
-from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.store import Table
@@ -33,8 +33,6 @@ WORTH_SWEEPING = 0.1
 """So large a share of the answers must be past their time before what is needed is looked up."""
 _DOCUMENTS_AT_ONCE = 64
 _DAY, _HOUR = 86_400.0, 3_600.0
-_NAME_PARTS = {"chunks": 1, "contextualized_chunks": 2, "vector_index": 3}
-_STAGES = ("chunkings", "contextualizers", "embeddings")
 
 
 class Freed(NamedTuple):
@@ -138,10 +136,8 @@ def _lexical(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> It
     store, config = workspace.store, workspace.config
     wanted = {r.pinned.lexical_path for r in kept}
     wanted |= {note.get("lexical_path") for note in _run_pins(workspace)}
-    for step in steps(config):
-        if step.asset == "lexical_index" and step.partition:
-            engines = config.lexical_engines(step.partition)
-            wanted |= {workspace.lexical_path(step.partition, engine) for engine in engines}
+    for key in dict.fromkeys(c.context_key for c in config.all_configurations.values()):
+        wanted |= {workspace.lexical_path(key, engine) for engine in config.lexical_engines(key)}
     before = time.time() - config.retention.version_hours * _HOUR
     for context_key in store.list("lexical"):
         for name in store.list(f"lexical/{context_key}"):
@@ -164,7 +160,7 @@ def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     store, config = workspace.store, workspace.config
     before = time.time() - config.retention.keep_days * _DAY
     known = set(config.all_configurations)
-    verdicts = {f"{s.asset}.{s.partition}" if s.partition else s.asset for s in steps(config)}
+    verdicts = {step.store_name for step in steps(config)}
     candidates = [f"checks/{n}" for n in store.list("checks") if _stem(n) not in verdicts]
     for folder in store.list("evaluation"):
         if "." not in folder:
@@ -212,11 +208,12 @@ def _tables(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Ite
 
 
 def _is_orphaned(workspace: Workspace, name: str) -> bool:
-    asset, *variants = name.removeprefix("quarantine.").split(".")
-    if _NAME_PARTS.get(asset) != len(variants):
+    step = step_stored_as(name.removeprefix("quarantine."))
+    if step is None or step.partition is None:
         return False  # not one of ours to judge
-    declared = [getattr(workspace.config, stage) for stage in _STAGES]
-    return any(v not in known for v, known in zip(variants, declared, strict=False))
+    key = step.key(workspace.config)
+    stages = zip(LEVELS, key.variants, strict=False)
+    return any(variant not in workspace.config.variants(stage) for stage, variant in stages)
 
 
 def _versions(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
@@ -299,7 +296,7 @@ def _needed_calls(workspace: Workspace) -> Iterator[bytes]:
     for name in _table_names(workspace, "vector_index"):
         if _is_orphaned(workspace, name):
             continue
-        embedding = name.split(".")[3]
+        embedding = Key.parse(name.removeprefix("vector_index.")).embedding
         table = _bare_table(workspace, name)
         ids = sorted(table.state())
         columns = ["document_id", "start", "end", "context", "text"]

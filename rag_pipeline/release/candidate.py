@@ -8,7 +8,7 @@ from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
 from rag_pipeline.evaluation.scores import read_scores
-from rag_pipeline.indexing import SHARDED_ASSETS, open_stage, plan, plan_lexical
+from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
 from rag_pipeline.release.checks import (
     check_chunks,
     check_contextualized_chunks,
@@ -102,12 +102,12 @@ def released(workspace: Workspace, candidate: Configuration | None = None) -> Re
 def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
     """Return why a configuration's builds can't be released; [] when they can."""
     problems = []
-    keys = (configuration.chunking, configuration.context_key, configuration.vector_key)
-    for asset, key in zip(SHARDED_ASSETS, keys, strict=True):
-        todo = plan(open_stage(workspace, asset, key))
+    for asset in STAGES:
+        stage = open_stage(workspace, asset, configuration.key)
+        todo = plan(stage)
         if not todo.is_current:
             problems.append(
-                f"{asset} {key} is not current ({len(todo.stale)} documents stale, "
+                f"{asset} {stage.key} is not current ({len(todo.stale)} documents stale, "
                 f"{len(todo.orphaned)} orphaned, {todo.waiting} waiting)"
             )
     if plan_lexical(workspace, configuration.context_key):
@@ -124,12 +124,12 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
     results = {
         "documents": check_documents(workspace),
         "queries": check_queries(workspace),
-        "chunks": check_chunks(workspace, configuration.chunking),
-        "contextualized_chunks": check_contextualized_chunks(workspace, configuration.context_key),
-        "vector_index": check_vector_index(workspace, configuration.vector_key),
+        "chunks": check_chunks(workspace, configuration.key),
+        "contextualized_chunks": check_contextualized_chunks(workspace, configuration.key),
+        "vector_index": check_vector_index(workspace, configuration.key),
     }
     if workspace.config.engine(configuration):
-        results["lexical_index"] = check_lexical_index(workspace, configuration.context_key)
+        results["lexical_index"] = check_lexical_index(workspace, configuration.key)
     return [f"{asset}: {f}" for asset, result in results.items() for f in result.failures]
 
 

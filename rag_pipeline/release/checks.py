@@ -32,7 +32,7 @@ class CheckResult:
     failures: tuple[str, ...]
 
 
-def check_documents(workspace: Workspace, partition: str | None = None) -> CheckResult:
+def check_documents(workspace: Workspace, key: str = "") -> CheckResult:
     """Expect document ids to be unique, and every document to have text and a SHA-256."""
     rows = []
     columns = ["document_id", "content_hash", "characters"]
@@ -44,7 +44,7 @@ def check_documents(workspace: Workspace, partition: str | None = None) -> Check
     return _expect(rows, "document_id", ("no_text", "bad_hash"))
 
 
-def check_queries(workspace: Workspace, partition: str | None = None) -> CheckResult:
+def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
     """Expect query ids to be unique and gold spans to lie inside existing documents."""
     sizes: dict[str, int] = {}
     for batch in workspace.documents().read(["document_id", "characters"]):
@@ -58,17 +58,17 @@ def check_queries(workspace: Workspace, partition: str | None = None) -> CheckRe
     return _expect(rows, "query_id", ("gold_outside",))
 
 
-def check_queries_complete(workspace: Workspace, partition: str | None = None) -> CheckResult:
+def check_queries_complete(workspace: Workspace, key: str = "") -> CheckResult:
     """Expect that no query had to be left out for a gold span that can't be resolved."""
     note = workspace.store.read_note(QUERIES_FILE)
     problems = tuple(note.get("problems", ()))
     return CheckResult(not problems, int(note.get("read", 0)), problems[:20])
 
 
-def check_chunks(workspace: Workspace, partition: str) -> CheckResult:
+def check_chunks(workspace: Workspace, key: str) -> CheckResult:
     """Expect unique chunk ids, valid offsets, and texts equal to the document's slice."""
-    table = workspace.chunks(partition)
-    stage = open_stage(workspace, "chunks", partition)
+    table = workspace.chunks(key)
+    stage = open_stage(workspace, "chunks", key)
     made, refused = table.state(), stage.quarantine.state()
     wanted = [d for d in stage.upstream.state() if stage.covers(d) and d not in refused]
     rows = []
@@ -95,16 +95,16 @@ def check_chunks(workspace: Workspace, partition: str) -> CheckResult:
     )
 
 
-def check_contextualized_chunks(workspace: Workspace, partition: str) -> CheckResult:
+def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
     """Expect one contextualized chunk per chunk, but for documents that a model failed on."""
-    chunks = workspace.chunks(partition.split(".")[0])
-    failed = workspace.quarantine(f"contextualized_chunks.{partition}").state()
-    return _expect_same_rows(chunks, workspace.contextualized_chunks(partition), left_out=failed)
+    table = workspace.contextualized_chunks(key)
+    failed = workspace.quarantine(table.name).state()
+    return _expect_same_rows(workspace.chunks(key), table, left_out=failed)
 
 
-def check_vector_index(workspace: Workspace, partition: str) -> CheckResult:
+def check_vector_index(workspace: Workspace, key: str) -> CheckResult:
     """Expect one row per contextualized chunk, each vector finite and of unit length."""
-    table = workspace.vector_index(partition)
+    table = workspace.vector_index(key)
     faults: dict[str, list[int]] = {}
     for batch in table.read(["document_id", "vector"]):
         column = batch.column("vector")
@@ -122,28 +122,19 @@ def check_vector_index(workspace: Workspace, partition: str) -> CheckResult:
         not_finite, not_unit = faults.get(document_id, (0, 0))
         return {"not_finite": not_finite, "not_unit_length": not_unit}
 
-    upstream = workspace.contextualized_chunks(partition.rpartition(".")[0])
+    upstream = workspace.contextualized_chunks(key)
     return _expect_same_rows(upstream, table, extra, ("not_finite", "not_unit_length"))
 
 
-def check_lexical_index(workspace: Workspace, partition: str) -> CheckResult:
+def check_lexical_index(workspace: Workspace, key: str) -> CheckResult:
     """Expect every lexical index to hold one entry per contextualized chunk."""
-    expected = workspace.contextualized_chunks(partition).count()
+    expected = workspace.contextualized_chunks(key).count()
     rows = []
-    for engine in workspace.config.lexical_engines(partition):
-        path = workspace.lexical_path(partition, engine)
+    for engine in workspace.config.lexical_engines(key):
+        path = workspace.lexical_path(key, engine)
         index = open_lexical_index(workspace.store.local_folder(path))
         rows.append({"engine": engine, "rows_missing": abs(expected - len(index))})
     return _expect(rows, "engine", ("rows_missing",))
-
-
-CHECKS: dict[str, Callable[[Workspace, str], CheckResult]] = {
-    "chunks": check_chunks,
-    "contextualized_chunks": check_contextualized_chunks,
-    "vector_index": check_vector_index,
-    "lexical_index": check_lexical_index,
-}
-"""The blocking check of each partitioned table."""
 
 
 def _expect_same_rows(

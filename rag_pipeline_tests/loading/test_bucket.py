@@ -9,8 +9,8 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config, parse_config
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.indexing import listing_digest
 from rag_pipeline.loading import bucket as objects
-from rag_pipeline.orchestration.requests import listing_digest
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import attributes, write_documents, write_file
 

@@ -46,14 +46,3 @@ def test_a_changed_document_is_stale_downstream_once_its_chunks_are_made(tmp_pat
     indexing.update(workspace, "chunks", "recursive_150")
     plan = plan_step(workspace, context)
     assert (plan.stale, plan.current, plan.must_run) == (1, 3, True)
-
-
-def test_calls_are_counted_before_they_are_made(workspace):
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", "recursive_150")
-    indexing.update(workspace, "contextualized_chunks", "recursive_150.none")
-    step = Step("vector_index", "recursive_150.none.minilm")
-    planned = plan_step(workspace, step, count=True).calls
-    report = indexing.update(workspace, step.asset, step.partition)
-    assert planned == report.calls.made > 0
-    assert plan_step(workspace, step, count=True).calls == 0

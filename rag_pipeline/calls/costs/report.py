@@ -1,17 +1,20 @@
 """The ledger's calls, added up by asset, model, configuration or day."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, get_args
 
 from rag_pipeline.calls.costs.ledger import Charge, Totals
-from rag_pipeline.config import CorpusConfig
 
 Group = Literal["asset", "model", "configuration", "day"]
 GROUPS: tuple[str, ...] = get_args(Group)
 _NOBODY = "-"
 
 
-def totals_by(charges: Iterable[Charge], by: Group, config: CorpusConfig) -> dict[str, Totals]:
+Readers = Callable[[str, str], Iterable[str]]
+"""The configurations that read an asset's partition now."""
+
+
+def totals_by(charges: Iterable[Charge], by: Group, readers: Readers) -> dict[str, Totals]:
     """Return the totals of each group, in the order of its first call.
 
     By configuration, a call counts for each configuration that reads what it was made for, those
@@ -19,12 +22,12 @@ def totals_by(charges: Iterable[Charge], by: Group, config: CorpusConfig) -> dic
     """
     found: dict[str, Totals] = {}
     for charge in charges:
-        for name in _groups_of(charge, by, config):
+        for name in _groups_of(charge, by, readers):
             found.setdefault(name, Totals()).add(charge)
     return found
 
 
-def _groups_of(charge: Charge, by: Group, config: CorpusConfig) -> Iterable[str]:
+def _groups_of(charge: Charge, by: Group, readers: Readers) -> Iterable[str]:
     match by:
         case "asset":
             return [" ".join(part for part in (charge.asset, charge.partition) if part) or _NOBODY]
@@ -35,5 +38,5 @@ def _groups_of(charge: Charge, by: Group, config: CorpusConfig) -> Iterable[str]
         case "configuration":
             if not charge.asset:
                 return [_NOBODY]
-            now = config.configurations_of(charge.asset, charge.partition)
+            now = readers(charge.asset, charge.partition)
             return dict.fromkeys((*now, *charge.configurations)) or [_NOBODY]

@@ -1,9 +1,11 @@
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rag_pipeline.calls.costs import Ledger, attributed, charging, record, totals_by
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.pipeline.planning import configurations_of
 
 
 def test_calls_add_up_by_asset_model_day_and_by_every_configuration_that_reads_them(
@@ -18,19 +20,20 @@ def test_calls_add_up_by_asset_model_day_and_by_every_configuration_that_reads_t
             record("embedding", "openai", "text-embedding-3-small", input_tokens=10 * million)
         record("rerank", "voyage", "rerank-2.5", input_tokens=million)
     charges = list(ledger.charges())
-    by_asset = totals_by(charges, "asset", config)
+    readers = partial(configurations_of, config)
+    by_asset = totals_by(charges, "asset", readers)
     assert {name: round(t.usd, 6) for name, t in by_asset.items()} == {
         "chunks recursive_150": 0.02,
         "vector_index recursive_150.none.minilm": 0.2,
         "-": 0.05,
     }
-    assert list(totals_by(charges, "model", config)) == [
+    assert list(totals_by(charges, "model", readers)) == [
         "openai text-embedding-3-small",
         "voyage rerank-2.5",
     ]
-    assert list(totals_by(charges, "day", config)) == [charges[0].time[:10]]
+    assert list(totals_by(charges, "day", readers)) == [charges[0].time[:10]]
     # `plain` reads the chunks too, though it was not there when they were paid for.
-    by_configuration = totals_by(charges, "configuration", config)
+    by_configuration = totals_by(charges, "configuration", readers)
     assert {name: round(t.usd, 6) for name, t in by_configuration.items()} == {
         "default": 0.02,
         "plain": 0.22,

@@ -1,0 +1,59 @@
+"""The typed partition: the variants that an asset is made with, or its configuration."""
+
+from typing import Literal, get_args
+
+Level = Literal["chunking", "contextualizer", "embedding", "configuration"]
+"""What an asset is partitioned by: the last stage that it depends on, or the configuration."""
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+class Key(str):
+    """One partition. As a string it is the partition's name in the store and in Dagster.
+
+    The string is `chunking`, `chunking.contextualizer` or `chunking.contextualizer.embedding`; the
+    bare name for a configuration, whose key holds its variants too; "" without partitions.
+    """
+
+    chunking: str
+    contextualizer: str
+    embedding: str
+    configuration: str
+
+    def __new__(
+        cls,
+        chunking: str = "",
+        contextualizer: str = "",
+        embedding: str = "",
+        configuration: str = "",
+    ) -> "Key":
+        """Join the parts; a later part needs the earlier ones."""
+        parts = (chunking, contextualizer, embedding)
+        key = super().__new__(cls, configuration or ".".join(part for part in parts if part))
+        key.chunking, key.contextualizer, key.embedding = parts
+        key.configuration = configuration
+        return key
+
+    @classmethod
+    def parse(cls, partition: str) -> "Key":
+        """Return the key of a partition of variants; raise ValueError for what is none.
+
+        A configuration's name does not tell its variants: see `Configuration.key`.
+        """
+        if isinstance(partition, Key):
+            return partition
+        parts = partition.split(".") if partition else []
+        if len(parts) >= len(LEVELS) or not all(parts):
+            raise ValueError(f"{partition!r} is not chunking[.contextualizer[.embedding]]")
+        return cls(*parts)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Return the names of the variants, one per stage."""
+        return tuple(p for p in (self.chunking, self.contextualizer, self.embedding) if p)
+
+    def at(self, level: Level | None) -> "Key":
+        """Return the key of an asset of this level or earlier; raise ValueError for a later one."""
+        parts = [getattr(self, name) for name in LEVELS[: LEVELS.index(level) + 1]] if level else []
+        if not all(parts):
+            raise ValueError(f"{str(self)!r} names no {level}")
+        return Key(*parts)

@@ -1,0 +1,387 @@
+"""The assets of a corpus, a row each: what it reads, how it is partitioned, planned and checked.
+
+Everything that goes asset by asset follows from these rows: plans, Dagster's definitions and
+sensors, the words of the command line, costs, retention. A new asset is a row and its function.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rag_pipeline import indexing, release
+from rag_pipeline.config import LEVELS, Configuration, CorpusConfig, Key, Level
+from rag_pipeline.errors import NotReleasedError, StoreError
+from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.leaderboard import leaderboard_digest, leaderboard_is_current
+from rag_pipeline.evaluation.scores import SCORE_ASSETS
+from rag_pipeline.indexing import Plan
+from rag_pipeline.release import checks
+from rag_pipeline.release.checks import CheckResult
+from rag_pipeline.search.pinned import pin
+from rag_pipeline.store import Table, state_digest
+from rag_pipeline.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What must hold of an asset: what follows waits for a blocking check to pass."""
+
+    name: str
+    judge: Callable[[Workspace, Key], CheckResult]
+    blocking: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asset:
+    """One asset. Its functions take the key of one of its partitions, or the empty key.
+
+    An asset of documents' rows has a `table`, and a `plan` of what is stale in it; of any other,
+    `is_current` says whether it is made from its inputs as they are.
+    """
+
+    name: str
+    reads: tuple[str, ...] = ()
+    by: Level | None = None
+    """What its partitions are made with; None without partitions."""
+    applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
+    """Whether a configuration needs it."""
+    table: Callable[[Workspace, Key], Table] | None = None
+    plan: Callable[[Workspace, Key], Plan] | None = None
+    is_current: Callable[[Workspace, Key], bool] | None = None
+    is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
+    """Whether all that it lacks is judgements that failed: another run asks for them again."""
+    made_from: Callable[[Workspace, Key], tuple[object, ...]]
+    """What it would be made from, as far as that decides about the result."""
+    state: Callable[[Workspace, Key], str] | None = None
+    """What its checks judge, told from any other state of it; by default its table's version."""
+    checks: tuple[Check, ...] = ()
+    sharded: bool = False
+    """Whether it is built in shards of documents (`indexing.open_stage`), wherever they run."""
+    made_with: str = ""
+    """The asset whose job makes it too, where its own step would cost more than making it."""
+    holds_back: bool = True
+    """Whether it waits where one of the partitions that it reads can't be built."""
+    on_demand: bool = False
+    """Whether only somebody who asks for it gets it: it is in no plan."""
+    kind: str
+    about: str
+    """What it holds, for the UI."""
+    doing: str
+    """What making it does, for plans."""
+    unit: str = ""
+    """What its progress is counted in; `texts` are those that an embedding model is sent."""
+    total: Callable[[Workspace, Key], int] | None = None
+    """How much there is to do in that unit, where no plan tells it."""
+    words: tuple[tuple[str, str], ...] = ()
+    """The numbers of its metadata that the command line shows, each with its word."""
+    asks: bool = False
+    """Whether what it sends to a model are prompts, not texts to embed."""
+
+    def keys(self, config: CorpusConfig, chosen: Iterable[Configuration]) -> list[Key]:
+        """Return the partitions that some configurations need, in their order."""
+        return list(dict.fromkeys(c.key.at(self.by) for c in chosen if self.applies(config, c)))
+
+    def key(self, config: CorpusConfig, partition: str | None) -> Key:
+        """Return the key of a partition, which need not be listed in the corpus file."""
+        if self.by == "configuration" and partition:
+            return config.configuration(partition).key
+        return Key.parse(partition or "")
+
+    @property
+    def is_judged(self) -> bool:
+        """Return whether it has a blocking check."""
+        return any(check.blocking for check in self.checks)
+
+    @property
+    def description(self) -> str:
+        """Return what the UI says of it."""
+        if self.by is None:
+            return self.about
+        parts = ".".join(LEVELS[: LEVELS.index(self.by) + 1])
+        kind = "configuration" if self.by == "configuration" else f"`{parts}`"
+        return f"{self.about} A partition is a {kind}."
+
+    def state_of(self, workspace: Workspace, key: Key) -> str:
+        """Return what tells the asset as it is now from any other state of it."""
+        if self.state is not None:
+            return self.state(workspace, key)
+        assert self.table is not None
+        table = self.table(workspace, key)
+        return f"{table.name} {table.version}" if table.exists() else ""
+
+
+def _sharded(
+    name: str,
+    reads: str,
+    by: Level,
+    check: Callable[[Workspace, Key], CheckResult],
+    table: Callable[[Workspace, Key], Table],
+    *,
+    unit: str,
+    about: str,
+    doing: str,
+    words: tuple[tuple[str, str], ...] = (("rows_written", "chunks"),),
+    asks: bool = False,
+) -> Asset:
+    """Return the row of a table of documents' rows that is built in shards."""
+    stage = indexing.STAGES[name]
+
+    def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
+        opened = stage(workspace, key)
+        return opened.fingerprint, state_digest(opened.upstream.state())
+
+    return Asset(
+        name=name,
+        reads=(reads,),
+        by=by,
+        table=table,
+        plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
+        made_from=made_from,
+        checks=(Check(f"{name}_is_sound", check),),
+        sharded=True,
+        kind="lancedb",
+        unit=unit,
+        about=about,
+        doing=doing,
+        words=words,
+        asks=asks,
+    )
+
+
+def _judged(
+    name: str,
+    reads: tuple[str, ...],
+    *,
+    about: str,
+    doing: str,
+    words: tuple[tuple[str, str], ...],
+    made_with: str = "",
+    applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True,
+) -> Asset:
+    """Return the row of a Parquet file about one configuration's queries that models fill."""
+    return Asset(
+        name=name,
+        reads=reads,
+        by="configuration",
+        applies=applies,
+        is_current=lambda workspace, key: quality.is_current(workspace, name, key),
+        is_incomplete=lambda workspace, key: quality.is_incomplete(workspace, name, key),
+        made_from=lambda workspace, key: (quality.made_from(workspace, name, key),),
+        made_with=made_with,
+        kind="parquet",
+        about=about,
+        doing=doing,
+        words=words,
+    )
+
+
+def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
+    configuration = workspace.config.configuration(key)
+    return (runs.run_digest(workspace, configuration, pin(workspace, configuration)),)
+
+
+def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
+    engines = workspace.config.lexical_engines(key)
+    return tuple(workspace.lexical_path(key, engine) for engine in engines)
+
+
+def _release_is_current(workspace: Workspace, _: Key) -> bool:
+    try:
+        return release.is_current(workspace)
+    except StoreError:
+        return False
+
+
+def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
+    config = workspace.config
+    try:
+        served = release.current(workspace).release_id
+    except NotReleasedError:
+        served = None
+    digest = leaderboard_digest(workspace)
+    return digest, config.serve, config.serve_metric, config.gate.metrics, served
+
+
+def _judges_relevance(config: CorpusConfig, _: Configuration) -> bool:
+    return config.evaluation.relevance.judge == "llm"
+
+
+def _queries_state(workspace: Workspace, _: Key) -> str:
+    return str(workspace.store.read_note(runs.QUERIES_FILE).get("digest"))
+
+
+_ROWS = (
+    Asset(
+        name="documents",
+        table=lambda workspace, _: workspace.documents(),
+        plan=lambda workspace, _: indexing.plan_documents(workspace),
+        made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
+        checks=(Check("documents_are_sound", checks.check_documents),),
+        kind="lancedb",
+        about="Files and JSON Lines records, decoded. What can't be used is quarantined with the "
+        "reason.",
+        doing="load files",
+        unit="documents",
+        words=(("rows_written", "loaded"),),
+    ),
+    Asset(
+        name="queries",
+        reads=("documents",),
+        is_current=lambda workspace, _: runs.queries_are_current(workspace),
+        made_from=lambda workspace, _: (runs.queries_digest(workspace),),
+        state=_queries_state,
+        checks=(
+            Check("gold_spans_lie_in_documents", checks.check_queries),
+            Check("no_query_left_out", checks.check_queries_complete, blocking=False),
+        ),
+        kind="parquet",
+        about="The questions, with their gold spans resolved against the documents.",
+        doing="find their gold spans",
+    ),
+    _sharded(
+        "chunks",
+        "documents",
+        "chunking",
+        checks.check_chunks,
+        Workspace.chunks,
+        unit="documents",
+        about="Spans of each document's text.",
+        doing="cut documents into chunks",
+        words=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
+    ),
+    _sharded(
+        "contextualized_chunks",
+        "chunks",
+        "contextualizer",
+        checks.check_contextualized_chunks,
+        Workspace.contextualized_chunks,
+        unit="chunks",
+        about="Chunks with the short context that is indexed before them.",
+        doing="put contexts before chunks",
+        asks=True,
+    ),
+    Asset(
+        name="lexical_index",
+        reads=("contextualized_chunks",),
+        by="contextualizer",
+        applies=lambda config, configuration: bool(config.engine(configuration)),
+        is_current=lambda workspace, key: not indexing.plan_lexical(workspace, key),
+        made_from=_lexical_paths,
+        state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
+        checks=(Check("lexical_index_is_sound", checks.check_lexical_index),),
+        kind="bm25",
+        about="BM25 over contextualized chunks.",
+        doing="index all chunks for BM25",
+        unit="chunks",
+        total=lambda workspace, key: workspace.contextualized_chunks(key).count(),
+        words=(("rows_written", "chunks"),),
+    ),
+    _sharded(
+        "vector_index",
+        "contextualized_chunks",
+        "embedding",
+        checks.check_vector_index,
+        Workspace.vector_index,
+        unit="texts",
+        about="Contextualized chunks with a unit vector each, in LanceDB.",
+        doing="embed chunks",
+    ),
+    Asset(
+        name="retrieval_run",
+        reads=("vector_index", "lexical_index", "queries"),
+        by="configuration",
+        is_current=lambda workspace, key: runs.run_is_current(
+            workspace, workspace.config.configuration(key)
+        ),
+        made_from=_run_inputs,
+        kind="parquet",
+        about="The ranked chunks of every query.",
+        doing="search with every query",
+        unit="queries",
+        words=(("queries", "queries"),),
+    ),
+    _judged(
+        "relevance_labels",
+        ("retrieval_run",),
+        about="A chat model's YES or NO for each query's first passages, and how far it agrees "
+        "with gold.",
+        doing="let a chat model judge what was found",
+        words=(("judged", "judged"), ("missing", "missing")),
+        applies=_judges_relevance,
+    ),
+    Asset(
+        name="answer_presence",
+        reads=("retrieval_run", "relevance_labels"),
+        by="configuration",
+        is_current=lambda workspace, key: runs.scores_are_current(
+            workspace, workspace.config.configuration(key)
+        ),
+        made_from=lambda workspace, key: (runs.scores_digest(workspace, key),),
+        kind="parquet",
+        about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
+        "labels.",
+        doing="measure what was found",
+    ),
+    _judged(
+        "answers",
+        ("retrieval_run",),
+        about="An answer to every query from the first chunks of its run, with citations.",
+        doing="answer every query",
+        words=(("queries", "answers"), ("missing_judgements", "missing")),
+    ),
+    _judged(
+        "entity_scores",
+        ("answers",),
+        about="Precision, recall and F1 of the facts in the answers, per query.",
+        doing="hold the answers to the facts",
+        words=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
+        made_with="answers",
+    ),
+    _judged(
+        "context_scores",
+        ("retrieval_run", "answers"),
+        about="How relevant, used, complete and well ranked the contexts of each query are.",
+        doing="judge the contexts",
+        words=(("queries", "queries"), ("missing_judgements", "missing")),
+        made_with="answers",
+    ),
+    Asset(
+        name="leaderboard",
+        reads=SCORE_ASSETS,
+        is_current=lambda workspace, _: leaderboard_is_current(workspace),
+        made_from=lambda workspace, _: (leaderboard_digest(workspace),),
+        # One configuration that can't be built holds back itself, not the comparison of the rest.
+        holds_back=False,
+        kind="json",
+        about="Every configuration with its metrics, best first.",
+        doing="compare the configurations",
+    ),
+    Asset(
+        name="release",
+        reads=("leaderboard",),
+        is_current=_release_is_current,
+        made_from=_release_inputs,
+        kind="json",
+        about="The manifest that pins the configuration and the exact builds that are served.",
+        doing="serve the best",
+    ),
+    Asset(
+        name="assistant_prompts",
+        reads=("queries", "release"),
+        made_from=lambda workspace, _: (),
+        on_demand=True,
+        kind="json",
+        about="The prompts of the assistant's model, with examples of good answers where these "
+        "make it score higher. Made on demand alone: it costs some answers a query.",
+        doing="optimize the assistant's prompts",
+    ),
+)
+
+ASSETS = {row.name: row for row in _ROWS}
+"""Every asset by name, in the order of the flow."""
+
+
+def asset_of(name: str) -> Asset:
+    """Return an asset's row; raise ValueError naming the known ones."""
+    if name not in ASSETS:
+        raise ValueError(f"no asset {name!r}; there are: {', '.join(ASSETS)}")
+    return ASSETS[name]
