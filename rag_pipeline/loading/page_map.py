@@ -1,0 +1,70 @@
+"""Which page, and which part of it, each piece of a document's text was read from."""
+
+import json
+import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Box(NamedTuple):
+    """A rectangle on a page: points from the displayed page's top left corner."""
+
+    page: int
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+@dataclass(frozen=True, slots=True)
+class PageMap:
+    """Pieces of text with their boxes, in the order of the text, and the pages' sizes.
+
+    `starts` are offsets of `Document.text`; a piece ends where the next one starts. Pages count
+    from 1. Notes stand after the text that runs on over them, so pages may go back.
+    """
+
+    starts: tuple[int, ...]
+    boxes: tuple[Box, ...]
+    sizes: tuple[tuple[float, float], ...]
+
+    def page_at(self, offset: int) -> int:
+        """Return the page that the character at an offset was read from."""
+        return self.boxes[max(bisect_right(self.starts, offset) - 1, 0)].page
+
+    def pages(self, start: int, end: int) -> tuple[int, ...]:
+        """Return the pages of a span, in ascending order."""
+        return tuple(sorted({box.page for box in self.within(start, end)}))
+
+    def within(self, start: int, end: int) -> Sequence[Box]:
+        """Return the boxes of the lines that a span touches."""
+        first = max(bisect_right(self.starts, start) - 1, 0)
+        last = max(bisect_right(self.starts, max(end - 1, start)), first + 1)
+        return self.boxes[first:last]
+
+    def to_bytes(self) -> bytes:
+        """Pack the map, about 6 bytes a line."""
+        columns: list[list[int]] = [[], [], [], [], [], []]
+        before = 0
+        for start, box in zip(self.starts, self.boxes, strict=True):
+            columns[0].append(start - before)
+            before = start
+            for column, value in zip(columns[1:], box, strict=True):
+                column.append(round(value))
+        sizes = [[round(w, 1), round(h, 1)] for w, h in self.sizes]
+        packed = json.dumps({"lines": columns, "sizes": sizes}, separators=(",", ":"))
+        return zlib.compress(packed.encode(), 6)
+
+    @classmethod
+    def from_bytes(cls, packed: bytes) -> "PageMap":
+        """Unpack what `to_bytes` packed."""
+        stored = json.loads(zlib.decompress(packed))
+        starts, boxes, offset = [], [], 0
+        for step, page, *sides in zip(*stored["lines"], strict=True):
+            offset += step
+            starts.append(offset)
+            boxes.append(Box(page, *map(float, sides)))
+        sizes = tuple((float(w), float(h)) for w, h in stored["sizes"])
+        return cls(tuple(starts), tuple(boxes), sizes)

@@ -1,0 +1,277 @@
+"""The words of a page -> lines in the order of reading, column by column.
+
+A page is cut into strips, rows that no white line divides. Strips that share a gutter, white from
+the top to the bottom of them, are a band, whose columns are read one after the other. What
+crosses a gutter, as a title does, ends the band.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from rag_pipeline.loading.pdf.glyphs import Word
+from rag_pipeline.loading.pdf.lines import Line, make_line
+
+_MARK = re.compile(r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o")
+_PAD = 0.2
+"""How far a word reaches into the white beside it, in font sizes."""
+_NARROW = 3
+_WIDE = 0.8
+_DEEPEST = 4
+
+Tabulate = Callable[[list[list[Word]], list[tuple[float, float]]], "list[list[str]] | None"]
+"""Rows of words, and gutters as (x0, x1) -> the cells of a table; none of them where the rows are
+to be read one by one, and None where they are columns of text."""
+
+
+@dataclass(slots=True)
+class _Strip:
+    words: list[Word]
+    y0: float
+    y1: float
+    mask: int = 0
+
+    @property
+    def size(self) -> float:
+        return max(word.size for word in self.words)
+
+
+@dataclass(slots=True)
+class _Band:
+    strips: list[_Strip] = field(default_factory=list)
+    mask: int = 0
+    gutters: list[tuple[int, int]] = field(default_factory=list)
+
+
+def read_columns(words: Sequence[Word], tabulate: Tabulate, head: float = 0) -> list[Line]:
+    """Return the page's lines in the order of reading.
+
+    Above `head` white from side to side ends columns: authors there stand beside each other, too.
+    """
+    reader = _Reader(tabulate, head)
+    reader.read(list(words), 0)
+    return reader.lines
+
+
+class _Reader:
+    def __init__(self, tabulate: Tabulate, head: float) -> None:
+        self.lines: list[Line] = []
+        self._tabulate = tabulate
+        self._head = head
+        self._columns = 0
+
+    def read(self, words: list[Word], depth: int) -> None:
+        if not words:
+            return
+        strips = _strips(words)
+        bands = _bands(strips, self._head if depth == 0 else 0)
+        for band in bands:
+            inside = [word for strip in band.strips for word in strip.words]
+            if not band.gutters or depth >= _DEEPEST:
+                self._plain(band, words if len(bands) == 1 else inside)
+                continue
+            gutters = [(float(a), float(b)) for a, b in band.gutters]
+            rows = [row for strip in band.strips for row in rows_of(strip.words)]
+            cells = self._tabulate(rows, gutters)
+            if cells is not None:
+                if cells:
+                    self._columns += 1
+                    self.lines.append(table_line(rows, cells, self._columns))
+                else:
+                    self._plain(band, inside)
+                continue
+            for column in _split(inside, gutters):
+                self.read(column, depth + 1)
+
+    def _plain(self, band: _Band, around: list[Word]) -> None:
+        """Add the lines of a band that is one column."""
+        self._columns += 1
+        left, right = min(w.x0 for w in around), max(w.x1 for w in around)
+        for strip in band.strips:
+            for row in rows_of(strip.words):
+                line = make_line(row, left, right)
+                line.column = self._columns
+                self.lines.append(line)
+
+
+def table_line(rows: list[list[Word]], cells: list[list[str]], column: int) -> Line:
+    """Return the line that stands for a table."""
+    words = [word for row in rows for word in row]
+    left, right = min(w.x0 for w in words), max(w.x1 for w in words)
+    line = make_line(rows[-1], left, right)
+    line.x0, line.x1, line.column, line.table = left, right, column, cells
+    line.text = ""
+    line.row_bases = [max(w.base for w in row) for row in rows]
+    return line
+
+
+def rows_of(words: Sequence[Word]) -> list[list[Word]]:
+    """Group words by their baselines; raised and lowered ones go with what they stand beside."""
+    rows: list[tuple[float, float, list[Word]]] = []
+    for word in sorted(words, key=lambda w: (-w.size, w.base)):
+        best = None
+        for index, (base, size, _) in enumerate(rows):
+            middle = word.base - 0.3 * word.size
+            if base - 0.8 * size <= middle <= base + 0.15 * size and (
+                best is None or abs(rows[best][0] - word.base) > abs(base - word.base)
+            ):
+                best = index
+        if best is None:
+            rows.append((word.base, word.size, [word]))
+        else:
+            rows[best][2].append(word)
+    rows.sort(key=lambda row: row[0])
+    return [row for _, _, row in rows]
+
+
+def _strips(words: list[Word]) -> list[_Strip]:
+    strips: list[_Strip] = []
+    for word in sorted(words, key=lambda w: w.base - 0.5 * w.size):
+        y0, y1 = word.base - 0.5 * word.size, word.base + 0.02 * word.size
+        if strips and y0 < strips[-1].y1:
+            strips[-1].words.append(word)
+            strips[-1].y1 = max(strips[-1].y1, y1)
+        else:
+            strips.append(_Strip([word], y0, y1))
+    for strip in strips:
+        strip.mask = _mask(strip.words)
+    return strips
+
+
+def _mask(words: Sequence[Word]) -> int:
+    """Return a bit for each point of width that a word covers."""
+    mask = 0
+    for word in words:
+        pad = _PAD * word.size
+        start, end = max(int(word.x0 - pad), 0), max(int(word.x1 + pad) + 1, 1)
+        if end > 20_000 or end <= start:
+            continue
+        mask |= (1 << end) - (1 << start)
+    return mask
+
+
+def _gutters(mask: int, least: int) -> list[tuple[int, int]]:
+    """Return the white runs between covered points that are at least so wide."""
+    if not mask:
+        return []
+    found: list[tuple[int, int]] = []
+    text = bin(mask)[:1:-1]
+    start = text.find("1")
+    while True:
+        gap = text.find("0", start)
+        if gap < 0:
+            return found
+        start = text.find("1", gap)
+        if start < 0:
+            return found
+        if start - gap >= least:
+            found.append((gap, start))
+
+
+def _both_sides(strip: _Strip, gutter: tuple[int, int]) -> bool:
+    low, high = strip.mask & ((1 << gutter[0]) - 1), strip.mask >> gutter[1]
+    return bool(low) and bool(high)
+
+
+def _bands(strips: list[_Strip], head: float) -> list[_Band]:
+    bands: list[_Band] = []
+    for strip in strips:
+        band = bands[-1] if bands else None
+        if band is None or not _extends(band, strip, head):
+            band = _Band()
+            bands.append(band)
+        band.strips.append(strip)
+        band.mask |= strip.mask
+        band.gutters = _supported(band)
+    for index, band in enumerate(bands):
+        if band.gutters and index + 1 < len(bands):
+            _trim(band, bands[index + 1])
+    return _merged([band for band in bands if band.strips])
+
+
+def _supported(band: _Band) -> list[tuple[int, int]]:
+    size = max(min(s.size for s in band.strips), 1.0)
+    found = []
+    for gutter in _gutters(band.mask, _NARROW):
+        width = gutter[1] - gutter[0]
+        lines = sum(
+            max((s.y1 - s.y0) / (1.2 * size), 1.0) for s in band.strips if _both_sides(s, gutter)
+        )
+        if lines and _is_margin_of_marks(band, gutter):
+            continue
+        if (lines >= 4) or (lines >= 2 and width >= _WIDE * size) or (
+            lines >= 1 and width >= 1.5 * size
+        ):  # fmt: skip
+            found.append(gutter)
+    return found
+
+
+def _is_margin_of_marks(band: _Band, gutter: tuple[int, int]) -> bool:
+    """Return whether left of the gutter stand only the marks of list items."""
+    marks = 0
+    for strip in band.strips:
+        if _both_sides(strip, gutter):
+            left = [word for word in strip.words if word.x1 <= gutter[0] + 1]
+            if len(left) > 2 or not _MARK.fullmatch("".join(word.text for word in left)):
+                return False
+            marks += 1
+    return marks > 0
+
+
+def _extends(band: _Band, strip: _Strip, head: float) -> bool:
+    last = band.strips[-1]
+    together = band.mask | strip.mask
+    if not band.gutters:
+        own = _supported(_Band([strip], strip.mask))
+        if not own:
+            return True
+        # Columns begin here, perhaps with a line of one of them that stands higher.
+        near = strip.y0 - last.y1 < 1.5 * strip.size and len(band.strips) <= 2
+        return near and any(_gutters(together & ~(-1 << (b + 1)), 1) and
+                            not band.mask & ((1 << b) - (1 << a)) for a, b in own)  # fmt: skip
+    if strip.y0 < head and strip.y0 - last.y1 > 2.2 * max(last.size, strip.size):
+        return False
+    kept = _gutters(together, _NARROW)
+    return all(any(a < d and c < b for c, d in kept) for a, b in band.gutters)
+
+
+def _trim(band: _Band, following: _Band) -> None:
+    """Leave a last line on the left, set off from the columns above, to what follows it."""
+    if len(band.strips) < 3 or following.gutters:
+        return
+    before, last = band.strips[-2], band.strips[-1]
+    one_sided = not any(_both_sides(last, gutter) for gutter in band.gutters)
+    on_left = not last.mask >> band.gutters[0][1]
+    gap, after = last.y0 - before.y1, following.strips[0].y0 - last.y1
+    if one_sided and on_left and gap > 1.4 * last.size and after < gap:
+        band.strips.pop()
+        following.strips.insert(0, last)
+        following.mask |= last.mask
+
+
+def _merged(bands: list[_Band]) -> list[_Band]:
+    """Make bands of one strip with a gap in it, and bands without columns, one."""
+    result: list[_Band] = []
+    for band in bands:
+        if band.gutters and not _is_columnar(band):
+            band.gutters = []
+        if result and not result[-1].gutters and not band.gutters:
+            result[-1].strips += band.strips
+            result[-1].mask |= band.mask
+        else:
+            result.append(band)
+    return result
+
+
+def _is_columnar(band: _Band) -> bool:
+    size = max(min(s.size for s in band.strips), 1.0)
+    both = [s for s in band.strips if any(_both_sides(s, g) for g in band.gutters)]
+    return sum(max((s.y1 - s.y0) / (1.2 * size), 1.0) for s in both) >= 2
+
+
+def _split(words: list[Word], gutters: list[tuple[float, float]]) -> list[list[Word]]:
+    columns: list[list[Word]] = [[] for _ in range(len(gutters) + 1)]
+    for word in words:
+        middle = (word.x0 + word.x1) / 2
+        columns[sum(middle > (a + b) / 2 for a, b in gutters)].append(word)
+    return columns

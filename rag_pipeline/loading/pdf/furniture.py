@@ -1,0 +1,129 @@
+"""Running headers and footers, page numbers and line numbers, told by repetition and place."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rag_pipeline.loading.pdf.glyphs import Word
+from rag_pipeline.loading.pdf.lines import Line
+
+_ZONE = 0.14
+"""The share of a page's height, at its top and its bottom, in which furniture stands."""
+_EDGE_ROWS = 3
+_NUMBER = re.compile(r"\d+")
+_ROMAN = re.compile(r"[ivxlc]+")
+_PAGE_WORDS = re.compile(
+    r"[\W_]*((page|seite|pagina|página|p\.|pg\.?)\s*)?(#|[ivxlc]+)"
+    r"(\s*(of|von|de|di|sur|/)\s*#)?[\W_]*",
+    re.I,
+)
+_AT_SIDE = re.compile(r"^\D{0,3}(\d{1,4})\b|\b(\d{1,4})\D{0,3}$")
+_SAME_HEIGHT = 5.0
+_LEAST_LINE_NUMBERS = 8
+
+
+def without_furniture(
+    pages: Sequence[list[Line]], heights: Sequence[float], body: float
+) -> list[list[Line]]:
+    """Return the pages' lines without what repeats at their edges."""
+    edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
+    repeated = _repeated(edges, len(pages))
+    numbered = _numbered(edges)
+    result = []
+    for number, lines in enumerate(pages):
+        edge = {id(line) for line, _ in edges[number]}
+        result.append([
+            line
+            for line in lines
+            if id(line) not in edge
+            or not (id(line) in repeated or id(line) in numbered or _is_number(line, len(pages)))
+            or (number == 0 and line.size >= 1.25 * body and not _is_number(line, 2))
+        ])  # fmt: skip
+    return result
+
+
+def without_line_numbers(words: list[Word]) -> list[Word]:
+    """Return the words of a page without the numbers of its lines in a margin."""
+    digits = [word for word in words if word.text.isdigit() and len(word.text) <= 4]
+    if len(digits) < _LEAST_LINE_NUMBERS:
+        return words
+    others = [word for word in words if not word.text.isdigit()]
+    if not others:
+        return words
+    left = sorted(word.x0 for word in others)[len(others) // 50]
+    right = sorted(word.x1 for word in others)[-1 - len(others) // 50]
+    outside: set[int] = set()
+    for side in (
+        [word for word in digits if word.x1 < left - 2],
+        [word for word in digits if word.x0 > right + 2],
+    ):
+        side.sort(key=lambda word: word.base)
+        values = [int(word.text) for word in side]
+        steps = {b - a for a, b in zip(values, values[1:], strict=False)}
+        if len(side) >= _LEAST_LINE_NUMBERS and len(steps) == 1 and steps <= {1, 5}:
+            outside |= {id(word) for word in side}
+    return [word for word in words if id(word) not in outside] if outside else words
+
+
+def _edges(lines: Sequence[Line], height: float) -> list[tuple[Line, bool]]:
+    """Return the lines of the outermost rows, with whether they stand at the top."""
+    plain = [line for line in lines if line.table is None]
+    bases = sorted({round(line.base) for line in plain})
+    top, bottom = set(bases[:_EDGE_ROWS]), set(bases[-_EDGE_ROWS:])
+    found = []
+    for line in plain:
+        if line.base < _ZONE * height and round(line.base) in top:
+            found.append((line, True))
+        elif line.top > (1 - _ZONE) * height and round(line.base) in bottom:
+            found.append((line, False))
+    return found
+
+
+def _key(text: str) -> str:
+    key = _NUMBER.sub("#", text.strip().casefold())
+    return "#" if _ROMAN.fullmatch(key) else key
+
+
+def _repeated(edges: Sequence[list[tuple[Line, bool]]], count: int) -> set[int]:
+    places: defaultdict[tuple[str, bool], list[tuple[int, Line]]] = defaultdict(list)
+    for page, found in enumerate(edges):
+        for line, at_top in found:
+            places[_key(line.text), at_top].append((page, line))
+    repeated: set[int] = set()
+    for (key, _), lines in places.items():
+        if key == "#" or not key:
+            continue
+        for page, line in lines:
+            near = {
+                p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page
+            }
+            if len(near) >= 2 or (near and (count <= 4 or min(abs(p - page) for p in near) <= 2)):
+                repeated.add(id(line))
+    return repeated
+
+
+def _numbered(edges: Sequence[list[tuple[Line, bool]]]) -> set[int]:
+    """Return the lines at an edge that hold a number which grows with the pages."""
+    offsets: defaultdict[tuple[int, bool], list[tuple[int, Line]]] = defaultdict(list)
+    for page, found in enumerate(edges):
+        for line, at_top in found:
+            for match in _AT_SIDE.finditer(line.text.strip()):
+                value = int(match[1] or match[2])
+                offsets[value - page, at_top].append((page, line))
+    found_ids: set[int] = set()
+    for lines in offsets.values():
+        for page, line in lines:
+            near = {
+                p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page
+            }
+            if len(near) >= 2 or (near and line.text.strip().isdigit()):
+                found_ids.add(id(line))
+    return found_ids
+
+
+def _is_number(line: Line, count: int) -> bool:
+    """Return whether the line says nothing but the page's number."""
+    key = _key(line.text)
+    if not _PAGE_WORDS.fullmatch(key):
+        return False
+    return count > 1 or not line.text.strip().isalpha()

@@ -1,0 +1,211 @@
+"""Words -> lines of text: blanks between words, right-to-left order, the style of a line."""
+
+import re
+import statistics
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rag_pipeline.loading.pdf.glyphs import Word
+
+_SPACE = 0.13
+_RAISED = 0.15
+_MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
+_RTL = ("R", "AL")
+_WEAK_NUMBER = ("EN", "AN")
+_CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
+
+
+@dataclass(slots=True)
+class Line:
+    """Words on one baseline, in reading order.
+
+    `left` and `right` are the sides of the column. `marker` is the text of a raised first word,
+    as footnotes have. `table` holds the cells where the line stands for a table of rows.
+    """
+
+    text: str
+    x0: float
+    x1: float
+    base: float
+    size: float
+    bold: bool
+    italic: bool
+    left: float
+    right: float
+    page: int = 0
+    column: int = 0
+    first_width: float = 0.0
+    marker: str = ""
+    rtl: bool = False
+    table: list[list[str]] | None = None
+    row_bases: list[float] = field(default_factory=list)
+    confidence: float = 1.0
+
+    @property
+    def top(self) -> float:
+        """Return the y above which nothing of a common letter reaches."""
+        return self.row_bases[0] - self.size if self.row_bases else self.base - 0.75 * self.size
+
+
+def is_cjk(char: str) -> bool:
+    """Return whether words of the character's script are written without blanks between."""
+    return bool(_CJK.match(char))
+
+
+def make_line(words: Sequence[Word], left: float, right: float) -> Line:
+    """Join the words of one baseline, from left to right on the page."""
+    words = sorted(words, key=lambda w: w.x0)
+    letters: Counter[float] = Counter()
+    bold = italic = total = 0
+    for word in words:
+        count = len(word.text)
+        letters[round(word.size, 1)] += count
+        total += count
+        bold += count if word.bold else 0
+        italic += count if word.italic else 0
+    size = letters.most_common(1)[0][0]
+    bases: Counter[float] = Counter()
+    for word in words:
+        if abs(word.size - size) < 0.15 * size:
+            bases[round(word.base, 1)] += len(word.text)
+    base = bases.most_common(1)[0][0]
+    text = join(words)
+    first = words[0]
+    raised = len(words) > 1 and first.base < base - _RAISED * size and first.size < 0.9 * size
+    return Line(
+        text, first.x0, max(w.x1 for w in words), base, size,
+        bold >= 0.85 * total, italic >= 0.85 * total, left, right,
+        first_width=_first_width(words), marker=first.text if raised else "",
+        rtl=any(w.clusters for w in words) and _mostly_rtl(text),
+    )  # fmt: skip
+
+
+def _first_width(words: Sequence[Word]) -> float:
+    """Return the width of what stands before the first blank."""
+    end = words[0].x1
+    for before, word in zip(words, words[1:], strict=False):
+        if word.space or word.x0 - before.x1 > _SPACE * word.size:
+            break
+        end = word.x1
+    return end - words[0].x0
+
+
+def join(words: Sequence[Word]) -> str:
+    """Return the text of words that lie from left to right, in the order of reading."""
+    spread = _letter_spacing(words)
+    parts: list[str] = []
+    rtl = False
+    for index, word in enumerate(words):
+        if index and _apart(words[index - 1], word, spread):
+            parts.append(" ")
+        if word.clusters is not None:
+            rtl = True
+            parts.append(_visual(word.clusters))
+        else:
+            parts.append(word.text)
+    text = "".join(parts)
+    if rtl:
+        text = unicodedata.normalize("NFKC", _logical(text))
+    return text
+
+
+def _letter_spacing(words: Sequence[Word]) -> float:
+    """Return the usual gap between single letters that are set apart, 0 where they are not."""
+    gaps = [
+        (b.x0 - a.x1) / max(b.size, 0.1)
+        for a, b in zip(words, words[1:], strict=False)
+        if len(a.text) == len(b.text) == 1 and not b.space and a.text.isalpha() and b.text.isalpha()
+    ]
+    if len(gaps) < 4 or len(gaps) < 0.6 * (len(words) - 1):
+        return 0.0
+    return statistics.median(gaps)
+
+
+def _apart(before: Word, word: Word, spread: float) -> bool:
+    size = max(before.size, word.size)
+    gap = word.x0 - before.x1
+    if is_cjk(before.text[-1]) and is_cjk(word.text[0]):
+        return gap > 0.6 * size
+    if spread:
+        return gap > 1.6 * spread * size
+    if word.space and gap > -0.3 * size:
+        return True
+    return gap > _SPACE * size
+
+
+def _visual(clusters: list[tuple[float, str]]) -> str:
+    """Return letters from left to right, each with its marks after it."""
+    bases = [c for c in clusters if unicodedata.category(c[1][0]) != "Mn"]
+    if not bases:
+        return "".join(text for _, text in clusters)
+    marks: dict[int, str] = {}
+    for x, text in clusters:
+        if unicodedata.category(text[0]) == "Mn":
+            nearest = min(range(len(bases)), key=lambda i: abs(bases[i][0] - x))
+            marks[nearest] = marks.get(nearest, "") + text
+    order = sorted(range(len(bases)), key=lambda i: bases[i][0])
+    return "".join(bases[i][1] + marks.get(i, "") for i in order)
+
+
+def _mostly_rtl(text: str) -> bool:
+    kinds = Counter(unicodedata.bidirectional(c) for c in text)
+    return sum(kinds[k] for k in _RTL) > kinds["L"]
+
+
+def _logical(visual: str) -> str:
+    """Put a line with right-to-left letters, read from left to right, in the order of reading.
+
+    The reverse of the usual rendering, for one level of nesting: what lies between letters of
+    one direction goes with them.
+    """
+    units = _units(visual)
+    directions = [_direction(unit) for unit in units]
+    base = "R" if _mostly_rtl(visual) else "L"
+    _resolve(directions, base)
+    runs: list[tuple[str, list[str]]] = []
+    for unit, direction in zip(units, directions, strict=True):
+        if runs and runs[-1][0] == direction:
+            runs[-1][1].append(unit)
+        else:
+            runs.append((direction, [unit]))
+    if base == "R":
+        runs.reverse()
+    return "".join(
+        "".join(u.translate(_MIRRORED) for u in reversed(units)) if d == "R" else "".join(units)
+        for d, units in runs
+    )
+
+
+def _units(text: str) -> list[str]:
+    units: list[str] = []
+    for char in text:
+        if units and unicodedata.category(char) == "Mn":
+            units[-1] += char
+        else:
+            units.append(char)
+    return units
+
+
+def _direction(unit: str) -> str:
+    kind = unicodedata.bidirectional(unit[0])
+    if kind in _RTL:
+        return "R"
+    return "L" if kind == "L" or kind in _WEAK_NUMBER else ""
+
+
+def _resolve(directions: list[str], base: str) -> None:
+    """Give what has no direction that of both its neighbours, or else that of the line."""
+    index = 0
+    while index < len(directions):
+        if directions[index]:
+            index += 1
+            continue
+        end = index
+        while end < len(directions) and not directions[end]:
+            end += 1
+        before = directions[index - 1] if index else base
+        after = directions[end] if end < len(directions) else base
+        directions[index:end] = [before if before == after else base] * (end - index)
+        index = end

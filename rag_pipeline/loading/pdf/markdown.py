@@ -1,0 +1,113 @@
+"""Blocks -> Markdown, with the page and the box of each line in it."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from rag_pipeline.loading.page_map import Box, PageMap
+from rag_pipeline.loading.pdf.hyphens import Hyphens
+from rag_pipeline.loading.pdf.lines import Line, is_cjk
+from rag_pipeline.loading.pdf.paragraphs import Block
+
+_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗–—-]|o(?=\s)|\*)\s*(?=\S)")
+_LEADERS = re.compile(r"(?:\s?[.…·_]){5,}\s?")
+_UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\xad]")
+_BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")
+
+Locate = Callable[[Line, float, float], Box]
+"""A line, its top and its baseline -> where that is on the displayed page."""
+
+
+def to_markdown(
+    blocks: Sequence[Block], locate: Locate, sizes: Sequence[tuple[float, float]]
+) -> tuple[str, PageMap]:
+    """Return the text and its map."""
+    hyphens = Hyphens(line.text for block in blocks for line in block.lines)
+    writer = _Writer(locate)
+    for block in blocks:
+        writer.write(block, hyphens)
+    starts = tuple(start for start, _ in writer.places)
+    boxes = tuple(box for _, box in writer.places)
+    return "".join(writer.parts), PageMap(starts, boxes, tuple(sizes))
+
+
+class _Writer:
+    def __init__(self, locate: Locate) -> None:
+        self.parts: list[str] = []
+        self.places: list[tuple[int, Box]] = []
+        self._locate = locate
+        self._length = 0
+        self._before = ""
+
+    def write(self, block: Block, hyphens: Hyphens) -> None:
+        if block.kind == "table":
+            self._table(block.lines[0])
+            return
+        texts = [clean(line.text) for line in block.lines]
+        if block.kind == "item":
+            texts[0] = _BULLET.sub("- ", texts[0])
+        text, offsets = _join(texts, block.breaks, hyphens)
+        if not text.strip():
+            return
+        mark = "#" * block.level + " " if block.kind == "heading" and block.level else ""
+        tight = block.kind == "item" and self._before == "item"
+        start = self._begin("\n" if tight else "\n\n", block.kind) + len(mark)
+        for place, (offset, line) in enumerate(zip(offsets, block.lines, strict=True)):
+            box = self._locate(line, line.top, line.base)
+            self.places.append((start + offset if place else start - len(mark), box))
+        self._add(mark + text)
+
+    def _table(self, line: Line) -> None:
+        assert line.table is not None
+        rows = [[clean(cell).replace("|", "\\|") for cell in row] for row in line.table]
+        start = self._begin("\n\n", "table")
+        bases = line.row_bases
+        for index, row in enumerate(rows):
+            top = bases[index - 1] if index else line.top
+            base = bases[min(index, len(bases) - 1)]
+            self.places.append((start, self._locate(line, min(top, base - line.size), base)))
+            written = f"| {' | '.join(row)} |"
+            if index == 0:
+                written += "\n|" + " --- |" * len(row)
+            if index + 1 < len(rows):
+                written += "\n"
+            start += len(written)
+            self._add(written)
+
+    def _begin(self, separator: str, kind: str) -> int:
+        if self._length:
+            self._add(separator)
+        self._before = kind
+        return self._length
+
+    def _add(self, text: str) -> None:
+        self.parts.append(text)
+        self._length += len(text)
+
+
+def clean(text: str) -> str:
+    """Return the text without control characters and rows of dots, with single blanks."""
+    text = _LEADERS.sub(" ... ", _UNWANTED.sub(_replaced, text))
+    return _BLANKS.sub(" ", text).strip()
+
+
+def _replaced(unwanted: re.Match[str]) -> str:
+    return "\ufffd" if unwanted[0] >= "\ud800" else ""
+
+
+def _join(texts: Sequence[str], breaks: set[int], hyphens: Hyphens) -> tuple[str, list[int]]:
+    """Return the lines as one text, and where each of them starts."""
+    result, offsets = texts[0], [0]
+    for index, text in enumerate(texts[1:], 1):
+        if not text:
+            offsets.append(len(result))
+            continue
+        if index in breaks:
+            offsets.append(len(result) + 1)
+            result = f"{result}\n{text}"
+        elif result and is_cjk(result[-1]) and is_cjk(text[0]):
+            offsets.append(len(result))
+            result += text
+        else:
+            result = hyphens.joint(result, text)
+            offsets.append(len(result) - len(text))
+    return result, offsets

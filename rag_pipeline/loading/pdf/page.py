@@ -1,0 +1,112 @@
+"""One page -> its lines in the order of reading, tables among them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rag_pipeline.loading.page_map import Box
+from rag_pipeline.loading.pdf.columns import read_columns, table_line
+from rag_pipeline.loading.pdf.furniture import without_line_numbers
+from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word, read_glyphs, turn_back
+from rag_pipeline.loading.pdf.lines import Line
+from rag_pipeline.loading.pdf.tables import Table, ruled_tables, tabulate
+
+_HEAD = 0.45
+_STAND_IN = "\ufffc"
+_STAND_IN_SIZE = 8.0
+
+
+@dataclass(slots=True)
+class Page:
+    """What a page says. `width` and `height` are of the page with its text level."""
+
+    width: float
+    height: float
+    turned: int
+    lines: list[Line] = field(default_factory=list)
+    characters: int = 0
+    unmapped: int = 0
+    image_share: float = 0.0
+    confidence: float | None = None
+    """The mean confidence of the characters that were recognised in an image."""
+
+    @property
+    def displayed(self) -> tuple[float, float]:
+        """Return width and height as the page is displayed."""
+        sides = self.width, self.height
+        return sides if self.turned % 180 == 0 else sides[::-1]
+
+    def box(self, line: Line, top: float, base: float) -> Box:
+        """Return where a line lies on the displayed page."""
+        bottom = base + 0.25 * line.size
+        width, height = self.displayed
+        one = turn_back(line.x0, top, self.turned, width, height)
+        two = turn_back(line.x1, bottom, self.turned, width, height)
+        return Box(
+            line.page + 1, min(one[0], two[0]), min(one[1], two[1]),
+            max(one[0], two[0]), max(one[1], two[1]),
+        )  # fmt: skip
+
+
+def read_page(page: Any, number: int) -> Page:
+    """Read a loaded page, the `number`-th from 0."""
+    return lay_out(read_glyphs(page), number)
+
+
+def lay_out(glyphs: PageGlyphs, number: int) -> Page:
+    """Bring what stands on a page into the order of reading."""
+    read = Page(glyphs.width, glyphs.height, glyphs.turned)
+    read.characters, read.unmapped = glyphs.characters, glyphs.unmapped
+    read.image_share = glyphs.image_share
+    words = without_line_numbers(_visible(glyphs))
+    rest, tables = ruled_tables(words, glyphs.rules)
+    for index, table in enumerate(tables):
+        rest += _stand_ins(index, table)
+    head = _HEAD * glyphs.height if number == 0 else 0
+    read.lines = _with_tables(read_columns(rest, tabulate, head), tables)
+    for line in read.lines:
+        line.page = number
+    return read
+
+
+def _visible(glyphs: PageGlyphs) -> list[Word]:
+    """Return the words on the page, not those beside it, as printers' marks are."""
+    return [
+        word
+        for word in glyphs.words
+        if -2 < word.x1 and word.x0 < glyphs.width + 2
+        and -2 < word.base < glyphs.height + word.size and word.size >= 1
+    ]  # fmt: skip
+
+
+def _stand_ins(index: int, table: Table) -> list[Word]:
+    """Return words that keep a table's place among columns."""
+    words = [word for row in table[0] for word in row]
+    x0, x1 = min(w.x0 for w in words), max(w.x1 for w in words)
+    y, end = min(w.base for w in words), max(w.base for w in words)
+    found = []
+    while y <= end + 0.1:
+        found.append(
+            Word(f"{_STAND_IN}{index}", x0, x1, y, _STAND_IN_SIZE, False, False, False)
+        )
+        y += _STAND_IN_SIZE
+    return found
+
+
+def _with_tables(lines: list[Line], tables: list[Table]) -> list[Line]:
+    found: list[Line] = []
+    placed: set[int] = set()
+    for line in lines:
+        if not line.text.startswith(_STAND_IN):
+            found.append(line)
+            continue
+        for part in line.text.split(_STAND_IN)[1:]:
+            digits = part.split()[0] if part.split() else ""
+            if digits.isdigit() and int(digits) not in placed and int(digits) < len(tables):
+                placed.add(int(digits))
+                found.append(table_line(*tables[int(digits)], line.column))
+    for index, table in enumerate(tables):
+        if index not in placed:
+            found.append(table_line(*table, -1 - index))
+    return found
+
+

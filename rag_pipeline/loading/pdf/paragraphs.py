@@ -1,0 +1,386 @@
+"""Lines in reading order -> paragraphs, list items, headings, notes and tables, pieces of them."""
+
+import re
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rag_pipeline.loading.pdf.lines import Line
+
+_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖–—·*∗-]|o(?=\s))\s*(?=\S)")
+_ITEM = re.compile(r"^(\(?(\d{1,3}|[a-z]|[ivx]{1,5})[.)]|\[[\w+]{1,8}\])\s+\S")
+_CAPTION = re.compile(
+    r"^(fig(ure|\.)?|table|tab\.|abbildung|tabelle|algorithm|listing|tableau|scheme)"
+    r"\s*[A-Z]?\.?\d+[a-z]?\s*([:.|]|$|(?=[A-Z]))",
+    re.I,
+)
+_NUMBERED = re.compile(
+    r"^((\d{1,2}(\.\d{1,2}){0,4}\.?)|([IVX]{1,5}\.)|([A-Z](\.\d{1,2}){0,3}\.?)|"
+    r"(§+\s*\d+[\d.]*)|((Appendix|Chapter|Section|Part|Article|Annex|Schedule|Kapitel|Chapitre)"
+    r"\s+[\dA-Z]+[.:]?))\s+\S",
+)
+_NAMED = re.compile(
+    r"(abstract|summary|introduction|references|bibliography|acknowledge?ments?|contents|"
+    r"table of contents|conclusions?|discussion|results|methods?|background|related work|"
+    r"keywords|appendix|appendices|index terms|limitations|executive summary)\W?",
+    re.I,
+)
+_REAL_WORD = re.compile(r"[^\W\d_]{3}|[^\x00-\u024f]")
+_MEASURE = re.compile(r"0|\d+\.0\b")
+_NOTE_MARK = re.compile(r"^([∗*†‡§¶‖]+|\d{1,3})(?=\s*\S)")
+_ENDS = re.compile(r"[.!?:;。！？؟][\"”’')\]]*\d{0,3}$")
+_SMALL = 0.93
+_BIG = 1.12
+_LONGEST_HEADING = 220
+_MOST_HEADING_WORDS = 26
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines that belong together; `kind` is one of text, item, heading, caption, note, table."""
+
+    kind: str
+    lines: list[Line] = field(default_factory=list)
+    level: int = 0
+    breaks: set[int] = field(default_factory=set)
+    """The places, counted in lines, before which the line break is kept."""
+
+    @property
+    def last(self) -> Line:
+        """Return the last line."""
+        return self.lines[-1]
+
+
+class Styles:
+    """What the body of a document looks like."""
+
+    def __init__(self, pages: Sequence[list[Line]]) -> None:
+        sizes: Counter[float] = Counter()
+        bold = total = 0
+        leadings: defaultdict[float, list[float]] = defaultdict(list)
+        for lines in pages:
+            for before, line in zip([None, *lines[:-1]], lines, strict=False):
+                if line.table is not None:
+                    continue
+                size = round(line.size * 2) / 2
+                sizes[size] += len(line.text)
+                total += len(line.text)
+                bold += len(line.text) if line.bold else 0
+                if before is not None and before.column == line.column and before.table is None:
+                    step = line.base - before.base
+                    if 0.8 * line.size < step < 2.5 * line.size:
+                        leadings[size].append(step / max(line.size, 0.1))
+        self.body = sizes.most_common(1)[0][0] if sizes else 10.0
+        self.bold_body = bold > 0.5 * total
+        self._leadings = {
+            size: statistics.median(steps) for size, steps in leadings.items() if len(steps) > 2
+        }
+
+    def leading(self, size: float) -> float:
+        """Return the usual distance of baselines for text of this size."""
+        rounded = round(size * 2) / 2
+        ratio = self._leadings.get(rounded) or self._leadings.get(self.body) or 1.2
+        return min(ratio, 2.4) * size
+
+
+def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[list[Block], Styles]:
+    """Return the document's blocks in the order of reading, without heading levels."""
+    styles = Styles(pages)
+    found: list[Block] = []
+    notes: list[Block] = []
+    floats: list[Block] = []
+    for number, lines in enumerate(pages):
+        body, page_notes = _split_notes(lines, styles, heights[number])
+        for block in _page_blocks(body, styles):
+            target = found[-1] if found else None
+            if target is not None and _continues(target, block):
+                offset = len(target.lines)
+                target.lines += block.lines
+                target.breaks |= {offset + place for place in block.breaks}
+                found += floats
+                floats.clear()
+                continue
+            if block.kind in ("table", "caption") and target is not None and _open(target):
+                floats.append(block)  # the text goes on behind it, perhaps
+                continue
+            found += [*floats]
+            floats.clear()
+            if notes and not (target is not None and _open(target) and block.kind == "text"):
+                found += notes
+                notes = []
+            found.append(block)
+        notes += page_notes
+    return [*found, *floats, *notes], styles
+
+
+def _open(block: Block) -> bool:
+    """Return whether a text breaks off in the middle of a sentence."""
+    if block.kind not in ("text", "item") or not block.lines:
+        return False
+    text = block.last.text
+    return not _ENDS.search(text) and len(block.lines) > 1
+
+
+def _continues(before: Block, block: Block) -> bool:
+    if block.kind != "text" or before.kind not in ("text", "item", "note"):
+        return False
+    one, two = before.last, block.lines[0]
+    if one.page == two.page and one.column == two.column:
+        return False
+    if abs(one.size - two.size) > 0.06 * one.size or _ENDS.search(one.text):
+        return False
+    start = two.text[:1]
+    if one.text.endswith("-") and start.isalnum():
+        return True
+    full = one.x1 > one.right - 2.5 * one.size or one.rtl
+    return full and (start.islower() or start in "([“\"'0123456789" or not start.isascii())
+
+
+def _split_notes(
+    lines: list[Line], styles: Styles, height: float
+) -> tuple[list[Line], list[Block]]:
+    """Take the footnotes off the ends of a page's columns."""
+    columns: defaultdict[int, list[Line]] = defaultdict(list)
+    for line in lines:
+        columns[line.column].append(line)
+    taken: set[int] = set()
+    blocks: list[Block] = []
+    for column in columns.values():
+        start = len(column)
+        while start and _is_small(column[start - 1], styles):
+            start -= 1
+        first = next(
+            (
+                i for i in range(start, len(column))
+                if _marked(column[i]) and column[i].top > 0.35 * height
+            ),
+            None,
+        )  # fmt: skip
+        gap = start and start < len(column) and (
+            column[start].base - column[start - 1].base > 1.5 * styles.leading(styles.body)
+        )  # fmt: skip
+        if gap and column[start].top > 0.5 * height:
+            first = start if first is None else min(first, start)
+        if first is None or _CAPTION.match(column[first].text):
+            continue
+        for line in column[first:]:
+            taken.add(id(line))
+            previous = blocks[-1].last if blocks else None
+            far = previous is not None and previous.column == line.column and (
+                line.base - previous.base > 1.45 * styles.leading(line.size)
+            )  # fmt: skip
+            if previous is None or previous.column != line.column or _marked(line) or far:
+                blocks.append(Block("note"))
+            blocks[-1].lines.append(line)
+    return [line for line in lines if id(line) not in taken], blocks
+
+
+def _is_small(line: Line, styles: Styles) -> bool:
+    return line.table is None and line.size <= _SMALL * styles.body
+
+
+def _marked(line: Line) -> bool:
+    return bool(line.marker and _NOTE_MARK.match(line.marker)) or bool(
+        re.match(r"^[∗*†‡§¶‖]+\s*\w", line.text)
+    )
+
+
+def _narrow(lines: Sequence[Line], styles: Styles) -> None:
+    """Give lines that are set narrower than their column, as abstracts are, their own sides."""
+    start = 0
+    for index in range(1, len(lines) + 1):
+        before = lines[index - 1]
+        if index < len(lines):
+            line = lines[index]
+            step = line.base - before.base
+            if (
+                line.column == before.column and line.table is None
+                and 0 < step < 1.3 * styles.leading(max(line.size, before.size)) + 1
+            ):  # fmt: skip
+                continue
+        run = lines[start:index]
+        start = index
+        left, right = min(line.x0 for line in run), max(line.x1 for line in run)
+        full = sum(line.x1 > right - 0.5 * line.size for line in run)
+        if len(run) >= 4 and full >= 0.5 * len(run):
+            for line in run:
+                line.left, line.right = left, right
+
+
+def _page_blocks(lines: Sequence[Line], styles: Styles) -> Iterator[Block]:
+    _narrow(lines, styles)
+    block: Block | None = None
+    for index, line in enumerate(lines):
+        if line.table is not None:
+            if block is not None:
+                yield block
+                block = None
+            yield Block("table", [line])
+            continue
+        following = lines[index + 1] if index + 1 < len(lines) else None
+        kind = _kind(line, styles)
+        how = _break(block, line, kind, styles, following) if block is not None else "new"
+        if how == "new":
+            if block is not None:
+                yield _judged(block, styles, line)
+            block = Block(kind, [line])
+        else:
+            assert block is not None
+            if how == "line":
+                block.breaks.add(len(block.lines))
+            block.lines.append(line)
+    if block is not None:
+        yield _judged(block, styles, None)
+
+
+def _kind(line: Line, styles: Styles) -> str:
+    if _CAPTION.match(line.text):
+        return "caption"
+    if _BULLET.match(line.text) or _ITEM.match(line.text):
+        return "item"
+    return "text"
+
+
+def _break(
+    block: Block, line: Line, kind: str, styles: Styles, following: Line | None
+) -> str:
+    """Return `new` where a block begins, `line` where only the line break counts, or `join`."""
+    last = block.last
+    if line.column != last.column or line.page != last.page:
+        return "new"
+    size = max(line.size, last.size)
+    step = line.base - last.base
+    leading = styles.leading(size)
+    if len(block.lines) > 1:
+        before = last.base - block.lines[-2].base
+        leading = max(min(leading, before * 1.05), 0.9 * size) if before > 0 else leading
+    if step > 1.22 * leading + 1 or step < -0.5 * size:
+        return "new"
+    if abs(line.size - last.size) > 0.08 * size or line.bold != last.bold:
+        return "new"
+    if line.text.isupper() != last.text.isupper() and len(last.text) < 60 and last.size < 0.97 * (
+        styles.body
+    ) and last.text.isupper():  # fmt: skip
+        return "new"
+    indent = line.x0 - last.x0 if not line.rtl else last.x1 - line.x1
+    room = last.right - last.x1 if not line.rtl else last.x0 - last.left
+    short = room > line.first_width + 0.35 * size
+    if kind == "caption" and step > 0:
+        return "new" if short or step > 1.05 * leading else "join"
+    if kind == "item" and (short or _ENDS.search(last.text) or abs(indent) < 2 or indent < 0):
+        marked = _BULLET.match(line.text) or block.kind == "item" or short
+        return "new" if marked else "join"
+    if block.kind == "item" and indent < -0.5 * size and short:
+        return "new"
+    flush = abs(last.x0 - line.left) < 0.4 * size if not line.rtl else (
+        abs(last.right - last.x1) < 0.4 * size
+    )  # fmt: skip
+    if block.kind == "text" and 0.7 * size < indent < 4.5 * size and flush:
+        outdented = following is not None and following.column == line.column and (
+            abs(following.x0 - line.x0) < 0.3 * size
+        )  # fmt: skip
+        if not outdented or short:
+            return "new"
+    if not short:
+        return "join"
+    if _ENDS.search(last.text) and len(last.text) > 20:
+        return "new"
+    centred = abs((line.x0 + line.x1) - (last.x0 + last.x1)) < size and abs(indent) > 2
+    return "join" if centred and size > _BIG * styles.body else "line"
+
+
+def _judged(block: Block, styles: Styles, following: Line | None) -> Block:
+    if block.kind in ("text", "item") and _is_heading(block, styles, following):
+        block.kind = "heading"
+        block.breaks.clear()
+    return block
+
+
+def _is_heading(block: Block, styles: Styles, following: Line | None) -> bool:
+    first = block.lines[0]
+    text = " ".join(line.text for line in block.lines)
+    letters = sum(c.isalpha() for c in text)
+    if (
+        len(text) > _LONGEST_HEADING
+        or len(text.split()) > _MOST_HEADING_WORDS
+        or len(block.lines) > 4
+        or letters < (2 if not text.isascii() else 3)
+        or letters < 0.5 * len(text.replace(" ", ""))
+        or _BULLET.match(text)
+        or not _REAL_WORD.search(text)
+        or _MEASURE.match(text)
+    ):
+        return False
+    start = next(c for c in text if c.isalnum())
+    if first.size >= _BIG * styles.body:
+        return not (start.islower() and not text[0].isdigit()) and (
+            not text.endswith((",", ";")) and (not text.endswith(".") or len(block.lines) == 1)
+        )
+    if len(block.lines) > 3 or first.size < 0.74 * styles.body or len(text) > 140:
+        return False
+    named, numbered = _NAMED.fullmatch(text), _NUMBERED.match(text)
+    if start.islower() or text.endswith((",", ";")) or (text.endswith(".") and not named):
+        return False
+    caps = text.isupper() and letters >= 4
+    if first.size < 0.85 * styles.body and not caps:
+        return False
+    if (first.bold and not styles.bold_body) or (caps and letters >= 0.7 * len(text)):
+        return not (text.endswith(":") and not numbered and not named and not first.bold)
+    if named and len(block.lines) == 1:
+        centred = abs(first.x0 - first.left) > 2 and (
+            abs((first.x0 - first.left) - (first.right - first.x1)) < 3
+        )
+        return first.italic or centred or first.size > 1.03 * styles.body or bool(caps)
+    return bool(numbered and first.italic and len(text) < 90 and len(block.lines) == 1)
+
+
+def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
+    """Give the headings their levels: by their numbers, else by how they look."""
+    headings = [block for block in blocks if block.kind == "heading" and block is not title]
+    depths: defaultdict[tuple[float, bool, bool], list[int]] = defaultdict(list)
+    for block in headings:
+        if depth := _depth(block):
+            depths[_look(block)].append(depth)
+    sizes = sorted({_look(block)[0] for block in headings}, reverse=True)
+    known = {look: statistics.mode(found) for look, found in depths.items()}
+    for block in headings:
+        look = _look(block)
+        rank = known.get(look) or min(1 + sum(size > look[0] + 0.6 for size in sizes), 3)
+        if _NAMED.fullmatch(block.lines[0].text):
+            rank = known.get(look, 1)
+        block.level = min((_depth(block) or rank) + 1, 6)
+    if title is not None:
+        title.level = 1
+
+
+def demote_front_matter(blocks: Sequence[Block], title: Block | None) -> None:
+    """Make the large names under a title text again: authors and places head nothing."""
+    if title is None:
+        return
+    start = next(index for index, block in enumerate(blocks) if block is title) + 1
+    for end in range(start, min(start + 40, len(blocks))):
+        block = blocks[end]
+        if block.kind == "heading" and (_depth(block) or _NAMED.fullmatch(block.lines[0].text)):
+            if block.lines[0].page <= title.lines[0].page + 1:
+                for between in blocks[start:end]:
+                    if between.kind == "heading":
+                        between.kind = "text"
+            return
+
+
+def _look(block: Block) -> tuple[float, bool, bool]:
+    line = block.lines[0]
+    return round(line.size * 2) / 2, line.bold, line.text.isupper()
+
+
+def _depth(block: Block) -> int:
+    """Return 1 for `2 Method`, 2 for `2.1 Data`, 0 without a number."""
+    numbered = _NUMBERED.match(block.lines[0].text)
+    if numbered is None:
+        return 0
+    if decimal := numbered[2] or (numbered[5] if "." in (numbered[5] or "").rstrip(".") else ""):
+        return len(decimal.rstrip(".").split("."))
+    if numbered[5] and numbered[5].endswith("."):
+        return 2 if not block.lines[0].bold else 1
+    return 1

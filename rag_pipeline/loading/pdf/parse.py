@@ -1,0 +1,129 @@
+"""A PDF -> Markdown in the order of reading, its title, and where each line stands."""
+
+import ctypes
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pypdfium2.raw as pdfium
+
+from rag_pipeline.datamodels import MetadataValue
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.pdf.furniture import without_furniture
+from rag_pipeline.loading.pdf.markdown import clean, to_markdown
+from rag_pipeline.loading.pdf.page import Page, read_page
+from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of, demote_front_matter, set_levels
+from rag_pipeline.loading.pdf.quality import measure
+from rag_pipeline.loading.pdf.titles import declared_title, text_of, title_block
+
+_PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
+_MOST_UNMAPPED = 0.3
+_FEW = 30
+_LEAST_IMAGE = 0.3
+_MOST_PAGES = 20_000
+
+
+class ReadPdf(NamedTuple):
+    """What a PDF says."""
+
+    text: str
+    title: str
+    page_map: PageMap
+    metadata: dict[str, MetadataValue]
+
+
+def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
+    """Read a PDF; raise DocumentError where that is not possible."""
+    if b"%PDF-" not in raw[:1024]:
+        raise DocumentError(document_id, "corrupt .pdf: it doesn't start like a PDF")
+    if b"%%EOF" not in raw:
+        raise DocumentError(document_id, "corrupt .pdf: cut off, there is no end-of-file mark")
+    with _opened(document_id, raw) as document:
+        declared = declared_title(_meta(document, "Title"))
+        pages = [_read(document, number) for number in range(_count(document_id, document))]
+    return compose(pages, declared)
+
+
+def compose(pages: list[Page], declared: str) -> ReadPdf:
+    """Join pages to one text."""
+    heights = [page.height for page in pages]
+    body = Styles([page.lines for page in pages]).body
+    kept = without_furniture([page.lines for page in pages], heights, body)
+    blocks, styles = blocks_of(kept, heights)
+    titled = title_block(blocks, styles)
+    demote_front_matter(blocks, titled)
+    set_levels(blocks, titled)
+    text, page_map = to_markdown(
+        blocks,
+        lambda line, top, base: pages[line.page].box(line, top, base),
+        [page.displayed for page in pages],
+    )
+    title = declared or (clean(text_of(titled)) if titled else "")
+    return ReadPdf(text, title, page_map, _metadata(text, pages))
+
+
+def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
+    seen = [page.confidence for page in pages if page.confidence is not None]
+    quality = measure(
+        text,
+        [page.characters for page in pages],
+        sum(page.unmapped for page in pages),
+        unread=sum(is_unread(page) for page in pages),
+        recognised=len(seen),
+        confidence=sum(seen) / len(seen) if seen else None,
+    )
+    return {"pages": len(pages), "text_quality": quality.to_json()}
+
+
+def is_unread(page: Page) -> bool:
+    """Return whether a page shows text, as far as can be told, that was not read."""
+    if page.confidence is not None:
+        return False
+    broken = page.characters and page.unmapped > _MOST_UNMAPPED * page.characters
+    few = page.characters < _FEW and page.image_share > _LEAST_IMAGE
+    return bool(broken or few)
+
+
+def _count(document_id: str, document: Any) -> int:
+    count = int(pdfium.FPDF_GetPageCount(document))
+    if count < 1:
+        raise DocumentError(document_id, "corrupt .pdf: it has no pages")
+    if count > _MOST_PAGES:
+        raise DocumentError(document_id, f".pdf has {count:,} pages, more than {_MOST_PAGES:,}")
+    return count
+
+
+def _read(document: Any, number: int) -> Page:
+    page = pdfium.FPDF_LoadPage(document, number)
+    if not page:
+        return Page(0.0, 0.0, 0)
+    try:
+        return read_page(page, number)
+    finally:
+        pdfium.FPDF_ClosePage(page)
+
+
+@contextmanager
+def _opened(document_id: str, raw: bytes) -> Iterator[Any]:
+    pdfium.FPDF_InitLibrary()
+    document = pdfium.FPDF_LoadMemDocument64(raw, len(raw), None)
+    if not document:
+        if pdfium.FPDF_GetLastError() in _PASSWORD_ERRORS:
+            raise DocumentError(document_id, "encrypted .pdf: it needs a password")
+        raise DocumentError(document_id, "corrupt .pdf: its pages can't be found")
+    try:
+        yield document
+    finally:
+        pdfium.FPDF_CloseDocument(document)
+        gc.collect(0)
+
+
+def _meta(document: Any, name: str) -> str:
+    length = pdfium.FPDF_GetMetaText(document, name.encode(), None, 0)
+    if not 2 < length < 20_000:
+        return ""
+    buffer = ctypes.create_string_buffer(length)
+    pdfium.FPDF_GetMetaText(document, name.encode(), buffer, length)
+    return buffer.raw[: length - 2].decode("utf-16-le", "replace")

@@ -1,0 +1,265 @@
+"""Tables, where they are ruled or their cells are short and aligned -> rows of cells."""
+
+import re
+import statistics
+from collections.abc import Sequence
+
+from rag_pipeline.loading.pdf.columns import rows_of
+from rag_pipeline.loading.pdf.glyphs import Rule, Word
+from rag_pipeline.loading.pdf.lines import join
+
+_TOUCH = 3.0
+_LEAST_WIDTH = 60.0
+_MOST_CELL_WORDS = 80
+_MOST_RULES = 3000
+_TALLEST_GAP = 260.0
+_PAD = 0.25
+_NUMERIC = re.compile(r"[\s\d.,:;%$€£¥+±()<>=≤≥~*†‡/–−—-]*\d[\s\d.,:;%$€£¥+±()<>=≤≥~*†‡/–−—xXkKmMbBeE-]*|[-–—✓✗×✔✘]+|n/?a", re.I)  # noqa: E501
+
+Table = tuple[list[list[Word]], list[list[str]]]
+"""Rows of words, and the cells that they make."""
+
+
+def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Word], list[Table]]:
+    """Take the tables that are drawn out of a page: the rest of its words, and the tables."""
+    rest = list(words)
+    tables: list[Table] = []
+    if not 2 <= len(rules) <= _MOST_RULES:
+        return rest, tables
+    used: list[tuple[float, float, float, float]] = []
+    for group in _touching(rules):
+        levels = _positions(r.y0 for r in group if r.y1 - r.y0 < r.x1 - r.x0)
+        uprights = _positions(r.x0 for r in group if r.y1 - r.y0 >= r.x1 - r.x0)
+        if len(levels) < 2 or len(uprights) < 2 or (len(levels), len(uprights)) == (2, 2):
+            continue
+        box = uprights[0], levels[0], uprights[-1], levels[-1]
+        if table := _grid(rest, uprights, levels, box):
+            rest = _outside(rest, box)
+            tables.append(table)
+            used.append(box)
+    for box, levels in _stacks(rules):
+        if any(_overlap(box, other) for other in used):
+            continue
+        inside = _inside(rest, box)
+        if table := _between_rules(inside, levels):
+            rest = _outside(rest, box)
+            tables.append(table)
+            used.append(box)
+    return rest, tables
+
+
+def tabulate(
+    rows: list[list[Word]], gutters: list[tuple[float, float]]
+) -> list[list[str]] | None:
+    """Return the cells of rows that stand between gutters if they are a table's.
+
+    Empty where they should be read row by row all the same, None for columns of text.
+    """
+    cells = [_cut(row, [(a + b) / 2 for a, b in gutters]) for row in rows]
+    count = len(gutters) + 1
+    filled = [sum(bool(cell) for cell in row) for row in cells]
+    shared = sum(n >= 2 for n in filled) / len(rows)
+    if len(rows) < 2 or shared < 0.6:
+        return None
+    columns = [[row[i] for row in cells if row[i]] for i in range(count)]
+    if any(not column for column in columns):
+        return None
+    words = [statistics.mean(len(cell.split()) for cell in column) for column in columns]
+    characters = [statistics.mean(len(cell) for cell in column) for column in columns]
+    numeric = [_share_numeric(column) for column in columns]
+    if sorted(words)[-2] > 5 or sorted(characters)[-2] > 34 or max(words) > 14:
+        return None
+    if count == 2:
+        if all(cell.rstrip(" .").isdigit() for cell in columns[1]) and words[0] > 1.5:
+            return []  # a table of contents
+        labels = sum(cell.endswith(":") for cell in columns[0]) / len(columns[0])
+        if labels >= 0.6:
+            return [] if words[1] > 6 else _merged(cells)
+        return _merged(cells) if numeric[1] >= 0.6 and len(rows) >= 3 else None
+    short = sum(n <= 4 or share >= 0.6 for n, share in zip(words, numeric, strict=True))
+    if len(rows) < 3 and max(numeric) < 0.4:
+        return None
+    if short >= count - 1 and (max(numeric[1:]) >= 0.4 or shared >= 0.8):
+        return _merged(cells)
+    return None
+
+
+def _share_numeric(column: Sequence[str]) -> float:
+    body = column[1:] if len(column) > 2 else column
+    return sum(bool(_NUMERIC.fullmatch(cell)) for cell in body) / max(len(body), 1)
+
+
+def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
+    cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
+    for word in sorted(row, key=lambda w: w.x0):
+        cells[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)
+    return [join(cell) if cell else "" for cell in cells]
+
+
+def _merged(cells: list[list[str]]) -> list[list[str]]:
+    """Join the rows that go on with the row above: without a first cell, in small letters."""
+    rows: list[list[str]] = []
+    for row in cells:
+        filled = [cell for cell in row if cell]
+        goes_on = rows and not row[0] and all(
+            cell[0].islower() and not _NUMERIC.fullmatch(cell) for cell in filled
+        )  # fmt: skip
+        if goes_on:
+            rows[-1] = [
+                " ".join(filter(None, pair)) for pair in zip(rows[-1], row, strict=True)
+            ]
+        else:
+            rows.append(row)
+    return rows
+
+
+def _touching(rules: Sequence[Rule]) -> list[list[Rule]]:
+    """Group rules that meet or cross."""
+    parents = list(range(len(rules)))
+
+    def root(index: int) -> int:
+        while parents[index] != index:
+            parents[index] = parents[parents[index]]
+            index = parents[index]
+        return index
+
+    order = sorted(range(len(rules)), key=lambda i: rules[i].x0)
+    active: list[int] = []
+    for index in order:
+        rule = rules[index]
+        active = [i for i in active if rules[i].x1 >= rule.x0 - _TOUCH]
+        for other in active:
+            one = rules[other]
+            if one.y0 - _TOUCH <= rule.y1 and rule.y0 <= one.y1 + _TOUCH:
+                parents[root(index)] = root(other)
+        active.append(index)
+    groups: dict[int, list[Rule]] = {}
+    for index, rule in enumerate(rules):
+        groups.setdefault(root(index), []).append(rule)
+    return list(groups.values())
+
+
+def _positions(values: "Sequence[float] | object") -> list[float]:
+    found: list[float] = []
+    for value in sorted(values):  # type: ignore[call-overload]
+        if not found or value - found[-1] > _TOUCH:
+            found.append(value)
+    return found
+
+
+def _grid(
+    words: Sequence[Word], xs: list[float], ys: list[float],
+    box: tuple[float, float, float, float],
+) -> Table | None:  # fmt: skip
+    inside = _inside(words, box)
+    n_rows, n_columns = len(ys) - 1, len(xs) - 1
+    if not inside or n_rows < 1 or n_columns < 2 or n_rows * n_columns < 4:
+        return None
+    slots: list[list[list[Word]]] = [[[] for _ in range(n_columns)] for _ in range(n_rows)]
+    for word in inside:
+        middle = (word.x0 + word.x1) / 2
+        row = sum(word.base - 0.3 * word.size > y for y in ys[1:-1])
+        slots[row][sum(middle > x for x in xs[1:-1])].append(word)
+    kept = [row for row in slots if any(row)]
+    used = [i for i in range(n_columns) if any(row[i] for row in kept)]
+    if len(kept) < 2 or len(used) < 2:
+        return None
+    cells = [[" ".join(join(r) for r in rows_of(row[i])) for i in used] for row in kept]
+    if max(len(cell.split()) for row in cells for cell in row) > _MOST_CELL_WORDS:
+        return None
+    if sum(sum(bool(c) for c in row) >= 2 for row in cells) < 0.5 * len(cells):
+        return None
+    return [[w for slot in row for w in slot] for row in kept], cells
+
+
+def _stacks(
+    rules: Sequence[Rule],
+) -> list[tuple[tuple[float, float, float, float], list[float]]]:
+    """Return the areas between level rules of the same ends, with the rules' heights."""
+    by_ends: dict[tuple[int, int], list[Rule]] = {}
+    for rule in rules:
+        if rule.x1 - rule.x0 < _LEAST_WIDTH or rule.y1 - rule.y0 > 1:
+            continue
+        for key in by_ends:
+            if abs(key[0] - rule.x0) <= 4 and abs(key[1] - rule.x1) <= 4:
+                by_ends[key].append(rule)
+                break
+        else:
+            by_ends[round(rule.x0), round(rule.x1)] = [rule]
+    found = []
+    for same in by_ends.values():
+        levels = _positions(rule.y0 for rule in same)
+        start = 0
+        for index in range(1, len(levels) + 1):
+            if index == len(levels) or levels[index] - levels[index - 1] > _TALLEST_GAP:
+                if index - start >= 2:
+                    part = levels[start:index]
+                    found.append(((same[0].x0, part[0], same[0].x1, part[-1]), part))
+                start = index
+    return found
+
+
+def _between_rules(words: Sequence[Word], levels: Sequence[float]) -> Table | None:
+    """Return the table between level rules, as books set them, if there is one."""
+    rows = rows_of(words)
+    if len(rows) < 2 or len(words) < 4:
+        return None
+    borders = _borders(rows)
+    if not borders:
+        return None
+    cells = [_cut(row, borders) for row in rows]
+    filled = sum(sum(bool(cell) for cell in row) >= 2 for row in cells)
+    if filled < 0.6 * len(rows):
+        return None
+    columns = [[row[i] for row in cells if row[i]] for i in range(len(borders) + 1)]
+    lengths = [statistics.mean(len(c.split()) for c in column) for column in columns if column]
+    if len(columns) == 2 and len(levels) < 3 and min(lengths) > 3:
+        return None
+    if sorted(lengths)[-2] > 8 or max(lengths) > 30:
+        return None
+    return rows, _merged(cells)
+
+
+def _borders(rows: Sequence[Sequence[Word]]) -> list[float]:
+    """Return where hardly a row has a word, between where many have."""
+    left, right = min(w.x0 for r in rows for w in r), max(w.x1 for r in rows for w in r)
+    width = int(right - left) + 1
+    counts = [0] * width
+    for row in rows:
+        covered: set[int] = set()
+        for word in row:
+            pad = _PAD * word.size
+            covered.update(range(int(word.x0 - left - pad), int(word.x1 - left + pad) + 1))
+        for x in covered:
+            if 0 <= x < width:
+                counts[x] += 1
+    most = 0 if len(rows) < 6 else max(1, len(rows) // 8)
+    borders: list[float] = []
+    start: int | None = None
+    for x, count in enumerate([*counts, len(rows)]):
+        if count <= most and start is None:
+            start = x
+        elif count > most and start is not None:
+            if x - start >= 3 and start > 0 and x < width:
+                borders.append(left + (start + x) / 2)
+            start = None
+    return borders
+
+
+def _inside(words: Sequence[Word], box: tuple[float, float, float, float]) -> list[Word]:
+    return [word for word in words if _is_inside(word, box)]
+
+
+def _outside(words: Sequence[Word], box: tuple[float, float, float, float]) -> list[Word]:
+    return [word for word in words if not _is_inside(word, box)]
+
+
+def _is_inside(word: Word, box: tuple[float, float, float, float]) -> bool:
+    x, y = (word.x0 + word.x1) / 2, word.base - 0.3 * word.size
+    return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
+
+
+def _overlap(
+    one: tuple[float, float, float, float], two: tuple[float, float, float, float]
+) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
