@@ -24,7 +24,9 @@ class Document:
     """One raw document, decoded.
 
     `document_id` is the path or key relative to the source root in POSIX form; `content_hash`
-    the SHA-256 (hex) of the raw bytes; `text` for plain text and Markdown exactly the decoded file.
+    the SHA-256 (hex) of the raw bytes, or of that and the parser's version where that is not the
+    first; `text` for plain text and Markdown exactly the decoded file. `page_map` is a packed
+    `loading.page_map.PageMap`, None for formats without pages.
     """
 
     document_id: str
@@ -33,6 +35,7 @@ class Document:
     title: str = ""
     media_type: str = "text/plain"
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    page_map: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,7 @@ DOCUMENTS_SCHEMA = pa.schema(
         _ORIGIN_FIELD,
         pa.field("characters", pa.int64(), nullable=False),
         pa.field("text", pa.string(), nullable=False),
+        pa.field("page_map", pa.binary()),
     ]
 )
 QUARANTINE_SCHEMA = pa.schema(

@@ -162,6 +162,7 @@ def document_rows(
         "media_type": [d.media_type for d in documents],
         "characters": [len(d.text) for d in documents],
         "text": [d.text for d in documents],
+        "page_map": [d.page_map for d in documents],
     }
     return rows_of(columns, DOCUMENTS_SCHEMA)
 

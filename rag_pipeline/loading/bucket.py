@@ -11,7 +11,7 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import ConfigError, DocumentError
 from rag_pipeline.loading.folder import UNSAFE, selector
 from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
-from rag_pipeline.loading.sources import Rejected, Source, scan_file
+from rag_pipeline.loading.sources import Rejected, Source, read_as, scan_file
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 _GONE = {"NoSuchKey", "404", "PreconditionFailed", "412"}
@@ -21,7 +21,8 @@ _REFUSED = {"AccessDenied", "403", "InvalidObjectState"}
 class Listed(NamedTuple):
     """An object by its key relative to the prefix; `reason` says why it can't be used.
 
-    The ETag is opaque: it changes with the content, and of an upload in parts it is no hash.
+    The ETag is opaque: it changes with the content, and of an upload in parts it is no hash; of a
+    file whose parser is not the first one, it changes with the parser too.
     """
 
     relative: str
@@ -55,7 +56,8 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
                 segments = relative.split("/")
                 if wanted(segments):
                     reason = _obstacle(relative, segments, entry["Size"], source.max_bytes)
-                    found.append(Listed(relative, entry["ETag"], entry["Size"], reason))
+                    etag = read_as(relative, entry["ETag"])
+                    found.append(Listed(relative, etag, entry["Size"], reason))
     if not seen:
         raise ConfigError(f"documents.s3: no documents in {source.s3}: nothing has this prefix")
     if not found:

@@ -5,6 +5,7 @@ parses one document at a time and ends itself when one takes too long: the clock
 that no hang, and no death of the process that started it, leaves it behind.
 """
 
+import base64
 import json
 import os
 import signal
@@ -58,7 +59,9 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
     said: dict[str, Any] = json.loads(answer)
     if "reason" in said:
         raise DocumentError(document_id, said["reason"])
-    return Parsed(said["text"], said["title"])
+    packed = said["page_map"]
+    page_map = None if packed is None else base64.b64decode(packed)
+    return Parsed(said["text"], said["title"], page_map, said["metadata"])
 
 
 def _process() -> "subprocess.Popen[bytes]":
@@ -94,9 +97,19 @@ def serve() -> None:
         # Not handled, SIGALRM ends the process, whatever it is at.
         signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
         try:
-            said = parse(asked["id"], raw, asked["suffix"], asked["max_bytes"])._asdict()
+            said = _as_json(parse(asked["id"], raw, asked["suffix"], asked["max_bytes"]))
         except DocumentError as error:
             said = {"reason": error.reason}
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(json.dumps(said).encode() + b"\n")
         answers.flush()
+
+
+def _as_json(parsed: Parsed) -> dict[str, Any]:
+    page_map = parsed.page_map
+    return {
+        "text": parsed.text,
+        "title": parsed.title,
+        "page_map": None if page_map is None else base64.b64encode(page_map).decode(),
+        "metadata": dict(parsed.metadata),
+    }

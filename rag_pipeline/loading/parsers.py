@@ -11,14 +11,16 @@ import re
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.text import byte_order_encoding, decode_as, one_line
 
-_NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl", "pdfminer", "pdfplumber")
+_NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
 _ONE_AT_A_TIME = threading.Lock()
 """Silencing is process-wide, and the parsers hold the interpreter lock anyway."""
 
@@ -30,15 +32,19 @@ _MOST_CELLS = 20_000_000
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
-_CID = re.compile(r"\(cid:\d+\)")
 _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation", "word document"}
 
 
 class Parsed(NamedTuple):
-    """Markdown and the title that the file itself declares, "" if none."""
+    """Markdown and the title that the file itself declares, "" if none.
+
+    `page_map` is a packed `PageMap` of the text, None for formats without pages.
+    """
 
     text: str
     title: str
+    page_map: bytes | None = None
+    metadata: Mapping[str, MetadataValue] = MappingProxyType({})
 
 
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
@@ -63,7 +69,10 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
         said = one_line(str(error))[:200] or type(error).__name__
         raise DocumentError(document_id, f"corrupt {suffix}: {said}") from None
     title = one_line(parsed.title)
-    return Parsed(_clean(parsed.text), "" if title.lower() in _PLACEHOLDER_TITLES else title)
+    # The offsets of a page map are those of the text as it is.
+    text = parsed.text if parsed.page_map else _clean(parsed.text)
+    title = "" if title.lower() in _PLACEHOLDER_TITLES else title
+    return parsed._replace(text=text, title=title)
 
 
 def _parse_html(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
@@ -109,28 +118,10 @@ def _depth(soup: Any) -> int:
 
 
 def _parse_pdf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    from pdfminer.pdfdocument import PDFDocument, PDFEncryptionError
-    from pdfminer.pdfparser import PDFParser
-    from pdfminer.pdftypes import resolve1
-    from pdfminer.utils import decode_text
+    from rag_pipeline.loading.pdf.parse import read_pdf
 
-    if b"%PDF-" not in raw[:1024]:
-        raise DocumentError(document_id, "corrupt .pdf: it doesn't start like a PDF")
-    if b"%%EOF" not in raw:
-        raise DocumentError(document_id, "corrupt .pdf: cut off, there is no end-of-file mark")
-    try:
-        document = PDFDocument(PDFParser(io.BytesIO(raw)))
-    except PDFEncryptionError:
-        raise DocumentError(document_id, "encrypted .pdf: it needs a password") from None
-    declared = [resolve1(info["Title"]) for info in document.info if "Title" in info]
-    title = next((decode_text(value) for value in declared if isinstance(value, bytes)), "")
-    text = _markdown(raw, ".pdf")
-    readable = _CID.sub("", text)
-    if len(readable) < len(text) / 2:
-        raise DocumentError(document_id, "no text: the fonts don't say which letters they show")
-    if not readable.strip():
-        raise DocumentError(document_id, "no text: scanned pages?")
-    return Parsed(text, title)
+    read = read_pdf(document_id, raw)
+    return Parsed(read.text, read.title, read.page_map.to_bytes(), read.metadata)
 
 
 def _parse_docx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
@@ -235,7 +226,6 @@ def _converter(suffix: str) -> Any:
 
     kinds = {
         ".html": converters.HtmlConverter,
-        ".pdf": converters.PdfConverter,
         ".docx": converters.DocxConverter,
         ".pptx": converters.PptxConverter,
     }
@@ -275,6 +265,9 @@ def _silence() -> Iterator[None]:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
 
+
+PARSER_VERSIONS = {".pdf": 2}
+"""Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
 
 PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
     ".html": _parse_html,

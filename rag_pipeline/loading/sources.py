@@ -11,7 +11,7 @@ from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError
 from rag_pipeline.loading.folder import UNSAFE, Found, find_files
 from rag_pipeline.loading.parser_process import parse_apart
-from rag_pipeline.loading.parsers import PARSERS
+from rag_pipeline.loading.parsers import PARSER_VERSIONS, PARSERS
 from rag_pipeline.loading.records import (
     RECORD_SUFFIXES,
     Located,
@@ -60,8 +60,9 @@ class Rejected:
 class Source:
     """A document that can be loaded.
 
-    `n_bytes` counts the raw bytes, of which `content_hash` is the SHA-256 (hex); for a JSON
-    record both are the record's own. `relative` is the file under `base`, `offset` the record's
+    `n_bytes` counts the raw bytes, of which `raw_hash` is the SHA-256 (hex); for a JSON record
+    both are the record's own. `content_hash` is the same, or a hash of it and of the parser's
+    version where that is not the first. `relative` is the file under `base`, `offset` the record's
     place in it, None for a document that is a whole file.
     """
 
@@ -72,6 +73,7 @@ class Source:
     relative: str
     settings: DocumentsSource
     offset: int | None = None
+    raw_hash: str = ""
 
     def load(self) -> Document:
         """Read and parse the document.
@@ -79,7 +81,7 @@ class Source:
         Raises DocumentError with the reason that quarantine shows.
         """
         raw = self._read()
-        if hashlib.sha256(raw).hexdigest() != self.content_hash:
+        if hashlib.sha256(raw).hexdigest() != self.raw_hash:
             raise DocumentError(self.document_id, "it changed after it was listed; run again")
         return self._from_file(raw) if self.offset is None else self._from_record(raw)
 
@@ -98,8 +100,11 @@ class Source:
         if not raw:
             raise DocumentError(self.document_id, "empty: 0 bytes")
         fields: dict[str, MetadataValue] = {}
+        page_map = None
         if suffix in PARSERS:
-            text, title = parse_apart(self.document_id, raw, suffix, self.settings)
+            parsed = parse_apart(self.document_id, raw, suffix, self.settings)
+            text, title, page_map = parsed.text, parsed.title, parsed.page_map
+            fields |= parsed.metadata
             if suffix != ".xlsx":  # whose headings are sheet names
                 title = title or markdown_title(text) or first_line_title(text)
         else:
@@ -110,7 +115,7 @@ class Source:
                 fields, body = front_matter(text)
                 title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
             title = title or first_line_title(body)
-        return self._document(text, title or _from_stem(path), fields)
+        return self._document(text, title or _from_stem(path), fields, page_map=page_map)
 
     def _from_record(self, raw: bytes) -> Document:
         record = read_record(self.document_id, raw)
@@ -126,6 +131,7 @@ class Source:
         title: str,
         fields: dict[str, MetadataValue],
         media_type: str | None = None,
+        page_map: bytes | None = None,
     ) -> Document:
         path = PurePosixPath(self.relative)
         suffix = path.suffix.lower()
@@ -142,6 +148,7 @@ class Source:
                 "suffix": suffix,
                 "bytes": self.n_bytes,
             },
+            page_map=page_map,
         )
 
 
@@ -235,20 +242,29 @@ def _sources(
             yield Rejected(name, document.content_hash, document.reason)
             continue
         try:
-            content_hash, n_bytes = _digest(base / document.relative, document)
+            raw_hash, n_bytes = _digest(base / document.relative, document)
         except OSError as error:
             yield Rejected(name, "", _unreadable(error))
             continue
+        content_hash = read_as(document.relative, raw_hash)
         if whole and n_bytes > source.max_bytes:
             yield Rejected(name, content_hash, oversized(n_bytes, source.max_bytes))
         else:
             offset = None if whole else document.offset
-            yield Source(name, content_hash, n_bytes, base, document.relative, source, offset)
+            yield Source(
+                name, content_hash, n_bytes, base, document.relative, source, offset, raw_hash
+            )
+
+
+def read_as(name: str, digest: str) -> str:
+    """Return a digest of a file that changes with the version of its parser, too."""
+    version = PARSER_VERSIONS.get(PurePosixPath(name).suffix.lower(), 1)
+    return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 
 
 def _hash_if_readable(base: Path, document: Located) -> str:
     try:
-        return _digest(base / document.relative, document)[0]
+        return read_as(document.relative, _digest(base / document.relative, document)[0])
     except OSError:
         return ""
 

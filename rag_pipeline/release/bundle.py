@@ -197,7 +197,9 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
         pa.OSFile(str(file), "wb") as sink,
         pa.ipc.new_stream(sink, schema, options=options) as out,
     ):
-        for batch in table.read(schema.names, version=version):
+        stored = set(table.open(version).schema.names)
+        names = [name for name in schema.names if name in stored]
+        for batch in table.read(names, version=version):
             out.write_batch(_of_schema(batch, schema))
 
 
@@ -206,7 +208,14 @@ def _batches(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
 
 
 def _of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([batch.column(n) for n in schema.names], schema=schema)
+    """Return the batch with the schema's columns; those it lacks are null."""
+    columns = [
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 # --- the archive ---

@@ -46,7 +46,8 @@ class Table:
     def ensure(self) -> None:
         """Create the table; start it afresh when its columns have changed (a new dimension).
 
-        A table of an older format is brought to this one.
+        A table of an older format is brought to this one, and columns that may hold nulls are
+        added at its end.
         """
         with _clear_errors(self.name):
             if not self.exists():
@@ -56,6 +57,9 @@ class Table:
                     self.open()
                 return
             table = self.open()
+            if added := _added_columns(table.schema, self.schema):
+                table.add_columns(added)  # of which earlier rows hold nulls
+                table = self.open()
             if not _same_columns(table.schema, self.schema):
                 self._database.create_table(self.name, schema=self._stamped(), mode="overwrite")
             elif _format(table) < FORMAT:
@@ -305,6 +309,13 @@ def id_filter(column: str, values: Iterable[str]) -> str:
 def _id_filters(document_ids: Sequence[str]) -> Iterator[str]:
     for first in range(0, len(document_ids), _IDS_PER_FILTER):
         yield id_filter("document_id", document_ids[first : first + _IDS_PER_FILTER])
+
+
+def _added_columns(stored: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
+    """Return the columns at the end of the wanted ones that the stored ones lack, if nullable."""
+    added = [wanted.field(place) for place in range(len(stored.names), len(wanted.names))]
+    fits = stored.names == wanted.names[: len(stored.names)]
+    return added if fits and all(field.nullable for field in added) else []
 
 
 def _same_columns(stored: pa.Schema, wanted: pa.Schema) -> bool:

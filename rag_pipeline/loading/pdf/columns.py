@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import Line, make_line
 
-_MARK = re.compile(r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o")
+_MARK = re.compile(
+    r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o"
+)
 _PAD = 0.2
 """How far a word reaches into the white beside it, in font sizes."""
 _NARROW = 3

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import Line
@@ -59,7 +60,7 @@ def without_line_numbers(words: list[Word]) -> list[Word]:
     ):
         side.sort(key=lambda word: word.base)
         values = [int(word.text) for word in side]
-        steps = {b - a for a, b in zip(values, values[1:], strict=False)}
+        steps = {b - a for a, b in pairwise(values)}
         if len(side) >= _LEAST_LINE_NUMBERS and len(steps) == 1 and steps <= {1, 5}:
             outside |= {id(word) for word in side}
     return [word for word in words if id(word) not in outside] if outside else words

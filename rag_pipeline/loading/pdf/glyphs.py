@@ -26,8 +26,8 @@ _ITALIC = re.compile(r"ital|obli|cmti|cmsl|[-_]i\b|-it\b", re.I)
 _FORCE_BOLD = 1 << 18
 _LIGATURES = {
     "ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st",
-    "\x02": "-", "\xad": "-", "\u2010": "-", "\u2011": "-", "\uf0b7": "•", "\uf0a7": "•", "\u25cf": "•",
-    "\u25aa": "•", "\u2028": " ", "\xa0": " ", "\ufeff": "", "\u200b": "",
+    "\x02": "-", "\xad": "-", "\u2010": "-", "\u2011": "-", "\uf0b7": "•", "\uf0a7": "•",
+    "\u25cf": "•", "\u25aa": "•", "\u2028": " ", "\xa0": " ", "\ufeff": "", "\u200b": "",
 }  # fmt: skip
 _ACCENTS = {
     "´": "\u0301", "`": "\u0300", "¨": "\u0308", "ˆ": "\u0302", "˜": "\u0303", "¸": "\u0327",
@@ -269,8 +269,8 @@ class _Builder:
             if (rtl or self._rtl) and not near:
                 near = -0.5 * size < self._x0 - x1 < reach
             same = style is self._style or (
-                abs(base - self._base) < 0.05 * size and style[3:] == self._style[3:]
-                and abs(style.size - size) < 0.05 * size and style.direction == self._style.direction
+                abs(base - self._base) < 0.05 * size and abs(style.size - size) < 0.05 * size
+                and style[3:] == self._style[3:] and style.direction == self._style.direction
             )  # fmt: skip
             if not (near and same):
                 if same and self._accent(char, x0, x1):

@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rag_pipeline.loading.pdf.glyphs import Word
 
@@ -85,7 +86,7 @@ def make_line(words: Sequence[Word], left: float, right: float) -> Line:
 def _first_width(words: Sequence[Word]) -> float:
     """Return the width of what stands before the first blank."""
     end = words[0].x1
-    for before, word in zip(words, words[1:], strict=False):
+    for before, word in pairwise(words):
         if word.space or word.x0 - before.x1 > _SPACE * word.size:
             break
         end = word.x1
@@ -115,8 +116,8 @@ def _letter_spacing(words: Sequence[Word]) -> float:
     """Return the usual gap between single letters that are set apart, 0 where they are not."""
     gaps = [
         (b.x0 - a.x1) / max(b.size, 0.1)
-        for a, b in zip(words, words[1:], strict=False)
-        if len(a.text) == len(b.text) == 1 and not b.space and a.text.isalpha() and b.text.isalpha()
+        for a, b in pairwise(words)
+        if len(a.text) == len(b.text) == 1 and not b.space and (a.text + b.text).isalpha()
     ]
     if len(gaps) < 4 or len(gaps) < 0.6 * (len(words) - 1):
         return 0.0

@@ -18,10 +18,9 @@ Locate = Callable[[Line, float, float], Box]
 
 
 def to_markdown(
-    blocks: Sequence[Block], locate: Locate, sizes: Sequence[tuple[float, float]]
+    blocks: Sequence[Block], hyphens: Hyphens, locate: Locate, sizes: Sequence[tuple[float, float]]
 ) -> tuple[str, PageMap]:
     """Return the text and its map."""
-    hyphens = Hyphens(line.text for block in blocks for line in block.lines)
     writer = _Writer(locate)
     for block in blocks:
         writer.write(block, hyphens)
@@ -82,6 +81,11 @@ class _Writer:
     def _add(self, text: str) -> None:
         self.parts.append(text)
         self._length += len(text)
+
+
+def plain(block: Block, hyphens: Hyphens) -> str:
+    """Return a block's lines as one, without any mark."""
+    return _join([clean(line.text) for line in block.lines], set(), hyphens)[0]
 
 
 def clean(text: str) -> str:

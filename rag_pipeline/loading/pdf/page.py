@@ -73,7 +73,7 @@ def _visible(glyphs: PageGlyphs) -> list[Word]:
     return [
         word
         for word in glyphs.words
-        if -2 < word.x1 and word.x0 < glyphs.width + 2
+        if word.x1 > -2 and word.x0 < glyphs.width + 2
         and -2 < word.base < glyphs.height + word.size and word.size >= 1
     ]  # fmt: skip
 
@@ -85,9 +85,7 @@ def _stand_ins(index: int, table: Table) -> list[Word]:
     y, end = min(w.base for w in words), max(w.base for w in words)
     found = []
     while y <= end + 0.1:
-        found.append(
-            Word(f"{_STAND_IN}{index}", x0, x1, y, _STAND_IN_SIZE, False, False, False)
-        )
+        found.append(Word(f"{_STAND_IN}{index}", x0, x1, y, _STAND_IN_SIZE, False, False, False))
         y += _STAND_IN_SIZE
     return found
 
@@ -108,5 +106,3 @@ def _with_tables(lines: list[Line], tables: list[Table]) -> list[Line]:
         if index not in placed:
             found.append(table_line(*table, -1 - index))
     return found
-
-

@@ -242,9 +242,7 @@ def _kind(line: Line, styles: Styles) -> str:
     return "text"
 
 
-def _break(
-    block: Block, line: Line, kind: str, styles: Styles, following: Line | None
-) -> str:
+def _break(block: Block, line: Line, kind: str, styles: Styles, following: Line | None) -> str:
     """Return `new` where a block begins, `line` where only the line break counts, or `join`."""
     last = block.last
     if line.column != last.column or line.page != last.page:

@@ -12,11 +12,12 @@ from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.furniture import without_furniture
-from rag_pipeline.loading.pdf.markdown import clean, to_markdown
+from rag_pipeline.loading.pdf.hyphens import Hyphens
+from rag_pipeline.loading.pdf.markdown import plain, to_markdown
 from rag_pipeline.loading.pdf.page import Page, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of, demote_front_matter, set_levels
 from rag_pipeline.loading.pdf.quality import measure
-from rag_pipeline.loading.pdf.titles import declared_title, text_of, title_block
+from rag_pipeline.loading.pdf.titles import declared_title, title_block, without_marks
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
 _MOST_UNMAPPED = 0.3
@@ -43,7 +44,10 @@ def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
     with _opened(document_id, raw) as document:
         declared = declared_title(_meta(document, "Title"))
         pages = [_read(document, number) for number in range(_count(document_id, document))]
-    return compose(pages, declared)
+    read = compose(pages, declared)
+    if not read.text:
+        raise DocumentError(document_id, _without_text(pages))
+    return read
 
 
 def compose(pages: list[Page], declared: str) -> ReadPdf:
@@ -55,13 +59,22 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
     titled = title_block(blocks, styles)
     demote_front_matter(blocks, titled)
     set_levels(blocks, titled)
+    hyphens = Hyphens(line.text for block in blocks for line in block.lines)
     text, page_map = to_markdown(
         blocks,
+        hyphens,
         lambda line, top, base: pages[line.page].box(line, top, base),
         [page.displayed for page in pages],
     )
-    title = declared or (clean(text_of(titled)) if titled else "")
+    title = declared or (without_marks(plain(titled, hyphens)) if titled else "")
     return ReadPdf(text, title, page_map, _metadata(text, pages))
+
+
+def _without_text(pages: list[Page]) -> str:
+    """Return why a document has no text."""
+    if any(page.characters for page in pages):
+        return "no text: the fonts don't say which letters they show"
+    return "no text: scanned pages?"
 
 
 def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:

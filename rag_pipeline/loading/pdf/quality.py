@@ -44,7 +44,9 @@ class TextQuality:
         found = []
         if self.words >= _LEAST_WORDS:
             if self.glued > _MOST_GLUED:
-                found.append(f"{self.glued:.1%} of the words have over {_LONGEST_WORD} letters: glued?")
+                found.append(
+                    f"{self.glued:.1%} of the words have over {_LONGEST_WORD} letters: glued?"
+                )
             low, high = _MEAN_WORD
             if not low <= self.mean_word <= high:
                 found.append(
@@ -57,7 +59,9 @@ class TextQuality:
         if self.unread:
             found.append(f"{self.unread} of {self.pages} pages are images that were not read")
         if self.confidence is not None and self.confidence < _LEAST_CONFIDENCE:
-            found.append(f"text in images was recognised with a confidence of {self.confidence:.2f}")
+            found.append(
+                f"text in images was recognised with a confidence of {self.confidence:.2f}"
+            )
         return found
 
     def to_json(self) -> str:
@@ -74,7 +78,9 @@ class TextQuality:
         return cls(**json.loads(stored))
 
 
-def measure(text: str, characters: Sequence[int], unmapped: int, **pages: float | None) -> TextQuality:
+def measure(
+    text: str, characters: Sequence[int], unmapped: int, **pages: float | None
+) -> TextQuality:
     """Measure a text; `characters` counts those of each page, `unmapped` the unknown ones."""
     plain = _ADDRESS.sub(" ", text)
     words = [word for word in _WORD.findall(plain) if not is_cjk(word[0])]

@@ -2,7 +2,7 @@
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rag_pipeline.loading.pdf.columns import rows_of
 from rag_pipeline.loading.pdf.glyphs import Rule, Word
@@ -14,7 +14,10 @@ _MOST_CELL_WORDS = 80
 _MOST_RULES = 3000
 _TALLEST_GAP = 260.0
 _PAD = 0.25
-_NUMERIC = re.compile(r"[\s\d.,:;%$€£¥+±()<>=≤≥~*†‡/–−—-]*\d[\s\d.,:;%$€£¥+±()<>=≤≥~*†‡/–−—xXkKmMbBeE-]*|[-–—✓✗×✔✘]+|n/?a", re.I)  # noqa: E501
+_NUMERIC = re.compile(
+    r"[\s\d.,:;%$€£¥+±()<>=≤≥~*†‡/–−—-]*\d[\s\d.,:;%$€£¥+±()<>=≤≥~*†‡/–−—xXkKmMbBeE-]*|[-–—✓✗×✔✘]+|n/?a",
+    re.I,
+)
 
 Table = tuple[list[list[Word]], list[list[str]]]
 """Rows of words, and the cells that they make."""
@@ -48,9 +51,7 @@ def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Wor
     return rest, tables
 
 
-def tabulate(
-    rows: list[list[Word]], gutters: list[tuple[float, float]]
-) -> list[list[str]] | None:
+def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list[list[str]] | None:
     """Return the cells of rows that stand between gutters if they are a table's.
 
     Empty where they should be read row by row all the same, None for columns of text.
@@ -105,9 +106,7 @@ def _merged(cells: list[list[str]]) -> list[list[str]]:
             cell[0].islower() and not _NUMERIC.fullmatch(cell) for cell in filled
         )  # fmt: skip
         if goes_on:
-            rows[-1] = [
-                " ".join(filter(None, pair)) for pair in zip(rows[-1], row, strict=True)
-            ]
+            rows[-1] = [" ".join(filter(None, pair)) for pair in zip(rows[-1], row, strict=True)]
         else:
             rows.append(row)
     return rows
@@ -139,9 +138,9 @@ def _touching(rules: Sequence[Rule]) -> list[list[Rule]]:
     return list(groups.values())
 
 
-def _positions(values: "Sequence[float] | object") -> list[float]:
+def _positions(values: Iterable[float]) -> list[float]:
     found: list[float] = []
-    for value in sorted(values):  # type: ignore[call-overload]
+    for value in sorted(values):
         if not found or value - found[-1] > _TOUCH:
             found.append(value)
     return found

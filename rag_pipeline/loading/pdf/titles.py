@@ -16,7 +16,9 @@ _PLACEHOLDER = re.compile(
     r"https?://\S+|about:blank|[\d\W]*)",
     re.I,
 )
-_OF_A_PROGRAM = re.compile(r"^(Microsoft (Office )?(Word|PowerPoint|Excel)|LaTeX|TeX output)\s*-?", re.I)
+_OF_A_PROGRAM = re.compile(
+    r"(Microsoft (Office )?(Word|PowerPoint|Excel)( - |$)|TeX output )", re.I
+)
 _LEAST_LETTERS = 4
 _LONGEST = 300
 _BIGGER = 1.15
@@ -27,7 +29,7 @@ def declared_title(title: str) -> str:
     title = " ".join(title.replace("\x00", "").split())
     letters = sum(c.isalpha() for c in title)
     if (
-        not 2 <= letters
+        not letters >= 2
         or len(title) > _LONGEST
         or _OF_A_PROGRAM.match(title)
         or _FILE_NAME.search(title)
@@ -61,6 +63,11 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
 def text_of(block: Block) -> str:
     """Return a block's lines as one."""
     return " ".join(line.text for line in block.lines)
+
+
+def without_marks(title: str) -> str:
+    """Return a title without the marks of its footnotes."""
+    return title.rstrip("∗*†‡§ ").strip()
 
 
 def _letters(block: Block) -> int:
