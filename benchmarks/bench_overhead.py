@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.corpora import write_generated
 
@@ -25,7 +26,7 @@ def raw(file: Path) -> float:
     texts: list[str] = []
     for batch in workspace.vector_index("recursive.none.minilm").read(["text"]):
         texts.extend(batch.column("text").to_pylist())
-    embedder = workspace.embedder("minilm")
+    embedder: Any = workspace.embedder("minilm")
     started = time.perf_counter()
     for positions in embedder.batches(texts):
         embedder.embed([texts[i] for i in positions], "document")

@@ -11,7 +11,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,6 @@ from rag_pipeline.config import (
     MaxSimReranker,
     NoReranker,
     Reranker,
-    Retriever,
 )
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.models.embedding import Embedded
@@ -45,7 +46,7 @@ DISCOVER = HybridRetriever(
     candidates=200,
     **HYBRID,
 )
-CONFIGURATIONS: dict[str, tuple[Retriever, Reranker]] = {
+CONFIGURATIONS: dict[str, tuple[DenseRetriever | HybridRetriever, Reranker]] = {
     "dense": (DenseRetriever(method="dense", top_k=50), NONE),
     "hybrid": (HybridRetriever(method="hybrid", **HYBRID), NONE),
     "hybrid, documents": (DISCOVER, NONE),
@@ -79,7 +80,7 @@ class Corpus:
             count = min(BATCH, self.chunks - first)
             ids = [f"name{(first + n) // PER_DOCUMENT}.txt" for n in range(count)]
             starts = [(first + n) % PER_DOCUMENT * 500 for n in range(count)]
-            columns = {
+            columns: dict[str, Any] = {
                 "document_id": ids,
                 "content_hash": ["h"] * count,
                 "fingerprint": ["f"] * count,
@@ -107,6 +108,10 @@ class Corpus:
             yield text, EncodedQuestion(self.vectors(1)[0], packed)
 
 
+def _given(made: Embedded, _: object) -> Embedded:
+    return made
+
+
 def build(corpus: Corpus, folder: Path) -> Index:
     """Build both indexes as `rag run` does and open them."""
     schema = vector_schema(DIMENSION, token_vectors=True)
@@ -115,7 +120,7 @@ def build(corpus: Corpus, folder: Path) -> Index:
 
     def stored() -> Iterator[pa.RecordBatch]:
         for batch, made in corpus.batches():
-            rows = vector_index.index_chunks([batch], lambda _, made=made: made, schema, "f")
+            rows = vector_index.index_chunks([batch], partial(_given, made), schema, "f")
             table.replace([], list(rows))
             yield batch
 

@@ -22,6 +22,7 @@ from collections import Counter
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -105,6 +106,7 @@ class Load:
         """Send a request; return what was wrong with its answer."""
         question = self._questions[number % len(self._questions)]
         headers = {"Content-Type": "application/json"}
+        body: dict[str, Any]
         if number % 5:
             path, body = "/api/ask", {"question": question}
         else:

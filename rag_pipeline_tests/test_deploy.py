@@ -173,7 +173,7 @@ def test_local_services_start_keep_their_data_and_stop():
     ports = {"REDIS_PORT": str(free_port()), "POSTGRES_PORT": str(free_port())}
 
     def services(action: str) -> None:
-        command = [DEPLOY / "services.sh", action, folder]
+        command = [str(DEPLOY / "services.sh"), action, folder]
         environment = {**os.environ, **ports}
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
 

@@ -101,7 +101,7 @@ def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, ru
 
 def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_file, run_all):
     run_all(corpus_file)
-    changed = {
+    changed: dict[str, dict[str, object]] = {
         "recursive_150": {"method": "recursive", "max_characters": 150},
         "markdown": {"method": "markdown"},
         "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},

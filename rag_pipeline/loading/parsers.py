@@ -141,7 +141,7 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     far corner takes all memory.
     """
     title = _checked_office_title(document_id, raw, ".xlsx", max_bytes)
-    from openpyxl import load_workbook  # type: ignore[import-untyped]
+    from openpyxl import load_workbook
 
     workbook = load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
     parts: list[str] = []
@@ -179,8 +179,8 @@ def _cell(value: Any) -> str:
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
     """Return the title in the properties; refuse encrypted files, zip bombs and entity tricks."""
-    from defusedxml.common import DTDForbidden  # type: ignore[import-untyped]
-    from defusedxml.ElementTree import fromstring, iterparse  # type: ignore[import-untyped]
+    from defusedxml.common import DTDForbidden
+    from defusedxml.ElementTree import fromstring, iterparse
 
     if raw.startswith(b"\xd0\xcf\x11\xe0"):
         if "EncryptedPackage".encode("utf-16-le") in raw:

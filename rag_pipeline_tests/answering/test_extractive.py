@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def chunk(start: int, end: int, document_id: str = "nda.txt") -> ScoredChunk:
 
 @pytest.fixture(scope="module")
 def embed():
-    model = open_embedder(MiniLMEmbedding(provider="minilm"))
+    model: Any = open_embedder(MiniLMEmbedding(provider="minilm"))
     return lambda texts: model.embed(texts, "document")
 
 

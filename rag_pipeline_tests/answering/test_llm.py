@@ -1,6 +1,6 @@
 from rag_pipeline.answering import read_answer, supports, write_answers
 from rag_pipeline.config import ChatAnswers
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Usage
@@ -84,6 +84,7 @@ def test_each_query_is_asked_once_and_failures_stay_in_their_place():
     assert len(asked) == 2
     assert "[1] (A)\nConfidentiality lasts" in asked[0].user
     assert "Delaware" not in asked[0].user, "only the first contexts are shown"
+    assert isinstance(answers[0], Answer) and isinstance(answers[2], Answer)
     assert answers[0].answered and answers[0].citations[0].chunk_id == "a#0-60"
     assert isinstance(answers[1], ProviderError)
     assert not answers[2].answered

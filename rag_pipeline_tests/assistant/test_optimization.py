@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -109,7 +110,8 @@ def test_examples_that_help_are_adopted_stored_and_used(corpus_with):
     assert [version.number for version in history(corpus.workspace.store)] == [2, 1]
     for number in (1, 2):
         corpus.workspace.store.remove_file(f"assistant/prompts/{number}.json")
-    assert running.model.prompts.answer.demos == []
+    model: Any = running.model
+    assert model.prompts.answer.demos == []
 
 
 def test_examples_that_harm_are_kept_but_not_used(corpus_with):

@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ BUSY = TransientError("m: busy (HTTP 500)")
 class World:
     """An endpoint whose time passes only in its sleeps, and attempts with given outcomes."""
 
-    def __init__(self, patience: float = 300.0, **limits: int) -> None:
+    def __init__(self, patience: float = 300.0, **limits: Any) -> None:
         self.now = 0.0
         self.tries = 0
         self.endpoint = Endpoint(

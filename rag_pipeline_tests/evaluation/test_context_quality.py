@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ RATES = RuleContext()
 
 def contexts(levels: str, used: str = "") -> tuple[Judged, ...]:
     """Return contexts from letters: h, m, l, n; used are the places in `used`, from 1."""
-    names = {"h": "high", "m": "medium", "l": "low", "n": "none"}
+    names: dict[str, Any] = {"h": "high", "m": "medium", "l": "low", "n": "none"}
     return tuple(
         Judged(names[letter], str(place) in used) for place, letter in enumerate(levels, 1)
     )
@@ -147,7 +149,7 @@ def test_without_gold_levels_follow_the_nearest_sentence():
 def test_without_gold_missing_are_the_facts_that_no_context_states():
     query = Query("q", "?", entities={"PERCENTAGE": (("5%",), ("7%",))})
     (judged,) = judge_by_rules(
-        [query], [[chunk(0, 41)]], [said("x")], RATES, lambda ts: np.ones((len(ts), 1))
+        [query], [[chunk(0, 41)]], [said("x")], RATES, lambda ts: np.ones((len(ts), 1), np.float32)
     )
     assert judged.missing == ("PERCENTAGE: 7%",)
 

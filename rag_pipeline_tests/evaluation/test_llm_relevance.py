@@ -1,10 +1,12 @@
+from typing import Any
+
 import pytest
 
 from rag_pipeline.evaluation import Agreement, Evaluator, agreement
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 
-DOCS = [
+DOCS: list[dict[str, Any]] = [
     {"document": "The capital of France is Paris.", "rank": 1},
     {"document": "Bananas are rich in potassium."},
     {"document": "Paris {query} became the capital of France in 987."},

@@ -104,9 +104,9 @@ triples = st.tuples(st.sampled_from("abc"), st.integers(0, 40), st.integers(0, 2
     st.lists(st.lists(triples, max_size=4), max_size=5),
     st.integers(1, 7),
 )
-def test_equals_judging_every_pair(chunks, golds, rows):
+def test_equals_judging_every_pair(spans, golds, rows):
     """Chunks overlap, nest, repeat lengths and come in any order."""
-    chunks = [Chunk(*c, "") for c in chunks]
+    chunks = [Chunk(document, start, end, "") for document, start, end in spans]
     queries = [query(f"q{i}", *gold) for i, gold in enumerate(golds)]
     assert relevant_chunks(queries, table(chunks).to_batches(max_chunksize=rows)) == {
         q.query_id: {c.chunk_id for c in chunks if any(answers(c, g) for g in q.gold_spans)}

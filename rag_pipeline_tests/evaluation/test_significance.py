@@ -1,5 +1,6 @@
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,7 +118,8 @@ def test_of_two_equal_configurations_one_is_called_better_in_at_most_5_percent(n
     one, other = answered(rng, 1_000, n, (0.0, 0.0))
     graded = rng.beta(0.5, 0.5, (2, 1_000, n))
     better = {"presence": 0, "graded": 0}
-    for name, (left, right) in {"presence": (one, other), "graded": graded}.items():
+    cases: dict[str, Any] = {"presence": (one, other), "graded": graded}
+    for name, (left, right) in cases.items():
         found = differences({str(i): _pairs(left[i], right[i]) for i in range(1_000)})
         better[name] = count_better(found)
     assert max(better.values()) <= 50

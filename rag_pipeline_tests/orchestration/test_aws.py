@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from typing import Any
 
 import boto3
 import dagster as dg
@@ -73,6 +74,7 @@ def test_what_a_step_prints_is_kept_in_the_bucket(bucket, tmp_path):
         with instance.compute_log_manager.capture_logs(key):
             sys.stdout.write("what the step said\n")
             sys.stdout.flush()
-        assert instance.compute_log_manager.cloud_storage_has_logs(key, ComputeIOType.STDOUT)
+        manager_made: Any = instance.compute_log_manager
+        assert manager_made.cloud_storage_has_logs(key, ComputeIOType.STDOUT)
     listed = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="logs/")["Contents"]
     assert len(listed) == 1, "an empty stderr is not kept"

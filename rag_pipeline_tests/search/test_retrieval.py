@@ -1,6 +1,8 @@
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +35,8 @@ from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim, score_by_chat, score_passages
 from rag_pipeline.search.retrieval import EncodedQuestion, read_question, retrieve, retrieve_all
 from rag_pipeline.store import Store
-from rag_pipeline_tests.testing import model_server, openai_server
-from rag_pipeline_tests.testing.model_server import score_of
+from rag_pipeline_tests.testing.model_replies import score_of
+from rag_pipeline_tests.testing.model_server import serving
 
 DIMENSION = 8
 WORDS = [f"w{n}" for n in range(30)]
@@ -77,6 +79,10 @@ def signs_of(key):
     return ids.tobytes() + np.packbits(vectors > 0, axis=1).tobytes()
 
 
+def given(made, _):
+    return made
+
+
 def index_of(folder, rows, order=None):
     rows = rows if order is None else [rows[n] for n in order]
     columns = {name: [row[name] for row in rows] for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
@@ -87,11 +93,11 @@ def index_of(folder, rows, order=None):
     table.ensure()
     half = len(rows) // 2
     for rows_ in (slice(0, half), slice(half, len(rows))):
-        made = Embedded(vectors[rows_], tokens[rows_])
+        made: Any = Embedded(vectors[rows_], tokens[rows_])
         part = batch.slice(rows_.start, rows_.stop - rows_.start)
         table.replace(
             [],
-            vector_index.index_chunks([part], lambda _, made=made: made, table.schema, "f"),
+            vector_index.index_chunks([part], partial(given, made), table.schema, "f"),
         )
     build_lexical_index("bm25s", [batch], Lexical(language="none"), folder / "lexical")
     return Index.open(table.open(), open_lexical_index(folder / "lexical"))
@@ -337,7 +343,7 @@ def scorers(tmp_path_factory):
         prompt = body["messages"][-1]["content"]
         return json.dumps({"score": score_of("how well", prompt)})
 
-    with model_server.serving() as models, openai_server.serving(judged) as chats:
+    with serving() as models, serving(judged) as chats:
         remote = JinaReranker.model_validate({**jina, "base_url": models.url})
         model = ChatModel.model_validate({**chat, "base_url": chats.url})
         asking = LLMReranker(method="llm", chat="m", candidates=4)

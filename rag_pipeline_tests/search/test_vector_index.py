@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from rag_pipeline.store import Store
 
 
 def contextualized(count):
-    columns = {
+    columns: dict[str, Any] = {
         "document_id": [f"d{n % 7}" for n in range(count)],
         "content_hash": ["h"] * count,
         "fingerprint": ["upstream"] * count,

@@ -2,6 +2,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastmcp import Client
@@ -34,7 +35,7 @@ def outside():
                     {"segment": {"id": str(n), "content": t, "document": {"name": f"{n}.pdf"}}}
                     for n, t in enumerate(texts)
                 ]
-                reply = {"records": records}
+                reply: dict[str, Any] = {"records": records}
             else:
                 scores = [float("two" in text) for text in body["documents"]]
                 reply = {

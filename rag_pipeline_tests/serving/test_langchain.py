@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,11 @@ def test_documents_carry_their_places(released):
 
 def test_a_filter_and_a_chain(released):
     retriever = RagPipelineRetriever(corpus=released, where="document_id LIKE 'nda/%'")
-    chain = retriever | RunnableLambda(lambda found: {d.metadata["document_id"] for d in found})
+
+    def places(found: list[Any]) -> set[str]:
+        return {d.metadata["document_id"] for d in found}
+
+    chain: Any = retriever | RunnableLambda(places)
     assert chain.invoke("hotel") == {"nda/acme.txt", "nda/cedar.txt"}
     with pytest.raises(InputError, match="the query is empty"):
         retriever.invoke(" ")

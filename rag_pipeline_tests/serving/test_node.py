@@ -7,6 +7,7 @@ import subprocess
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,8 @@ def test_the_example_asks_the_server(scripts, serving):
 class Scripted(BaseHTTPRequestHandler):
     """An OpenAI-compatible model that searches once, and then repeats what the tool returned."""
 
+    server: Any
+
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(asked)
@@ -106,7 +109,7 @@ class Scripted(BaseHTTPRequestHandler):
 
 
 def test_a_model_of_the_ai_sdk_calls_the_tools(scripts, serving):
-    model = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
+    model: Any = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
     model.asked = []
     Thread(target=model.serve_forever, daemon=True).start()
     try:

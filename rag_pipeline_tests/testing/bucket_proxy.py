@@ -44,9 +44,9 @@ def proxy(target: str, fault: Fault) -> Iterator[str]:
                 )
                 try:
                     with urllib.request.urlopen(request) as found:
-                        self.answer(found.status, found.headers, found.read(), what == "cut")
+                        self.answer(found.status, dict(found.headers), found.read(), what == "cut")
                 except urllib.error.HTTPError as error:
-                    self.answer(error.code, error.headers, error.read())
+                    self.answer(error.code, dict(error.headers), error.read())
 
         def body(self) -> bytes:
             if self.headers.get("Transfer-Encoding", "").lower() != "chunked":

@@ -4,6 +4,7 @@ import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from typing import Any
 from unittest import mock
 
 from rag_pipeline.cli.main import main
@@ -19,7 +20,7 @@ class Outcome:
 def rag(*arguments: object, encoding: str = "utf-8") -> Outcome:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2))
     argv = ["rag", *map(str, arguments)]
-    code: object = 0
+    code: Any = 0
     with mock.patch.object(sys, "argv", argv), redirect_stdout(out), redirect_stderr(err):
         try:
             main()

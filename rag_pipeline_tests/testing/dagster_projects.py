@@ -28,7 +28,7 @@ def ask(file: Path, instance: dg.DagsterInstance) -> tuple[list[dg.RunRequest], 
     return list(tick.run_requests or ()), tick.skip_message
 
 
-def named(request: dg.RunRequest) -> tuple[str, str | None]:
+def named(request: dg.RunRequest | dg.DagsterRun) -> tuple[str, str | None]:
     assert request.job_name
     return request.job_name.removeprefix("tiny__update_"), request.tags.get("dagster/partition")
 

@@ -2,10 +2,13 @@
 
 import json
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 
+from rag_pipeline.assistant import Assistant
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.app_server import Running
@@ -27,19 +30,24 @@ DOCUMENTS = {
 
 
 @contextmanager
-def running(own, **settings):
+def running(own: Assistant, **settings: Any) -> Iterator[Running]:
     chosen = ServerSettings(port=free_port(), body_seconds=1.0, **settings)
     with Running(build_app(own, chosen), chosen) as server:
         yield server
 
 
-def ask(server, question, client=httpx, **more):
+def ask(server: Running, question: str, client: Any = httpx, **more: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     body = {"question": question, **more}
-    return client.post(f"{server.url}/api/ask", json=body, headers=headers, timeout=60)
+    made: httpx.Response = client.post(
+        f"{server.url}/api/ask", json=body, headers=headers, timeout=60
+    )
+    return made
 
 
-def rpc(server, method, parameters, client=httpx, headers=()):
+def rpc(
+    server: Running, method: str, parameters: Any, client: Any = httpx, headers: Any = ()
+) -> Any:
     """Return the message that answers an MCP request."""
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
     reply = post(server, "/mcp", json.dumps(message).encode(), client, headers)
@@ -49,20 +57,25 @@ def rpc(server, method, parameters, client=httpx, headers=()):
     return json.loads(text)
 
 
-def post(server, path, body, client=httpx, headers=()):
+def post(
+    server: Running, path: str, body: bytes, client: Any = httpx, headers: Any = ()
+) -> httpx.Response:
     own = {
         "Authorization": f"Bearer {TOKEN}",
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
     }
-    return client.post(f"{server.url}{path}", content=body, headers={**own, **dict(headers)})
+    made: httpx.Response = client.post(
+        f"{server.url}{path}", content=body, headers={**own, **dict(headers)}
+    )
+    return made
 
 
-def tool(server, name, arguments, client=httpx, headers=()):
+def tool(server: Running, name: str, arguments: Any, client: Any = httpx, headers: Any = ()) -> Any:
     return rpc(server, "tools/call", {"name": name, "arguments": arguments}, client, headers)
 
 
-def raw(server, *parts):
+def raw(server: Running, *parts: bytes) -> int:
     """Send bytes as they are; return the reply's status, 0 where the server hung up."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         reply = b""
@@ -76,7 +89,7 @@ def raw(server, *parts):
     return int(reply.split(b" ", 2)[1]) if reply.startswith(b"HTTP/1.") else 0
 
 
-def request(line, *headers, body=b"", token=TOKEN):
+def request(line: bytes, *headers: bytes, body: bytes = b"", token: str = TOKEN) -> bytes:
     given = [b"Host: 127.0.0.1", *headers]
     if token:
         given.append(b"Authorization: Bearer " + token.encode())

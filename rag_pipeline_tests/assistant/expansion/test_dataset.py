@@ -2,6 +2,7 @@ import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,9 +137,14 @@ def test_hostile_documents_stay_text(expanded):
 def test_many_who_ask_at_once_look_once(expanded):
     assistant = expanded.assistant()
     asked = []
-    source = assistant.expansions["tiny"].source
+    source: Any = assistant.expansions["tiny"].source
     find = source.find
-    source.find = lambda *arguments: asked.append(arguments) or find(*arguments)
+
+    def counted(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return find(*arguments)
+
+    source.find = counted
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(assistant.ask, [QUESTION] * 4))
     assert len(asked) == 1 and len(_kept(assistant)) == 1

@@ -97,7 +97,7 @@ def test_with_faults_every_query_is_scored(
 
 def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCache) -> None:
     with serving() as server:
-        own = scorer("voyage", server.url, model="rerank-2.5")
+        own: Any = scorer("voyage", server.url, model="rerank-2.5")
         own.limits = RerankLimits(passages=2, pair_tokens=30, request_tokens=1000)
         own.max_concurrency = 1  # so that requests arrive in the order in which they are made
         try:
