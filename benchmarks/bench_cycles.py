@@ -18,6 +18,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import leaderboard, quality, runs
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 DOCUMENTS = 100
@@ -96,7 +97,7 @@ def reindex(workspace: Workspace) -> None:
             case "release":
                 retention.sweep(workspace)
                 release.publish(workspace)
-            case asset if asset in indexing.SHARDED_ASSETS:
+            case asset if ASSETS[asset].sharded:
                 indexing.update(workspace, asset, key)
             case _:
                 raise ValueError(f"no way to do {step}")

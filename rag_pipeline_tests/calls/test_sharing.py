@@ -63,11 +63,12 @@ def test_a_second_machine_asks_nothing_that_the_first_one_has_asked(tmp_path, bu
 
     with serving(lambda body: "yes") as server:
         one = machine("one")
-        with one.charging("answers", "default"):
+        key = one.config.configuration("default").key
+        with one.charging("answers", key):
             first = one.ask("m")(prompts)
         two = machine("two")
         assert two.cache.path != one.cache.path
-        with two.charging("answers", "default") as costs:
+        with two.charging("answers", key) as costs:
             again = two.ask("m")(prompts)
         assert len(server.requests) == 40
     assert again == first

@@ -5,7 +5,7 @@ import pytest
 
 from rag_pipeline.calls.costs import record
 from rag_pipeline.cli.costs import show_costs
-from rag_pipeline.config import load_config
+from rag_pipeline.config import Key, load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
@@ -13,7 +13,7 @@ from rag_pipeline_tests.testing.corpora import write_corpus
 
 def spend(file: Any) -> None:
     workspace = Workspace(load_config(file))
-    with workspace.charging("contextualized_chunks", "recursive_150.structural") as costs:
+    with workspace.charging("contextualized_chunks", Key("recursive_150", "structural")) as costs:
         record("chat", "openai", "gpt-4o-mini", input_tokens=4_000_000, cached_tokens=2_000_000)
         record("chat", "openai", "gpt-99", input_tokens=5)
     assert (costs.calls, costs.unpriced) == (2, 1)

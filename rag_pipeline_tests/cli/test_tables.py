@@ -23,9 +23,10 @@ def summary(mean: float | None, n: int = 8) -> Summary:
 def row(name: str, five: float | None, ten: float | None) -> BoardRow:
     metrics = {m: summary(0.5) for m in (*METRICS, "nDCG@10", "RR@10")}
     metrics |= {"AnswerPresence@5": summary(five), "nDCG@10": summary(ten)}
+    variants: dict[str, Any] = dict.fromkeys(STAGES, "x")
     return BoardRow(
         name=name,
-        **dict.fromkeys(STAGES, "x"),
+        **variants,
         chunks=1234,
         seconds=1.0,
         calls=CallCounts(),
