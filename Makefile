@@ -6,7 +6,7 @@ PORT ?= 3000
 
 DAGSTER_HOME ?= $(CURDIR)/.dagster
 
-.PHONY: run up services services-stop test bench bench-scale bench-workers lint install clean
+.PHONY: run up services services-stop test bench bench-scale bench-workers lint wheel install clean
 
 run up: export DAGSTER_HOME := $(DAGSTER_HOME)
 
@@ -45,6 +45,11 @@ bench: $(VENV)/installed-dev  ## The benchmarks: ratios, each to a baseline in t
 
 bench-scale: $(VENV)/installed-dev  ## 10^4, 10^5, 10^6 chunks: time, memory, size, latency; 10 GB
 	$(BIN)/python -W ignore -m benchmarks.bench_scale
+
+wheel: $(VENV)/installed  ## dist/rag_pipeline-….whl: works without this checkout
+	rm -rf build dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@echo dist/*.whl
 
 install: $(VENV)/installed
 

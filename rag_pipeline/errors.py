@@ -17,6 +17,12 @@
 A message names the value, the place (file, corpus, variant, document) and what to do.
 """
 
+import importlib.metadata
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 
 class RagPipelineError(Exception):
     """Root of all errors whose message is meant for the user; shown without a traceback."""
@@ -88,7 +94,37 @@ class MissingExtraError(ProviderError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run: pip install 'rag_pipeline[{extra}]'")
+        super().__init__(f"{package} is not installed; run: {_installation(extra)}")
+
+
+def _installation(extra: str) -> str:
+    """Return the command that installs an extra here.
+
+    No package index need have this package: a checkout is installed with the extra, beside a wheel
+    what the extra requires.
+    """
+    checkout = Path(__file__).parents[1]
+    if (checkout / "pyproject.toml").is_file():
+        place = "." if Path.cwd() == checkout else str(checkout)
+        wanted = ["-e", f"{place}[{extra}]"]
+    else:
+        wanted = sorted(_requirements(extra))
+    return shlex.join([sys.executable, "-m", "pip", "install", *wanted])
+
+
+def _requirements(extra: str) -> Iterator[str]:
+    from packaging.requirements import Requirement
+
+    for line in importlib.metadata.requires("rag_pipeline") or ():
+        required = Requirement(line)
+        if required.marker is None or not required.marker.evaluate({"extra": extra}):
+            continue
+        if required.name.replace("-", "_") == "rag_pipeline":
+            for other in required.extras:
+                yield from _requirements(other)
+        else:
+            required.marker = None
+            yield str(required)
 
 
 class BudgetError(RagPipelineError):

@@ -26,7 +26,8 @@ app = typer.Typer(
     help="""Turn raw documents into a searchable, evaluated and released RAG index.
 
     \b
-    Start with:
+    Start with the sample corpus, or with your documents:
+      rag demo
       rag init my_docs --documents path/to/folder
       rag run
       rag search "a question"

@@ -1,4 +1,4 @@
-"""From documents to a release: init, import, run, plan."""
+"""From documents to a release: demo, init, import, run, plan."""
 
 from pathlib import Path
 from typing import Annotated
@@ -47,6 +47,27 @@ def init(
     write_corpus_file(name, documents, queries, store, target, force)
     console.print(f"wrote {escape(str(target))}", soft_wrap=True)
     show_next(rag("run", file=target.expanduser(), corpus=name))
+
+
+@app.command(short_help="Try it on the sample corpus.")
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")] = Path(
+        "rag-demo"
+    ),
+) -> None:
+    """Copy the sample corpus into a folder, index and evaluate it, and answer one question.
+
+    The sample is 27 invented agreements and policies that look alike, with 71 questions. It
+    needs no key and no network. Removing the folder removes everything.
+
+    \b
+    Examples:
+      rag demo
+      rag demo /tmp/sample
+    """
+    from rag_pipeline.cli.demo import show_demo
+
+    show_demo(folder.expanduser())
 
 
 @app.command("import", short_help="Turn a public data set into a corpus.")

@@ -1,0 +1,96 @@
+"""Every command line in README.md, docs/ and the commands' own help is understood by the parser."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from rag_pipeline.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "data/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_COMMAND = re.compile(r"(?:^|\s)(?:\.venv/bin/)?rag (?P<arguments>.+)$")
+_RAG: Any = get_command(app)
+
+
+def blocks(text: str) -> Iterator[list[str]]:
+    """Yield the arguments of each `rag` in the code blocks of a page."""
+    for block in re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = _COMMAND.search(line)
+            if found:
+                yield shlex.split(found["arguments"], comments=True)
+
+
+def mentions(text: str) -> Iterator[list[str]]:
+    """Yield the arguments of each `rag …` within the lines of a page."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for found in re.findall(r"`rag ([^`]+)`", prose):
+        yield shlex.split(" ".join(found.replace("[", " ").replace("]", " ").split()))
+
+
+def examples() -> Iterator[list[str]]:
+    """Yield the arguments of each example in the commands' help."""
+
+    def helps(command: Any) -> Iterator[str]:
+        yield command.help or ""
+        for below in getattr(command, "commands", {}).values():
+            yield from helps(below)
+
+    for text in helps(_RAG):
+        for line in text.splitlines():
+            found = re.match(r" *(?:RAG_TOKEN=\S+ )?rag (.+)$", line)
+            if found:
+                yield shlex.split(found[1])
+
+
+def parse(arguments: list[str], whole: bool = True) -> None:
+    """Parse a command line and run nothing; raise a usage error for what is not understood.
+
+    What is not `whole` may lack arguments.
+    """
+    command, rest = _RAG, list(arguments)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        if name.isupper():  # COMMAND stands for any
+            return
+        assert name in command.commands, f"rag {shlex.join(arguments)}: no command {name!r}"
+        command = command.commands[name]
+    if rest in (["--help"], ["--version"]):
+        return
+    command.make_context(command.name, rest, resilient_parsing=not whole and not rest)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_pages(page: Path) -> None:
+    text = page.read_text()
+    for arguments in blocks(text):
+        parse(arguments)
+    for arguments in mentions(text):
+        parse(arguments, whole=False)
+
+
+def test_the_examples_of_help() -> None:
+    found = list(examples())
+    assert len(found) > 30
+    for arguments in found:
+        parse(arguments)
+
+
+def test_commands_are_found_in_pages() -> None:
+    text = "Say `rag plan [--json]`.\n```\nX=$(id) .venv/bin/rag search 'a b' \\\n  c  # why\n```\n"
+    assert list(blocks(text)) == [["search", "a b", "c"]]
+    assert list(mentions(text)) == [["plan", "--json"]]
+    assert len(list(blocks((ROOT / "README.md").read_text()))) > 8
+
+
+@pytest.mark.parametrize(
+    "wrong", [["bogus"], ["plan", "--bogus"], ["search"], ["search", "a", "b", "c"]]
+)
+def test_what_is_wrong_is_noticed(wrong: list[str]) -> None:
+    with pytest.raises(Exception, match=r"no command|No such option|Missing|unexpected"):
+        parse(wrong)

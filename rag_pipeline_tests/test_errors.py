@@ -1,0 +1,37 @@
+"""Hints in errors can be run as they stand."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from rag_pipeline import errors
+from rag_pipeline.errors import MissingExtraError
+
+ROOT = Path(errors.__file__).parents[1]
+
+
+def command(extra: str) -> list[str]:
+    message = str(MissingExtraError("a-package", extra))
+    assert message.startswith("a-package is not installed; run: ")
+    words = shlex.split(message.partition("run: ")[2])
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    return words[4:]
+
+
+def test_of_a_checkout_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("serve") == ["-e", f"{ROOT}[serve]"]
+    monkeypatch.chdir(ROOT)
+    assert command("serve") == ["-e", ".[serve]"]
+
+
+def test_of_a_wheel_its_requirements_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages/rag_pipeline/errors.py"))
+    names = {extra: {Requirement(r).name for r in command(extra)} for extra in ("serve", "celery")}
+    assert names["serve"] == {"fastmcp", "opentelemetry-api", "uvicorn"}
+    # What an extra takes from another one is listed, too.
+    assert names["celery"] == {"dagster-celery", "redis", "dagster-postgres", "psycopg2-binary"}
+    assert "fastmcp<5,>=4.1" in command("serve")

@@ -1,0 +1,122 @@
+"""The wheel works where there is no checkout: command line, sample corpus, Dagster definitions."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "rag_pipeline", "data")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a wheel that is built of this checkout's files, without a network."""
+    folder = tmp_path_factory.mktemp("build")
+    files = ("git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *PARTS)
+    listed = subprocess.run(files, cwd=ROOT, check=True, capture_output=True, text=True)
+    for name in listed.stdout.splitlines():
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes((ROOT / name).read_bytes())
+    # A table that was built must not be packed with the documents.
+    (folder / "data/store").mkdir()
+    (folder / "data/store/built").touch()
+    offline = ("--no-deps", "--no-build-isolation", "--quiet")
+    pip = (sys.executable, "-m", "pip", "wheel", *offline, "-w", str(folder / "dist"), str(folder))
+    subprocess.run(pip, check=True, capture_output=True, cwd=folder)
+    (found,) = (folder / "dist").glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the programs of a new environment with the wheel; the rest is this environment's."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    scheme = {"base": str(folder), "platbase": str(folder)}
+    site = Path(sysconfig.get_path("purelib", "venv", vars=scheme))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    # After the wheel's own folder, and without the checkout that this environment may point to.
+    shared = [entry for entry in sys.path if "site-packages" in entry]
+    (site / "shared.pth").write_text("\n".join(shared) + "\n")
+    script = folder / "bin" / "rag"
+    script.write_text(f"#!{folder / 'bin' / 'python'}\nfrom rag_pipeline.cli import main\nmain()\n")
+    script.chmod(0o755)
+    return script.parent
+
+
+def run(installed: Path, folder: Path, *arguments: str) -> str:
+    """Run a program of the new environment in a folder; return what it prints."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "RAG_CORPUS", "DAGSTER_HOME", "VIRTUAL_ENV")
+    }
+    done = subprocess.run(
+        [str(installed / arguments[0]), *arguments[1:]],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_holds_the_sample_and_no_tests(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    documents = {
+        f"rag_pipeline/sample/documents/{path.relative_to(ROOT / 'data/documents').as_posix()}"
+        for path in (ROOT / "data/documents").rglob("*")
+        if path.is_file()
+    }
+    assert documents < names
+    assert "rag_pipeline/sample/queries.jsonl" in names
+    assert "rag_pipeline/py.typed" in names
+    assert not [name for name in names if "store/built" in name or "_tests" in name]
+    assert {name.split("/")[0] for name in names} == {
+        "rag_pipeline",
+        next(name.split("/")[0] for name in names if ".dist-info/" in name),
+    }
+
+
+def test_from_an_empty_folder_to_an_answer(installed: Path, tmp_path: Path) -> None:
+    where = run(installed, tmp_path, "python", "-c", "import rag_pipeline as r; print(r.__file__)")
+    assert where.startswith(str(installed.parent)), "not the checkout"
+    version = run(installed, tmp_path, "rag", "--version").split()
+    assert version[0] == "rag_pipeline"
+    assert list(tmp_path.iterdir()) == []
+
+    Path(tmp_path, "documents").mkdir()
+    Path(tmp_path, "documents/leave.md").write_text("# Leave\n\nA doctor's note is needed.\n")
+    run(installed, tmp_path, "rag", "init", "mine", "--documents", "documents")
+    run(installed, tmp_path, "rag", "run", "mine")
+    found = json.loads(run(installed, tmp_path, "rag", "search", "note", "mine", "--json"))
+    assert found[0]["document_id"] == "leave.md"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "documents", "mine.yaml"]
+
+    code = (
+        "from rag_pipeline.definitions import defs; "
+        "print(sorted({key.path[0] for key in defs().resolve_all_asset_keys()}))"
+    )
+    assert "['mine']" in run(installed, tmp_path, "python", "-c", code)
+
+
+@pytest.mark.long
+def test_the_demo(installed: Path, tmp_path: Path) -> None:
+    shown = run(installed, tmp_path, "rag", "demo", "a demo")
+    assert [path.name for path in tmp_path.iterdir()] == ["a demo"]
+    assert "default" in shown
+    assert "halvorsk" in shown.rpartition("ask")[2].lower()
+    assert "[1]" in shown.rpartition("ask")[2], "an answer with its source"
+    again = run(installed, tmp_path, "rag", "demo", "a demo")
+    assert "everything is current" in again
