@@ -18,7 +18,6 @@ from rag_pipeline.config import (
     ChatContext,
     ChatEntities,
     ChatModel,
-    ChatRelevance,
     Configuration,
     CorpusConfig,
     LLMReranker,
@@ -29,7 +28,7 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.context_quality import judge_with_llm
 from rag_pipeline.evaluation.entities import extract_with_llm
-from rag_pipeline.evaluation.llm_relevance import judge_passages
+from rag_pipeline.evaluation.llm_relevance import ChatRelevance, judge_passages
 from rag_pipeline.evaluation.quality import load_answers
 from rag_pipeline.models.chat import Prompt, Reply, expected_tokens, known_replies
 from rag_pipeline.pipeline.planning import Step

@@ -37,7 +37,6 @@ from rag_pipeline.config.evaluation import (
     ChatAnswers,
     ChatContext,
     ChatEntities,
-    ChatRelevance,
     Context,
     Entities,
     Evaluation,
@@ -45,6 +44,7 @@ from rag_pipeline.config.evaluation import (
     GoldRelevance,
     HealthLimits,
     Relevance,
+    RelevanceJudge,
     RuleContext,
     RuleEntities,
 )
@@ -95,7 +95,6 @@ __all__ = [
     "ChatContext",
     "ChatEntities",
     "ChatModel",
-    "ChatRelevance",
     "Chunking",
     "ChunkingSettings",
     "CohereReranker",
@@ -136,6 +135,7 @@ __all__ = [
     "OpenAIEmbedding",
     "PassageReranker",
     "Relevance",
+    "RelevanceJudge",
     "RemoteModel",
     "Reranker",
     "Retention",
@@ -156,6 +156,7 @@ __all__ = [
 ]
 
 _BESIDE_THEIR_CODE = {
+    "ChatRelevance": "evaluation.llm_relevance",
     "FixedChunking": "chunking.fixed",
     "GivenChunking": "chunking.given",
     "MarkdownChunking": "chunking.markdown",

@@ -102,7 +102,7 @@ class CorpusConfig(Settings):
         default={"none": NoReranker(method="none")}, min_length=1
     )
     lexical: Lexical = Lexical()
-    evaluation: Evaluation = Evaluation()
+    evaluation: Evaluation = Field(default_factory=Evaluation)
     assistant: AssistantSettings = AssistantSettings()
     configurations: tuple[ConfigurationRule, ...] = Field(min_length=1)
     budget_usd: float | None = Field(default=None, ge=0.0)

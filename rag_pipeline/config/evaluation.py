@@ -1,29 +1,45 @@
 """The `evaluation` section of a corpus file: who judges answers and contexts, and by what rates."""
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from rag_pipeline.config.chunkings import Models
+from rag_pipeline.config.plugins import ANSWER_SCORES, JUDGES, VariantsOf
 from rag_pipeline.config.settings import Settings, Share
+from rag_pipeline.datamodels import Query, ScoredChunk
+from rag_pipeline.errors import ProviderError
 
 # --- relevance_labels ---
 
 
-class GoldRelevance(Settings):
+class RelevanceSettings(Settings):
+    """What tells which retrieved passages answer a query."""
+
+    judge: str
+
+
+class GoldRelevance(RelevanceSettings):
     """A passage answers where it overlaps a gold span."""
 
     judge: Literal["gold"] = "gold"
 
 
-class ChatRelevance(Settings):
-    """A chat model says of each query's first `passages` whether an answer follows from them."""
+class RelevanceJudge(RelevanceSettings):
+    """A judge of each query's first `passages`, in place of gold spans."""
 
-    judge: Literal["llm"]
-    chat: str
     passages: int = Field(default=10, ge=1, le=100)
 
+    @abstractmethod
+    def label(
+        self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
+    ) -> Sequence[bool | ProviderError]:
+        """Return for each query and passage whether it answers, or why that is not known."""
 
-Relevance = Annotated[GoldRelevance | ChatRelevance, Field(discriminator="judge")]
+
+Relevance = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
 
 # --- answers ---
 
@@ -127,6 +143,10 @@ class ChatContext(_ContextJudge):
 
 Context = Annotated[RuleContext | ChatContext, Field(discriminator="judge")]
 
+# --- further scores of answers ---
+
+AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
+
 # --- health ---
 
 
@@ -145,16 +165,29 @@ class HealthLimits(Settings):
 
 
 class Evaluation(Settings):
-    """Everything that turns ranked chunks into judgements."""
+    """Everything that turns ranked chunks into judgements.
+
+    `scores` lists what is measured of the answers besides facts and contexts.
+    """
+
+    model_config = ConfigDict(defer_build=True)
 
     relevance: Relevance = GoldRelevance()
     answers: Answers = ExtractiveAnswers()
     entities: Entities = RuleEntities()
     context: Context = RuleContext()
     health: HealthLimits = HealthLimits()
+    scores: tuple[AnswerScoreSettings, ...] = ()
+
+    @property
+    def judge(self) -> RelevanceJudge | None:
+        """Return who judges passages in place of gold spans, None for nobody."""
+        return self.relevance if isinstance(self.relevance, RelevanceJudge) else None
 
     def chats(self) -> dict[str, str]:
         """Return the chat variants that are named here, by the setting that names them."""
         sections = ("relevance", "answers", "entities", "context")
         named = {f"evaluation.{s}.chat": getattr(getattr(self, s), "chat", None) for s in sections}
+        for number, score in enumerate(self.scores):
+            named[f"evaluation.scores.{number}.chat"] = getattr(score, "chat", None)
         return {place: chat for place, chat in named.items() if chat is not None}

@@ -113,7 +113,8 @@ def with_verdicts(
     """
     names = board.names()
     scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}
-    metrics = shown_metrics(workspace.config, also)
+    shown = shown_metrics(workspace.config, also)
+    metrics = [m for m in shown if any(m in own for own in scores.values())]
     references = {"baseline": baseline(workspace), "released": released}
     found = {
         kind: compare_all(scores, reference, metrics) if reference else {}

@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rag_pipeline.answering import Ask
+from rag_pipeline.config import Models, RelevanceJudge
+from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, choose
 
@@ -23,6 +25,20 @@ Retrieved passage: {passage}"""
 
 _CHOICES = ("YES", "NO")
 _AT_ONCE = 8
+
+
+class ChatRelevance(RelevanceJudge):
+    """A chat model says of each query's first `passages` whether an answer follows from them."""
+
+    judge: Literal["llm"]
+    chat: str
+
+    def label(
+        self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models
+    ) -> list[bool | ProviderError]:
+        """Ask YES or NO for each passage."""
+        pairs = [(query.query, chunk.text) for query, chunk in asked]
+        return judge_passages(pairs, lambda prompts: models.ask(prompts, self.chat))
 
 
 def judge_passages(

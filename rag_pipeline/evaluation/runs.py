@@ -20,7 +20,11 @@ from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.relevance import relevant_chunks
-from rag_pipeline.evaluation.retrieval_metrics import evaluate_query, judged_metrics
+from rag_pipeline.evaluation.retrieval_metrics import (
+    RANKING_METRICS,
+    evaluate_query,
+    judged_metrics,
+)
 from rag_pipeline.evaluation.scores import ranking_metrics
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.indexing import read_documents
@@ -289,6 +293,8 @@ def scores_digest(workspace: Workspace, configuration: str) -> str:
     """Hash what the scores of a configuration are made from: its run, and a judge's labels."""
     run = workspace.store.read_note(run_file(configuration)).get("digest")
     labels: list[Any] = []
-    if workspace.config.evaluation.relevance.judge == "llm":
+    if workspace.config.evaluation.judge is not None:
         labels = [workspace.store.read_note(labels_file(configuration)).get("digest")]
-    return fingerprint("answer_presence", SCORES_VERSION, run, *labels)
+    # Of other packages' metrics: those of this one are told by the version.
+    added = [[m.name, m.version] for m in ranking_metrics() if m not in RANKING_METRICS]
+    return fingerprint("answer_presence", SCORES_VERSION, run, *labels, *added)

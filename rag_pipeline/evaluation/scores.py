@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config.plugins import ANSWER_SCORES, METRICS, load_group
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
 from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
@@ -23,19 +25,29 @@ SCORE_ASSETS = ("answer_presence", "entity_scores", "context_scores")
 """The assets that write `evaluation/<asset>/<configuration>.parquet`, one row a query."""
 
 
-@cache
 def ranking_metrics() -> tuple[RankingMetric, ...]:
     """Return every metric of retrieval, those of other packages last."""
-    return RANKING_METRICS
+    return _ranking_metrics(tuple(load_group(METRICS).items()))
 
 
 @cache
+def _ranking_metrics(points: tuple[tuple[str, Any], ...]) -> tuple[RankingMetric, ...]:
+    found: dict[str, RankingMetric] = {m.name: m for m in RANKING_METRICS}
+    for point, provided in points:
+        for metric in provided if isinstance(provided, tuple) else (provided,):
+            if not isinstance(metric, RankingMetric):
+                raise ConfigError(f"{METRICS}: {point!r} is {metric!r:.80}, not a RankingMetric")
+            if found.setdefault(metric.name, metric) is not metric:
+                raise ConfigError(f"{METRICS}: {point!r}: a metric {metric.name!r} exists already")
+    return tuple(found.values())
+
+
 def answer_metrics() -> tuple[Metric[Any], ...]:
     """Return every metric of answers and contexts, which exist where these are evaluated."""
-    return (*ENTITY_METRICS, *CONTEXT_METRICS)
+    scores = load_group(ANSWER_SCORES, AnswerScore).values()
+    return (*ENTITY_METRICS, *CONTEXT_METRICS, *(m for score in scores for m in score.metrics))
 
 
-@cache
 def all_metrics() -> Mapping[str, Metric[Any]]:
     """Return every metric by name, in the order to show them."""
     every: tuple[Metric[Any], ...] = (*ranking_metrics(), *answer_metrics())

@@ -202,7 +202,7 @@ def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
 
 
 def _judges_relevance(config: CorpusConfig, _: Configuration) -> bool:
-    return config.evaluation.relevance.judge == "llm"
+    return config.evaluation.judge is not None
 
 
 def _queries_state(workspace: Workspace, _: Key) -> str:

@@ -1,13 +1,15 @@
-"""A run and its answers -> the context metrics per query, and the health over all."""
+"""A run and its answers -> the context metrics and further scores per query, and the health."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.config import ChatContext, Configuration
+from rag_pipeline.config import ChatContext, Configuration, Models, Settings
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation.answer_scores import Answered, AnswerScore
 from rag_pipeline.evaluation.context_quality import (
     CONTEXT_METRICS,
     ContextJudgement,
@@ -62,12 +64,38 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
     columns["missing"] = pa.array(
         [list(j.missing) if j else None for j in kept], pa.list_(pa.string())
     )
-    failures = [str(j) for j in judged.values() if isinstance(j, ProviderError)]
+    further, failed = _further_scores(
+        workspace.config.evaluation.scores,
+        [Answered(*each) for each in zip(answered, contexts, given, strict=True)],
+        workspace.models(counts),
+    )
+    for name, values in further.items():
+        columns[name] = pa.array([values.get(q.query_id) for q in queries], pa.float64())
+    failures = [str(j) for j in [*judged.values(), *failed] if isinstance(j, ProviderError)]
     more = {
         "queries": len(queries),
-        "missing": kept.count(None),
+        "missing": kept.count(None) + len(failed),
         "errors": list(dict.fromkeys(failures))[:20],
         "calls": asdict(counts),
         "health": asdict(measure_health(rows, settings.scale)),
     }
     return write(workspace, "context_scores", configuration.name, source, pa.table(columns), more)
+
+
+def _further_scores(
+    scores: Sequence[Settings], answered: Sequence[Answered], models: Models
+) -> tuple[dict[str, dict[str, float | None]], list[ProviderError]]:
+    """Return the values of `evaluation.scores` by metric and query id, and what failed."""
+    found: dict[str, dict[str, float | None]] = {}
+    failed: list[ProviderError] = []
+    for score in scores:
+        assert isinstance(score, AnswerScore)
+        for metric in score.metrics:
+            found[metric.name] = {}
+        for one, values in zip(answered, score.measure(answered, models), strict=True):
+            if isinstance(values, ProviderError):
+                failed.append(values)
+                continue
+            for metric in score.metrics:
+                found[metric.name][one.query.query_id] = values.get(metric.name)
+    return found, failed

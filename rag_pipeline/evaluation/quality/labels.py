@@ -1,4 +1,4 @@
-"""A run -> a chat model's YES or NO on each query's first passages, and its agreement with gold."""
+"""A run -> a judge's YES or NO on each query's first passages, and its agreement with gold."""
 
 from dataclasses import asdict
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.config import ChatRelevance, Configuration
+from rag_pipeline.config import Configuration
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
-from rag_pipeline.evaluation.llm_relevance import agreement, judge_passages
+from rag_pipeline.evaluation.llm_relevance import agreement
 from rag_pipeline.evaluation.quality.notes import made_from, quality_file, write
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.workspace import Workspace
@@ -25,17 +25,14 @@ def update_labels(workspace: Workspace, configuration: Configuration) -> dict[st
     `agreement` holds the confusion table against gold and Cohen's kappa, over the queries with
     gold spans.
     """
-    settings = workspace.config.evaluation.relevance
-    assert isinstance(settings, ChatRelevance)
+    settings = workspace.config.evaluation.judge
+    assert settings is not None
     source = made_from(workspace, "relevance_labels", configuration.name)
     queries = load_queries(workspace)
     ranked = load_ranked(workspace, configuration.name, settings.passages)
     counts = CallCounts()
     asked = [(query, chunk) for query in queries for chunk in ranked[query.query_id]]
-    judged = judge_passages(
-        [(query.query, chunk.text) for query, chunk in asked],
-        workspace.ask(settings.chat, counts),
-    )
+    judged = settings.label(asked, workspace.models(counts))
     labels = [None if isinstance(label, ProviderError) else label for label in judged]
     gold = [
         label

@@ -39,6 +39,9 @@ def made_from(workspace: Workspace, asset: str, configuration: str) -> str:
     parts: list[Any] = [asset, settings, config.chat(chat) if chat else None]
     if asset == "context_scores":
         parts.append(config.evaluation.health)
+        for score in config.evaluation.scores:
+            metrics = [[m.name, m.version] for m in getattr(score, "metrics", ())]
+            parts += [score, metrics, *score.asked(config)]
     for before in _READS[asset]:
         file = "evaluation/queries.parquet"
         if before != "queries":

@@ -1,0 +1,149 @@
+"""A metric, a judge and an answer score of another package, from the corpus file to the report."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline.datamodels import Answer, Query
+from rag_pipeline.evaluation.answer_scores import Answered, token_overlap
+from rag_pipeline_tests.testing.corpora import write_corpus
+
+CODE = """
+from typing import Literal
+
+from rag_pipeline.config import RelevanceJudge
+from rag_pipeline.evaluation.answer_scores import AnswerScore
+from rag_pipeline.evaluation.metrics import Metric, RankingMetric
+
+CHUNKS = RankingMetric(
+    name="Chunks@3",
+    definition="Number of chunks among the first 3.",
+    measure=lambda ranking: float(len(ranking.chunks[:3])),
+    needs="chunks",
+    is_share=False,
+)
+
+class Shouting(RelevanceJudge):
+    judge: Literal["shouting"]
+    passages: int = 20
+
+    def label(self, asked, models):
+        return [len(chunk.text) > 0 for query, chunk in asked]
+
+class Brevity(AnswerScore):
+    score: Literal["brevity"]
+    metrics = (
+        Metric(
+            name="Brevity",
+            definition="1 / words.",
+            measure=lambda answered: 1 / len(answered.answer.text.split()),
+        ),
+    )
+"""
+POINTS = """
+[rag_pipeline.metrics]
+chunks = measures:CHUNKS
+[rag_pipeline.judges]
+shouting = measures:Shouting
+[rag_pipeline.answer_scores]
+brevity = measures:Brevity
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an installed package."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "measures.py").write_text(CODE)
+    info = folder / "measures-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: measures\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    return folder
+
+
+def rag(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with the package installed."""
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    code = "from rag_pipeline.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def file(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a corpus that was run with the package."""
+    rule = {
+        **{"name": "one", "chunking": "recursive_150", "contextualizer": "none"},
+        **{"embedding": "minilm", "retriever": "dense"},
+    }
+    file = write_corpus(
+        tmp_path_factory.mktemp("plugged"),
+        configurations=[rule],
+        evaluation={
+            "relevance": {"judge": "shouting"},
+            "scores": [{"score": "brevity"}, {"score": "token_overlap"}],
+        },
+        serve_metric="Chunks@3",
+        gate={"metrics": ["Chunks@3", "Brevity"]},
+    )
+    ran = rag(site, "run", str(file))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return file
+
+
+def board_of(site: Path, file: Path, *arguments: str) -> dict[str, Any]:
+    shown = rag(site, "leaderboard", *arguments, "--json", "-c", str(file))
+    assert shown.returncode == 0, shown.stderr
+    board: dict[str, Any] = json.loads(shown.stdout)
+    return board
+
+
+def test_other_packages_metrics_stand_on_the_leaderboard(site, file):
+    board = board_of(site, file)
+    (row,) = board["configurations"]
+    assert board["sorted_by"] == "Chunks@3"
+    assert row["metrics"]["Chunks@3"]["mean"] == 3.0
+    assert 0 < row["metrics"]["Brevity"]["mean"] <= 1
+    # The judge says YES to whatever was found.
+    assert row["metrics"]["AnswerPresence@1"]["mean"] == 1.0
+    assert board_of(site, file, "--sort", "Brevity")["sorted_by"] == "Brevity"
+    assert "Chunks@3" in rag(site, "leaderboard", "-c", str(file)).stdout
+
+
+def test_they_are_in_the_report(site, file, tmp_path):
+    page = tmp_path / "report.html"
+    assert rag(site, "report", "-c", str(file), "-o", str(page)).returncode == 0
+    assert "Brevity" in page.read_text()
+    assert "Chunks@3" in page.read_text()
+
+
+def test_an_unknown_one_is_refused_with_the_known_ones(site, file):
+    content = file.read_text().replace("brevity", "length")
+    other = file.with_name("other.yaml")
+    other.write_text(content)
+    refused = rag(site, "plan", str(other))
+    assert refused.returncode == 2
+    assert "'length' is not one of: 'brevity', 'token_overlap'" in " ".join(refused.stderr.split())
+
+
+def overlap(given: str, expected: str | None) -> float | None:
+    return token_overlap(Answered(Query("q", "?", (), expected), [], Answer(given, True)))
+
+
+def test_token_overlap():
+    # 2 words are shared, of 4 given and 3 expected: 2 * 2 / (4 + 3)
+    assert overlap("It is five years.", "Five (5) YEARS") == pytest.approx(4 / 7)
+    assert overlap("five years", "Five years!") == 1.0
+    assert overlap("never", "five years") == 0.0
+    assert overlap("five years", None) is None
