@@ -13,12 +13,10 @@ from typing import NamedTuple
 
 import yaml
 
-from rag_pipeline import indexing, release
+from rag_pipeline import release
 from rag_pipeline.config import load_config
-from rag_pipeline.evaluation import leaderboard, quality, runs
-from rag_pipeline.pipeline import retention
+from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import steps
-from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 DOCUMENTS = 100
@@ -74,33 +72,7 @@ def edit(folder: Path, number: int, cycle: int) -> None:
 def reindex(workspace: Workspace) -> None:
     """Do what a run does, in the order of the flow, without Dagster's own time."""
     for step in steps(workspace.config):
-        key = step.partition or ""
-        match step.asset:
-            case "documents":
-                indexing.update_documents(workspace)
-            case "queries":
-                runs.update_queries(workspace)
-            case "lexical_index":
-                indexing.update_lexical(workspace, key)
-            case "retrieval_run":
-                runs.update_run(workspace, workspace.config.configuration(key))
-            case "answer_presence":
-                runs.update_scores(workspace, workspace.config.configuration(key))
-            case "answers":
-                quality.update_answers(workspace, workspace.config.configuration(key))
-            case "entity_scores":
-                quality.update_entity_scores(workspace, workspace.config.configuration(key))
-            case "context_scores":
-                quality.update_context_scores(workspace, workspace.config.configuration(key))
-            case "leaderboard":
-                leaderboard.update_leaderboard(workspace)
-            case "release":
-                retention.sweep(workspace)
-                release.publish(workspace)
-            case asset if ASSETS[asset].sharded:
-                indexing.update(workspace, asset, key)
-            case _:
-                raise ValueError(f"no way to do {step}")
+        make(workspace, step)
 
 
 def cycles(folder: Path, count: int, documents: int = DOCUMENTS) -> Iterator[Cycle]:

@@ -203,8 +203,8 @@ def recalled(scale: Scale) -> Result:
 
 def unchanged(scale: Scale) -> Result:
     """Plan every indexing step, as `rag run` does, and find nothing to do."""
-    assets = ("documents", "chunks", "contextualized_chunks", "lexical_index", "vector_index")
-    wanted = [s for s in steps(scale.config, CONFIGURATION) if s.asset in assets]
+    every = steps(scale.config, CONFIGURATION)
+    wanted = [s for s in every if s.row.table or s.row.kind == "bm25"]
     todo = [plan_step(scale.workspace, step) for step in wanted]
     return {"steps": len(todo), "stale": sum(plan.must_run for plan in todo)}
 

@@ -14,7 +14,7 @@ from rag_pipeline.cli.console import console, print_json, titled_table
 from rag_pipeline.cli.estimates import last_outcome, outcome_line, usd
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
-from rag_pipeline.pipeline.planning import configurations_of
+from rag_pipeline.pipeline.registry import configurations_of
 from rag_pipeline.workspace import Workspace
 
 

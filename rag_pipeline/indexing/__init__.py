@@ -21,6 +21,7 @@ from rag_pipeline.indexing.stages import (
     open_stage,
     plan,
     update,
+    update_stage,
 )
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "update",
     "update_documents",
     "update_lexical",
+    "update_stage",
 ]

@@ -179,15 +179,18 @@ def finish(stage: Stage, orphaned: Sequence[str], changed: bool) -> State:
     return stage.table.state()
 
 
-def update(workspace: Workspace, asset: str, partition: str) -> Report:
-    """Bring one partition of a sharded asset up to date in this process."""
-    stage = open_stage(workspace, asset, partition)
-    todo = plan(stage)
+def update_stage(stage: Stage, todo: Plan) -> tuple[Report, State]:
+    """Build what a plan lists in this process; return what was done and what the table holds."""
     report = Report(dropped=len(todo.orphaned))
     for shard in todo.shards:
         report.add(build_shard(stage, shard))
-    finish(stage, todo.orphaned, bool(todo.shards))
-    return report
+    return report, finish(stage, todo.orphaned, bool(todo.shards))
+
+
+def update(workspace: Workspace, asset: str, partition: str) -> Report:
+    """Bring one partition of a sharded asset up to date in this process."""
+    stage = open_stage(workspace, asset, partition)
+    return update_stage(stage, plan(stage))[0]
 
 
 def _weights(stage: Stage, before: State, stale: Sequence[str]) -> Mapping[str, int]:

@@ -4,12 +4,14 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures, unstable
-from rag_pipeline.orchestration.metadata import examples
+from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import asset_names, partitions_of
 from rag_pipeline.orchestration.verdicts import record
+from rag_pipeline.pipeline.asset import Check
+from rag_pipeline.pipeline.facts import examples
 from rag_pipeline.pipeline.planning import Step
-from rag_pipeline.pipeline.registry import ASSETS, Check
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 
@@ -40,7 +42,9 @@ def _check(
             passed=result.passed,
             severity=dg.AssetCheckSeverity.ERROR if held.blocking else dg.AssetCheckSeverity.WARN,
             description="; ".join(result.failures) or f"{result.checked} checked",
-            metadata={"checked": result.checked, **examples("failures", result.failures)},
+            metadata=metadata_of(
+                {"checked": result.checked, **examples("failures", result.failures)}
+            ),
         )
 
     with unstable():  # without its own partitions, one partition's pass would hide another's fail

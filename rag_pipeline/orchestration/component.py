@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict
 
 from rag_pipeline.config import CorpusConfig, parse_config
 from rag_pipeline.orchestration.alerts import build_alerts
-from rag_pipeline.orchestration.answers import build_answer_assets
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
@@ -54,7 +53,6 @@ def build_definitions(
     return dg.Definitions(
         assets=[
             *build_assets(config, retries),
-            build_answer_assets(config, retries),
             *build_prompt_assets(config, retries),
         ],
         asset_checks=build_checks(config, retries),

@@ -9,6 +9,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.descriptions import shared_settings
 from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.pipeline.registry import ASSETS
 
 
 class PromptSettings(dg.Config):
@@ -55,7 +56,7 @@ def build_prompt_assets(
 
     built: dg.AssetsDefinition = dg.asset(
         **shared_settings(config, "assistant_prompts"),
-        deps=[asset_key(config, "queries"), asset_key(config, "release")],
+        deps=[asset_key(config, before) for before in ASSETS["assistant_prompts"].reads],
         retry_policy=retries,
     )(assistant_prompts)
     return [built]

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from rag_pipeline.config import LEVELS, CorpusConfig, Key
-from rag_pipeline.pipeline.registry import ASSETS, Asset, asset_of
+from rag_pipeline.pipeline.asset import Asset
+from rag_pipeline.pipeline.registry import ASSETS, asset_of
 from rag_pipeline.workspace import Workspace
 
 
@@ -82,16 +83,6 @@ def step_stored_as(name: str) -> Step | None:
     if len(partition.split(".") if partition else ()) != levels:
         return None
     return Step(asset, partition or None)
-
-
-def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple[str, ...]:
-    """Return the names of the configurations that read a partition; all where there is none.
-
-    The asset may be none of the pipeline's, and the partition may have left the corpus file.
-    """
-    by = ASSETS[asset].by if asset in ASSETS else "configuration"
-    known = config.all_configurations
-    return tuple(n for n, c in known.items() if not partition or c.key.at(by) == partition)
 
 
 def plan_step(workspace: Workspace, step: Step) -> StepPlan:

@@ -4,109 +4,25 @@ Everything that goes asset by asset follows from these rows: plans, Dagster's de
 sensors, the words of the command line, costs, retention. A new asset is a row and its function.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from rag_pipeline import indexing, release
-from rag_pipeline.config import LEVELS, Configuration, CorpusConfig, Key, Level
+from rag_pipeline.calls.costs import Totals, totals_by
+from rag_pipeline.config import Configuration, CorpusConfig, Key, Level
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.health import checked
 from rag_pipeline.evaluation.leaderboard import leaderboard_digest, leaderboard_is_current
 from rag_pipeline.evaluation.scores import SCORE_ASSETS
-from rag_pipeline.indexing import Plan
+from rag_pipeline.pipeline import updates
+from rag_pipeline.pipeline.asset import Asset, Check
+from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.release import checks
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import Table, state_digest
 from rag_pipeline.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What must hold of an asset: what follows waits for a blocking check to pass."""
-
-    name: str
-    judge: Callable[[Workspace, Key], CheckResult]
-    blocking: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asset:
-    """One asset. Its functions take the key of one of its partitions, or the empty key.
-
-    An asset of documents' rows has a `table`, and a `plan` of what is stale in it; of any other,
-    `is_current` says whether it is made from its inputs as they are.
-    """
-
-    name: str
-    reads: tuple[str, ...] = ()
-    by: Level | None = None
-    """What its partitions are made with; None without partitions."""
-    applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
-    """Whether a configuration needs it."""
-    table: Callable[[Workspace, Key], Table] | None = None
-    plan: Callable[[Workspace, Key], Plan] | None = None
-    is_current: Callable[[Workspace, Key], bool] | None = None
-    is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
-    """Whether all that it lacks is judgements that failed: another run asks for them again."""
-    made_from: Callable[[Workspace, Key], tuple[object, ...]]
-    """What it would be made from, as far as that decides about the result."""
-    state: Callable[[Workspace, Key], str] | None = None
-    """What its checks judge, told from any other state of it; by default its table's version."""
-    checks: tuple[Check, ...] = ()
-    sharded: bool = False
-    """Whether it is built in shards of documents (`indexing.open_stage`), wherever they run."""
-    made_with: str = ""
-    """The asset whose job makes it too, where its own step would cost more than making it."""
-    holds_back: bool = True
-    """Whether it waits where one of the partitions that it reads can't be built."""
-    on_demand: bool = False
-    """Whether only somebody who asks for it gets it: it is in no plan."""
-    kind: str
-    about: str
-    """What it holds, for the UI."""
-    doing: str
-    """What making it does, for plans."""
-    unit: str = ""
-    """What its progress is counted in; `texts` are those that an embedding model is sent."""
-    total: Callable[[Workspace, Key], int] | None = None
-    """How much there is to do in that unit, where no plan tells it."""
-    words: tuple[tuple[str, str], ...] = ()
-    """The numbers of its metadata that the command line shows, each with its word."""
-    asks: bool = False
-    """Whether what it sends to a model are prompts, not texts to embed."""
-
-    def keys(self, config: CorpusConfig, chosen: Iterable[Configuration]) -> list[Key]:
-        """Return the partitions that some configurations need, in their order."""
-        return list(dict.fromkeys(c.key.at(self.by) for c in chosen if self.applies(config, c)))
-
-    def key(self, config: CorpusConfig, partition: str | None) -> Key:
-        """Return the key of a partition, which need not be listed in the corpus file."""
-        if self.by == "configuration" and partition:
-            return config.configuration(partition).key
-        return Key.parse(partition or "")
-
-    @property
-    def is_judged(self) -> bool:
-        """Return whether it has a blocking check."""
-        return any(check.blocking for check in self.checks)
-
-    @property
-    def description(self) -> str:
-        """Return what the UI says of it."""
-        if self.by is None:
-            return self.about
-        parts = ".".join(LEVELS[: LEVELS.index(self.by) + 1])
-        kind = "configuration" if self.by == "configuration" else f"`{parts}`"
-        return f"{self.about} A partition is a {kind}."
-
-    def state_of(self, workspace: Workspace, key: Key) -> str:
-        """Return what tells the asset as it is now from any other state of it."""
-        if self.state is not None:
-            return self.state(workspace, key)
-        assert self.table is not None
-        table = self.table(workspace, key)
-        return f"{table.name} {table.version}" if table.exists() else ""
 
 
 def _sharded(
@@ -135,6 +51,7 @@ def _sharded(
         by=by,
         table=table,
         plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
+        update=lambda workspace, key: updates.sharded(stage(workspace, key)),
         made_from=made_from,
         checks=(Check(f"{name}_is_sound", check),),
         sharded=True,
@@ -150,12 +67,14 @@ def _sharded(
 def _judged(
     name: str,
     reads: tuple[str, ...],
+    update: Callable[[Workspace, Key], Outcome],
     *,
     about: str,
     doing: str,
     words: tuple[tuple[str, str], ...],
     made_with: str = "",
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True,
+    alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {},
 ) -> Asset:
     """Return the row of a Parquet file about one configuration's queries that models fill."""
     return Asset(
@@ -166,12 +85,19 @@ def _judged(
         is_current=lambda workspace, key: quality.is_current(workspace, name, key),
         is_incomplete=lambda workspace, key: quality.is_incomplete(workspace, name, key),
         made_from=lambda workspace, key: (quality.made_from(workspace, name, key),),
+        update=update,
+        alerts=alerts,
         made_with=made_with,
         kind="parquet",
         about=about,
         doing=doing,
         words=words,
     )
+
+
+def _costs(workspace: Workspace) -> Mapping[str, Totals]:
+    readers = partial(configurations_of, workspace.config)
+    return totals_by(workspace.ledger.charges(), "configuration", readers)
 
 
 def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
@@ -214,6 +140,7 @@ _ROWS = (
         name="documents",
         table=lambda workspace, _: workspace.documents(),
         plan=lambda workspace, _: indexing.plan_documents(workspace),
+        update=updates.documents,
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
         checks=(Check("documents_are_sound", checks.check_documents),),
         kind="lancedb",
@@ -227,6 +154,7 @@ _ROWS = (
         name="queries",
         reads=("documents",),
         is_current=lambda workspace, _: runs.queries_are_current(workspace),
+        update=updates.queries,
         made_from=lambda workspace, _: (runs.queries_digest(workspace),),
         state=_queries_state,
         checks=(
@@ -265,6 +193,8 @@ _ROWS = (
         by="contextualizer",
         applies=lambda config, configuration: bool(config.engine(configuration)),
         is_current=lambda workspace, key: not indexing.plan_lexical(workspace, key),
+        update=updates.lexical_index,
+        sweep="after",
         made_from=_lexical_paths,
         state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
         checks=(Check("lexical_index_is_sound", checks.check_lexical_index),),
@@ -292,6 +222,7 @@ _ROWS = (
         is_current=lambda workspace, key: runs.run_is_current(
             workspace, workspace.config.configuration(key)
         ),
+        update=updates.retrieval_run,
         made_from=_run_inputs,
         kind="parquet",
         about="The ranked chunks of every query.",
@@ -302,6 +233,7 @@ _ROWS = (
     _judged(
         "relevance_labels",
         ("retrieval_run",),
+        updates.relevance_labels,
         about="A chat model's YES or NO for each query's first passages, and how far it agrees "
         "with gold.",
         doing="let a chat model judge what was found",
@@ -315,6 +247,7 @@ _ROWS = (
         is_current=lambda workspace, key: runs.scores_are_current(
             workspace, workspace.config.configuration(key)
         ),
+        update=updates.answer_presence,
         made_from=lambda workspace, key: (runs.scores_digest(workspace, key),),
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
@@ -324,6 +257,7 @@ _ROWS = (
     _judged(
         "answers",
         ("retrieval_run",),
+        updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
         doing="answer every query",
         words=(("queries", "answers"), ("missing_judgements", "missing")),
@@ -331,6 +265,7 @@ _ROWS = (
     _judged(
         "entity_scores",
         ("answers",),
+        updates.entity_scores,
         about="Precision, recall and F1 of the facts in the answers, per query.",
         doing="hold the answers to the facts",
         words=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
@@ -339,8 +274,10 @@ _ROWS = (
     _judged(
         "context_scores",
         ("retrieval_run", "answers"),
+        updates.context_scores,
         about="How relevant, used, complete and well ranked the contexts of each query are.",
         doing="judge the contexts",
+        alerts=lambda config: checked(config.evaluation.health),
         words=(("queries", "queries"), ("missing_judgements", "missing")),
         made_with="answers",
     ),
@@ -348,6 +285,7 @@ _ROWS = (
         name="leaderboard",
         reads=SCORE_ASSETS,
         is_current=lambda workspace, _: leaderboard_is_current(workspace),
+        update=lambda workspace, _: updates.leaderboard(workspace, _costs(workspace)),
         made_from=lambda workspace, _: (leaderboard_digest(workspace),),
         # One configuration that can't be built holds back itself, not the comparison of the rest.
         holds_back=False,
@@ -359,6 +297,9 @@ _ROWS = (
         name="release",
         reads=("leaderboard",),
         is_current=_release_is_current,
+        update=updates.publish_release,
+        # Before the gate: a store stays level even where nothing is let through for long.
+        sweep="before",
         made_from=_release_inputs,
         kind="json",
         about="The manifest that pins the configuration and the exact builds that are served.",
@@ -385,3 +326,13 @@ def asset_of(name: str) -> Asset:
     if name not in ASSETS:
         raise ValueError(f"no asset {name!r}; there are: {', '.join(ASSETS)}")
     return ASSETS[name]
+
+
+def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple[str, ...]:
+    """Return the names of the configurations that read a partition; all where there is none.
+
+    The asset may be none of the pipeline's, and the partition may have left the corpus file.
+    """
+    by = ASSETS[asset].by if asset in ASSETS else "configuration"
+    known = config.all_configurations
+    return tuple(n for n, c in known.items() if not partition or c.key.at(by) == partition)

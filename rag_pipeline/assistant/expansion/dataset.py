@@ -23,6 +23,7 @@ from rag_pipeline.config import (
     Embedding,
     Expansion,
     ExtractiveAnswers,
+    Key,
     Reranker,
     Retriever,
 )
@@ -30,7 +31,7 @@ from rag_pipeline.config.corpus import ConfigurationRule
 from rag_pipeline.corpus import Corpus, Served
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, StoreError
-from rag_pipeline.indexing import read_documents, update, update_lexical
+from rag_pipeline.indexing import STAGES, read_documents, update, update_lexical
 from rag_pipeline.release import Release
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
@@ -45,8 +46,7 @@ _RERANKER: TypeAdapter[Reranker] = TypeAdapter(Reranker)
 
 _NAME = "released"
 """Of every variant here: there is one configuration, whatever the release calls its own."""
-_CONTEXT_KEY = f"{_NAME}.{_NAME}"
-_VECTOR_KEY = f"{_CONTEXT_KEY}.{_NAME}"
+_KEY = Key(_NAME, _NAME, _NAME)
 _CANDIDATES = 3
 """So many times as many documents are looked at as may be kept."""
 _PASSAGES_READ = 50
@@ -251,15 +251,11 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
 def _bring_up_to_date(workspace: Workspace) -> Index:
     """Index the documents that are new, forget the indexes of those that went, open the rest."""
     engine = workspace.config.engine(workspace.config.configuration(_NAME))
-    for asset, partition in (
-        ("chunks", _NAME),
-        ("contextualized_chunks", _CONTEXT_KEY),
-        ("vector_index", _VECTOR_KEY),
-    ):
-        update(workspace, asset, partition)
-    update_lexical(workspace, _CONTEXT_KEY)
-    path = engine and workspace.lexical_path(_CONTEXT_KEY, engine)
-    vectors = workspace.vector_index(_VECTOR_KEY)
+    for asset in STAGES:
+        update(workspace, asset, _KEY)
+    update_lexical(workspace, _KEY)
+    path = engine and workspace.lexical_path(_KEY, engine)
+    vectors = workspace.vector_index(_KEY)
     index = open_index(workspace, Pinned(vectors.name, vectors.version, path, vectors.count()))
     _drop_superseded(workspace.store, path)
     return index
@@ -267,7 +263,7 @@ def _bring_up_to_date(workspace: Workspace) -> Index:
 
 def _drop_superseded(store: Store, path: str | None) -> None:
     """Remove lexical indexes that nobody can be about to open any more."""
-    folder = f"lexical/{_CONTEXT_KEY}"
+    folder = f"lexical/{_KEY.at('contextualizer')}"
     for name in store.list(folder):
         other = f"{folder}/{name}"
         if other != path and store.modified(other) < time.time() - _HOUR:

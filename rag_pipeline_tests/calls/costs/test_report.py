@@ -5,7 +5,7 @@ import pytest
 
 from rag_pipeline.calls.costs import Ledger, attributed, charging, record, totals_by
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.pipeline.planning import configurations_of
+from rag_pipeline.pipeline.registry import configurations_of
 
 
 def test_calls_add_up_by_asset_model_day_and_by_every_configuration_that_reads_them(

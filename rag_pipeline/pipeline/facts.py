@@ -1,0 +1,171 @@
+"""What making an asset came to: its version, and the numbers, tables and lists to show of it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from rag_pipeline.calls.costs import Totals
+from rag_pipeline.evaluation.board import Board, BoardRow
+from rag_pipeline.evaluation.health import Alert
+from rag_pipeline.evaluation.scores import headline_metrics
+from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.indexing import Report
+
+
+class Rows(NamedTuple):
+    """A table: records of the same fields. None is shown as empty."""
+
+    records: tuple[Mapping[str, Any], ...]
+
+
+class Listing(NamedTuple):
+    """A list of messages."""
+
+    items: tuple[str, ...]
+
+
+class Record(NamedTuple):
+    """A JSON document."""
+
+    value: Mapping[str, Any]
+
+
+class Picture(NamedTuple):
+    """An SVG file."""
+
+    title: str
+    svg: str
+
+
+Fact = int | float | str | Rows | Listing | Record | Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an asset was made into."""
+
+    version: str
+    facts: Mapping[str, Fact]
+    alerts: tuple[Alert, ...] = ()
+    """What was held to a limit that the corpus file sets."""
+
+
+_PREVIEW_ROWS = 5
+_PREVIEW_CHARACTERS = 120
+
+
+def leaderboard_rows(board: Board) -> list[dict[str, Any]]:
+    """Return the leaderboard table, the metric that it is sorted by first, then the verdicts."""
+    first = board.sorted_by
+    others = [
+        metric
+        for metric in headline_metrics()
+        if metric != first and any(row.summary(metric).n for row in board.configurations)
+    ]
+    return [_leaderboard_row(row, first, others, board.references) for row in board.configurations]
+
+
+def _leaderboard_row(
+    row: BoardRow, first: str, others: Sequence[str], kinds: Iterable[str]
+) -> dict[str, Any]:
+    best = row.summary(first)
+    verdicts = {f"vs {kind}": row.comparison(kind, first) for kind in kinds}
+    return {
+        "configuration": row.name,
+        first: _round(best.mean),
+        "95 %": None if best.low is None else f"{best.low:.2f}–{best.high:.2f}",
+        "n": best.n,
+        "missing": best.missing,
+        **{label: found and found.verdict for label, found in verdicts.items()},
+        **{name: _round(row.summary(name).mean) for name in others},
+        "chunks": row.chunks,
+        "cost_usd": round(row.costs.usd, 6) if row.costs.is_known else None,
+    }
+
+
+def images(charts: Mapping[str, str]) -> dict[str, Fact]:
+    """Return SVG files as pictures, by their titles."""
+    return {title: Picture(title, svg) for title, svg in charts.items()}
+
+
+def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, Fact]:
+    """Return records of the same fields as a table, {} where there are none."""
+    kept = tuple(records)
+    return {name: Rows(kept)} if kept else {}
+
+
+def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Fact]:
+    """Return some of many messages as a list; {} where there are none."""
+    if not items:
+        return {}
+    more = [f"and {len(items) - limit} more"] if len(items) > limit else []
+    return {name: Listing((*items[:limit], *more))}
+
+
+def report_facts(report: Report) -> dict[str, Fact]:
+    """Return what a materialization did, as numbers to chart."""
+    return {
+        "documents_worked_on": report.documents,
+        "rows_written": report.rows,
+        "documents_dropped": report.dropped,
+        "documents_quarantined": len(report.quarantined),
+        "documents_failed": len(report.failed),
+        "documents_longer_than_window": report.too_long,
+        "calls_made": report.calls.made,
+        "calls_saved": report.calls.saved,
+        "seconds": round(report.seconds, 3),
+    }
+
+
+def cost_facts(costs: Totals) -> dict[str, Fact]:
+    """Return what a materialization's calls used and cost, {} where no call was charged.
+
+    `cost_usd` is of the calls whose price is known; the others are counted beside it.
+    """
+    if not costs.calls:
+        return {}
+    unpriced = {} if costs.is_known else {"calls_of_unknown_price": costs.unpriced}
+    return {
+        "charged_calls": costs.calls,
+        "input_tokens": costs.input_tokens,
+        "cached_input_tokens": costs.cached_tokens,
+        "output_tokens": costs.output_tokens,
+        "cost_usd": round(costs.usd, 6),
+        **unpriced,
+    }
+
+
+def preview(table: Any) -> Iterator[dict[str, Any]]:
+    """Yield what tells the first rows of a LanceDB table apart, long texts cut."""
+    wanted = ("document_id", "title", "media_type", "start", "end", "context", "text")
+    columns = [name for name in wanted if name in table.schema.names]
+    return first_rows(table, columns, _PREVIEW_ROWS)
+
+
+def first_rows(table: Any, columns: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
+    """Yield some columns of the first rows."""
+    for row in table.search().select(list(columns)).limit(limit).to_list():
+        yield {
+            name: _shortened(row[name]) if isinstance(row[name], str) else row[name]
+            for name in columns
+        }
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    cut = flat[: _PREVIEW_CHARACTERS - 1]
+    return flat if len(flat) <= _PREVIEW_CHARACTERS else f"{cut}…"
+
+
+def rounded(summary: Summary) -> dict[str, Any]:
+    """Return a summary's fields with four decimals."""
+    return {name: _round(value) for name, value in asdict(summary).items()}
+
+
+def rounded_values(values: Mapping[str, float | None]) -> dict[str, Fact]:
+    """Return numbers with four decimals, those that are None left out: Dagster charts numbers."""
+    return {name: _round(value) for name, value in values.items() if value is not None}
+
+
+def _round(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value

@@ -1,0 +1,250 @@
+"""What making each asset is: one domain call, and the facts to show of it.
+
+The functions of the registry's rows. A sharded table is built in `rag_pipeline.indexing` instead.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rag_pipeline import indexing, release, report
+from rag_pipeline.calls.costs import Totals
+from rag_pipeline.config import Key
+from rag_pipeline.errors import NotReleasedError
+from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.health import Health, find_alerts
+from rag_pipeline.evaluation.leaderboard import update_leaderboard
+from rag_pipeline.evaluation.scores import headline_metrics
+from rag_pipeline.indexing import Report, Stage
+from rag_pipeline.loading import duplicate_groups
+from rag_pipeline.pipeline.facts import (
+    Fact,
+    Outcome,
+    Record,
+    cost_facts,
+    examples,
+    first_rows,
+    images,
+    leaderboard_rows,
+    preview,
+    report_facts,
+    rounded,
+    rounded_values,
+    rows,
+)
+from rag_pipeline.store import State, state_digest
+from rag_pipeline.workspace import Workspace
+
+Note = dict[str, Any]
+
+
+def documents(workspace: Workspace, _: Key) -> Outcome:
+    """Load new and changed documents, forget those that are gone."""
+    report = indexing.update_documents(workspace)
+    state = workspace.documents().state()
+    same = duplicate_groups((i, s.content_hash) for i, s in state.items())
+    quarantine = workspace.quarantine("documents")
+    facts: dict[str, Fact] = {
+        "dagster/row_count": len(state),
+        **report_facts(report),
+        "documents_in_quarantine": quarantine.count(),
+        **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
+        **examples("same_bytes", [", ".join(group) for group in same]),
+        **rows("preview", preview(workspace.documents().open())),
+    }
+    return Outcome(state_digest(state), facts)
+
+
+def table_outcome(stage: Stage, state: State, report: Report, shards: int) -> Outcome:
+    """Return what building a sharded table came to, over all its shards."""
+    facts: dict[str, Fact] = {
+        "dagster/row_count": sum(s.rows for s in state.values()),
+        "documents_in_table": len(state),
+        **report_facts(report),
+        "shards": shards,
+        "fingerprint": stage.fingerprint,
+        **cost_facts(report.costs),
+        **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
+        **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
+        **rows("preview", preview(stage.table.open())),
+    }
+    return Outcome(state_digest(state), facts)
+
+
+def sharded(stage: Stage) -> Outcome:
+    """Bring a sharded table up to date in this process, shard by shard."""
+    todo = indexing.plan(stage)
+    total, state = indexing.update_stage(stage, todo)
+    return table_outcome(stage, state, total, len(todo.shards))
+
+
+def queries(workspace: Workspace, _: Key) -> Outcome:
+    """Resolve the queries' gold spans against the documents."""
+    problems = runs.update_queries(workspace)
+    queries = runs.load_queries(workspace)
+    facts: dict[str, Fact] = {
+        "dagster/row_count": len(queries),
+        "gold_spans": sum(len(q.gold_spans) for q in queries),
+        "left_out": len(problems),
+        **examples("problems", problems),
+        **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
+    }
+    return Outcome(str(workspace.store.read_note(runs.QUERIES_FILE)["digest"]), facts)
+
+
+def lexical_index(workspace: Workspace, key: Key) -> Outcome:
+    """Build the BM25 indexes that are missing."""
+    report = indexing.update_lexical(workspace, key)
+    engines = workspace.config.lexical_engines(key)
+    paths = [workspace.lexical_path(key, engine) for engine in engines]
+    facts: dict[str, Fact] = {
+        "dagster/row_count": workspace.contextualized_chunks(key).count(),
+        **report_facts(report),
+        "engines": ", ".join(engines),
+        **examples("paths", paths),
+    }
+    return Outcome("+".join(paths) or "none", facts)
+
+
+def retrieval_run(workspace: Workspace, key: Key) -> Outcome:
+    """Search with every query."""
+    note = runs.update_run(workspace, workspace.config.configuration(key))
+    facts: dict[str, Fact] = {
+        "queries": note["queries"],
+        "calls_made": note["calls"]["made"],
+        "calls_saved": note["calls"]["saved"],
+        "not_reranked": len(note["not_reranked"]),
+        **examples("reranker_failures", note["not_reranked"]),
+        "seconds": round(note["seconds"], 3),
+        "searched": Record(note["pinned"]),
+    }
+    return Outcome(note["digest"], facts)
+
+
+def relevance_labels(workspace: Workspace, key: Key) -> Outcome:
+    """Let a chat model judge the first passages of every query."""
+    note = quality.update_labels(workspace, workspace.config.configuration(key))
+    agreed = note["agreement"]
+    table = [
+        {"gold": "YES", "judge YES": agreed["both_yes"], "judge NO": agreed["only_gold"]},
+        {"gold": "NO", "judge YES": agreed["only_judge"], "judge NO": agreed["both_no"]},
+    ]
+    facts: dict[str, Fact] = {
+        "judged": note["judged"],
+        "missing": note["missing"],
+        **({} if agreed["kappa"] is None else {"kappa": round(agreed["kappa"], 4)}),
+        **(rows("agreement_with_gold", table) if agreed["n"] else {}),
+        **examples("errors", note["errors"]),
+    }
+    return Outcome(note["digest"], facts)
+
+
+def answer_presence(workspace: Workspace, key: Key) -> Outcome:
+    """Measure a run against gold spans, or against a judge's labels where one judges."""
+    judged = workspace.config.evaluation.relevance.judge == "llm"
+    labels = quality.load_labels(workspace, key) if judged else None
+    summaries = runs.update_scores(workspace, workspace.config.configuration(key), labels)
+    headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
+    facts: dict[str, Fact] = {
+        **rounded_values(headline),
+        **rows("metrics", ({"metric": n, **rounded(summaries[n])} for n in summaries)),
+    }
+    return Outcome(workspace.store.read_note(runs.scores_file(key))["digest"], facts)
+
+
+def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
+    """Compare the configurations, with what the calls of each cost, and write the report."""
+    board = update_leaderboard(workspace, release.released(workspace), costs)
+    content = report.collect(workspace)
+    workspace.store.write_bytes(report.REPORT_FILE, report.render(content).encode())
+    facts: dict[str, Fact] = {
+        **rows("leaderboard", leaderboard_rows(board)),
+        "configurations": len(board.configurations),
+        "sorted_by": board.sorted_by,
+        "queries_left_out": board.queries_left_out,
+        "report": workspace.store.address(report.REPORT_FILE),
+        **images(report.images(content)),
+    }
+    return Outcome(board.digest, facts)
+
+
+def publish_release(workspace: Workspace, _: Key) -> Outcome:
+    """Release the chosen configuration, if its gate lets it through."""
+    served = release.publish(workspace)
+    facts: dict[str, Fact] = {
+        "release": served.release_id,
+        "configuration": served.configuration,
+        "created": served.created,
+        "previous": served.previous or "none",
+        **examples("gate", served.gate.get("reasons", ())),
+        **examples("reasons", served.reasons),
+        "manifest": Record(asdict(served)),
+    }
+    return Outcome(served.release_id, facts)
+
+
+# --- answers and what is judged of them ---
+
+
+def answers(workspace: Workspace, key: Key) -> Outcome:
+    """Answer every query."""
+    note = quality.update_answers(workspace, workspace.config.configuration(key))
+    names = ("queries", "unanswered", "flagged")
+    return Outcome(note["digest"], {**{n: note[n] for n in names}, **_judgements(note)})
+
+
+def entity_scores(workspace: Workspace, key: Key) -> Outcome:
+    """Hold the answers to the facts of the queries."""
+    note = quality.update_entity_scores(workspace, workspace.config.configuration(key))
+    summary = note["summary"]
+    macro = {
+        "mean_precision": summary["mean_precision"],
+        "mean_recall": summary["mean_recall"],
+        "mean_f1": summary["mean_f1"],
+        "f1_of_mean_precision_and_recall": summary["f1_of_means"],
+        "mean_critical_recall": summary["mean_critical_recall"],
+        "micro_f1": summary["micro"]["f1"],
+    }
+    by_type = [
+        {"type": kind, **counts}
+        for kind, counts in [*summary["by_type"].items(), ("all", summary["micro"])]
+    ]
+    facts: dict[str, Fact] = {
+        "annotated_queries": note["annotated"],
+        **rounded_values(macro),
+        **rows("by_type", (_rounded_row(row) for row in by_type)),
+        **_judgements(note),
+    }
+    return Outcome(note["digest"], facts)
+
+
+def context_scores(workspace: Workspace, key: Key) -> Outcome:
+    """Judge the contexts of every query, and hold their health to the limits."""
+    note = quality.update_context_scores(workspace, workspace.config.configuration(key))
+    limits = workspace.config.evaluation.health
+    alerts = find_alerts(Health(**note["health"]), limits, _released_relevance(workspace))
+    facts = {**rounded_values(note["health"]), **_judgements(note)}
+    return Outcome(note["digest"], facts, tuple(alerts))
+
+
+def _released_relevance(workspace: Workspace) -> float | None:
+    """Return the average relevance that the served release had, 0..1."""
+    try:
+        metric = release.current(workspace).metrics.get("ContextRelevance", {})
+    except NotReleasedError:
+        return None
+    mean: float | None = metric.get("mean")
+    return None if mean is None else mean / workspace.config.evaluation.context.scale
+
+
+def _judgements(note: Note) -> dict[str, Fact]:
+    return {
+        "missing_judgements": note["missing"],
+        "inputs_sent": note["calls"]["made"],
+        "inputs_cached": note["calls"]["saved"],
+        **examples("errors", note["errors"]),
+    }
+
+
+def _rounded_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}

@@ -1,0 +1,103 @@
+from functools import partial
+from typing import Any
+
+import pytest
+
+from rag_pipeline.config import Key, load_config
+from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.planning import Step, plan_step, step_stored_as, steps, upstream
+from rag_pipeline.pipeline.registry import ASSETS, asset_of, configurations_of
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import write_corpus
+
+
+def test_the_assets_are_called_what_users_know_them_by():
+    assert list(ASSETS) == [
+        "documents",
+        "queries",
+        "chunks",
+        "contextualized_chunks",
+        "lexical_index",
+        "vector_index",
+        "retrieval_run",
+        "relevance_labels",
+        "answer_presence",
+        "answers",
+        "entity_scores",
+        "context_scores",
+        "leaderboard",
+        "release",
+        "assistant_prompts",
+    ]
+
+
+@pytest.mark.parametrize("asset", ASSETS.values(), ids=str)
+def test_a_row_reads_earlier_rows_and_says_how_it_is_planned_and_made(asset: Any) -> None:
+    earlier = list(ASSETS)[: list(ASSETS).index(asset.name)]
+    assert set(asset.reads) <= set(earlier)
+    assert asset.description.endswith(".")
+    if asset.on_demand:
+        return
+    assert asset.update is not None
+    assert (asset.plan is None) != (asset.is_current is None)
+    assert not asset.sharded or (asset.table and len(asset.reads) == 1)
+    assert not asset.checks or asset.table or asset.state
+    if asset.made_with:
+        assert ASSETS[asset.made_with].by == asset.by
+
+
+def test_an_asset_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(ValueError, match=r"no asset 'chunk'; there are: documents, queries"):
+        asset_of("chunk")
+
+
+def test_what_reads_a_partition_is_told_by_its_asset_not_by_its_name(tmp_path):
+    attributes = {
+        "chunkings": {
+            "plain": {"method": "recursive", "max_characters": 150},
+            "other": {"method": "markdown"},
+        },
+        "configurations": [
+            {"name": "plain", "chunking": "other", "embedding": "minilm", "retriever": "dense"},
+            {"name": "short", "chunking": "plain", "embedding": "minilm", "retriever": "dense"},
+        ],
+    }
+    config = load_config(write_corpus(tmp_path, **attributes))
+    readers = partial(configurations_of, config)
+    assert readers("chunks", "plain") == ("short",)
+    assert readers("answers", "plain") == ("plain",)
+    assert readers("chunks", "gone") == ()
+    assert readers("documents", "") == readers("search", "") == ("plain", "short")
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("documents", Step("documents")),
+        ("chunks.fixed", Step("chunks", "fixed")),
+        ("vector_index.a.b.c", Step("vector_index", "a.b.c")),
+        ("vector_index.a.b", None),
+        ("chunks", None),
+        ("answers.default", None),  # a file, not a table
+        ("strangers.a", None),
+    ],
+)
+def test_a_table_is_known_by_its_name(name, step):
+    assert step_stored_as(name) == step
+    assert step is None or step.store_name == name
+
+
+def test_every_step_is_current_once_it_is_made(workspace: Workspace) -> None:
+    config = workspace.config
+    for step in steps(config):
+        assert plan_step(workspace, step).must_run, step
+        assert all(not plan_step(workspace, before).must_run for before in upstream(config, step))
+        made = make(workspace, step)
+        assert made.version, step
+        assert not plan_step(workspace, step).must_run, step
+
+
+def test_a_step_has_the_key_of_its_configuration(config):
+    key = Step("answers", "default").key(config)
+    assert (key, key.at("embedding")) == ("default", "recursive_150.structural.minilm")
+    assert Step("documents").key(config) == Key()
