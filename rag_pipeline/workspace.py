@@ -68,7 +68,7 @@ class Workspace:
 
         Takes what other machines have learned before, and gives them what was learned after.
         """
-        configurations = self.config.configurations_of(key)
+        configurations = self.config.configurations_of(key.level, key)
         self.cache.refresh()
         try:
             with charging(self.ledger), attributed(asset, str(key), configurations) as totals:

@@ -20,7 +20,7 @@ from rag_pipeline.config.chunkings import Chunking
 from rag_pipeline.config.contextualizers import Contextualizer, LLMContext, NoContext
 from rag_pipeline.config.embeddings import Embedding, MiniLMEmbedding
 from rag_pipeline.config.evaluation import Evaluation
-from rag_pipeline.config.keys import LEVELS, Key
+from rag_pipeline.config.keys import Key, Level
 from rag_pipeline.config.rerankers import LLMReranker, MaxSimReranker, NoReranker, Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
@@ -225,11 +225,10 @@ class CorpusConfig(Settings):
             )
         return known[name]
 
-    def configurations_of(self, key: Key) -> tuple[str, ...]:
-        """Return the names of the configurations that read a partition; all without partitions."""
-        level = next((level for level in reversed(LEVELS) if getattr(key, level)), None)
+    def configurations_of(self, level: Level | None, partition: str) -> tuple[str, ...]:
+        """Return the names of the configurations that read a partition; all where there is none."""
         known = self.all_configurations
-        return tuple(name for name, c in known.items() if c.key.at(level) == key)
+        return tuple(n for n, c in known.items() if not partition or c.key.at(level) == partition)
 
     def chat(self, name: str) -> ChatModel:
         """Return one chat model; raise ConfigError naming the known ones."""

@@ -51,6 +51,11 @@ class Key(str):
         """Return the names of the variants, one per stage."""
         return tuple(p for p in (self.chunking, self.contextualizer, self.embedding) if p)
 
+    @property
+    def level(self) -> Level | None:
+        """Return the level of the assets that have such partitions; None without partitions."""
+        return next((level for level in reversed(LEVELS) if getattr(self, level)), None)
+
     def at(self, level: Level | None) -> "Key":
         """Return the key of an asset of this level or earlier; raise ValueError for a later one."""
         parts = [getattr(self, name) for name in LEVELS[: LEVELS.index(level) + 1]] if level else []

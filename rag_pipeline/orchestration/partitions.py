@@ -34,6 +34,6 @@ def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.Partiti
 
 
 def upstream_assets(config: CorpusConfig, asset: str) -> list[str]:
-    """Return the names of the assets that an asset reads from."""
-    of_asset = [step for step in steps(config) if step.asset == asset]
-    return list(dict.fromkeys(b.asset for step in of_asset for b in upstream(config, step)))
+    """Return the names of the assets that an asset of this corpus reads from."""
+    names = asset_names(config)
+    return [before for before in ASSETS[asset].reads if before in names]

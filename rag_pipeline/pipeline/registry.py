@@ -18,8 +18,7 @@ from rag_pipeline.evaluation.scores import SCORE_ASSETS
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check
 from rag_pipeline.pipeline.facts import Outcome
-from rag_pipeline.release import checks
-from rag_pipeline.release.checks import CheckResult
+from rag_pipeline.release.checks import CHECKS, check_queries_complete
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import Table, state_digest
 from rag_pipeline.workspace import Workspace
@@ -29,7 +28,6 @@ def _sharded(
     name: str,
     reads: str,
     by: Level,
-    check: Callable[[Workspace, Key], CheckResult],
     table: Callable[[Workspace, Key], Table],
     *,
     unit: str,
@@ -53,7 +51,7 @@ def _sharded(
         plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
         update=lambda workspace, key: updates.sharded(stage(workspace, key)),
         made_from=made_from,
-        checks=(Check(f"{name}_is_sound", check),),
+        checks=(Check(f"{name}_is_sound", CHECKS[name]),),
         sharded=True,
         kind="lancedb",
         unit=unit,
@@ -142,7 +140,7 @@ _ROWS = (
         plan=lambda workspace, _: indexing.plan_documents(workspace),
         update=updates.documents,
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
-        checks=(Check("documents_are_sound", checks.check_documents),),
+        checks=(Check("documents_are_sound", CHECKS["documents"]),),
         kind="lancedb",
         about="Files and JSON Lines records, decoded. What can't be used is quarantined with the "
         "reason.",
@@ -158,8 +156,8 @@ _ROWS = (
         made_from=lambda workspace, _: (runs.queries_digest(workspace),),
         state=_queries_state,
         checks=(
-            Check("gold_spans_lie_in_documents", checks.check_queries),
-            Check("no_query_left_out", checks.check_queries_complete, blocking=False),
+            Check("gold_spans_lie_in_documents", CHECKS["queries"]),
+            Check("no_query_left_out", check_queries_complete, blocking=False),
         ),
         kind="parquet",
         about="The questions, with their gold spans resolved against the documents.",
@@ -169,7 +167,6 @@ _ROWS = (
         "chunks",
         "documents",
         "chunking",
-        checks.check_chunks,
         Workspace.chunks,
         unit="documents",
         about="Spans of each document's text.",
@@ -180,7 +177,6 @@ _ROWS = (
         "contextualized_chunks",
         "chunks",
         "contextualizer",
-        checks.check_contextualized_chunks,
         Workspace.contextualized_chunks,
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
@@ -197,7 +193,7 @@ _ROWS = (
         sweep="after",
         made_from=_lexical_paths,
         state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
-        checks=(Check("lexical_index_is_sound", checks.check_lexical_index),),
+        checks=(Check("lexical_index_is_sound", CHECKS["lexical_index"]),),
         kind="bm25",
         about="BM25 over contextualized chunks.",
         doing="index all chunks for BM25",
@@ -209,7 +205,6 @@ _ROWS = (
         "vector_index",
         "contextualized_chunks",
         "embedding",
-        checks.check_vector_index,
         Workspace.vector_index,
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
@@ -329,10 +324,6 @@ def asset_of(name: str) -> Asset:
 
 
 def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple[str, ...]:
-    """Return the names of the configurations that read a partition; all where there is none.
-
-    The asset may be none of the pipeline's, and the partition may have left the corpus file.
-    """
+    """Return the configurations that read what a call was charged to, listed here or not."""
     by = ASSETS[asset].by if asset in ASSETS else "configuration"
-    known = config.all_configurations
-    return tuple(n for n, c in known.items() if not partition or c.key.at(by) == partition)
+    return config.configurations_of(by, partition)

@@ -9,14 +9,7 @@ from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
-from rag_pipeline.release.checks import (
-    check_chunks,
-    check_contextualized_chunks,
-    check_documents,
-    check_lexical_index,
-    check_queries,
-    check_vector_index,
-)
+from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.gate import Decision, decide, kept_scores
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
 from rag_pipeline.workspace import Workspace
@@ -121,16 +114,14 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
 
 def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[str]:
     # Judged again here: a check that failed in an earlier run must not be forgotten by this one.
-    results = {
-        "documents": check_documents(workspace),
-        "queries": check_queries(workspace),
-        "chunks": check_chunks(workspace, configuration.key),
-        "contextualized_chunks": check_contextualized_chunks(workspace, configuration.key),
-        "vector_index": check_vector_index(workspace, configuration.key),
-    }
-    if workspace.config.engine(configuration):
-        results["lexical_index"] = check_lexical_index(workspace, configuration.key)
-    return [f"{asset}: {f}" for asset, result in results.items() for f in result.failures]
+    config = workspace.config
+    left_out = () if config.engine(configuration) else ("lexical_index",)
+    return [
+        f"{asset}: {failure}"
+        for asset, check in CHECKS.items()
+        if asset not in left_out
+        for failure in check(workspace, configuration.key).failures
+    ]
 
 
 def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:

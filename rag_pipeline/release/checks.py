@@ -137,6 +137,17 @@ def check_lexical_index(workspace: Workspace, key: str) -> CheckResult:
     return _expect(rows, "engine", ("rows_missing",))
 
 
+CHECKS: dict[str, Callable[[Workspace, str], CheckResult]] = {
+    "documents": check_documents,
+    "queries": check_queries,
+    "chunks": check_chunks,
+    "contextualized_chunks": check_contextualized_chunks,
+    "vector_index": check_vector_index,
+    "lexical_index": check_lexical_index,
+}
+"""The check of each asset that a release stands on; nothing is released that fails one."""
+
+
 def _expect_same_rows(
     upstream: Table,
     table: Table,

@@ -10,6 +10,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import command
 
@@ -32,21 +33,6 @@ PARTITIONS = {
     "context_scores": CONFIGURATIONS,
     "leaderboard": None,
     "release": None,
-}
-UPSTREAM = {
-    "documents": set(),
-    "queries": {"documents"},
-    "chunks": {"documents"},
-    "contextualized_chunks": {"chunks"},
-    "lexical_index": {"contextualized_chunks"},
-    "vector_index": {"contextualized_chunks"},
-    "retrieval_run": {"lexical_index", "vector_index", "queries"},
-    "answer_presence": {"retrieval_run"},
-    "answers": {"retrieval_run"},
-    "entity_scores": {"answers"},
-    "context_scores": {"retrieval_run", "answers"},
-    "leaderboard": {"answer_presence", "entity_scores", "context_scores"},
-    "release": {"leaderboard"},
 }
 CHECKS = {
     ("documents", "documents_are_sound", True),
@@ -86,7 +72,9 @@ def test_the_assets_of_the_sample_their_partitions_and_what_they_read(graph):
         node = graph.get(dg.AssetKey(["sample", name]))
         partitions = node.partitions_def
         assert (partitions.get_partition_keys() if partitions else None) == keys, name
-        assert {parent.path[1] for parent in node.parent_keys} == UPSTREAM[name]
+        assert {parent.path[1] for parent in node.parent_keys} == {
+            b for b in ASSETS[name].reads if b in PARTITIONS
+        }
 
 
 def test_every_asset_says_what_it_is(graph):
