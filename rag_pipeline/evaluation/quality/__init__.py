@@ -9,7 +9,6 @@ from rag_pipeline.evaluation.quality.context_scores import update_context_scores
 from rag_pipeline.evaluation.quality.entity_scores import update_entity_scores
 from rag_pipeline.evaluation.quality.labels import load_labels, update_labels
 from rag_pipeline.evaluation.quality.notes import (
-    QUALITY_ASSETS,
     is_current,
     is_incomplete,
     made_from,
@@ -17,7 +16,6 @@ from rag_pipeline.evaluation.quality.notes import (
 )
 
 __all__ = [
-    "QUALITY_ASSETS",
     "is_current",
     "is_incomplete",
     "load_answers",

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -10,19 +10,21 @@ from rag_pipeline.config import Settings, fingerprint
 from rag_pipeline.evaluation.scores import score_file
 from rag_pipeline.workspace import Workspace
 
-QUALITY_ASSETS = ("relevance_labels", "answers", "entity_scores", "context_scores")
 
-_SECTIONS = {
-    "relevance_labels": "relevance",
-    "answers": "answers",
-    "entity_scores": "entities",
-    "context_scores": "context",
-}
-_READS = {
-    "relevance_labels": ("retrieval_run",),
-    "answers": ("retrieval_run",),
-    "entity_scores": ("answers", "queries"),
-    "context_scores": ("retrieval_run", "answers", "queries"),
+class _Inputs(NamedTuple):
+    section: str
+    """The section of `evaluation` in the corpus file."""
+    reads: tuple[str, ...]
+    """The files under `evaluation/` that it is made from, besides the queries."""
+    queries: bool = False
+    """Whether it depends on what stands in the queries, not only on their answers."""
+
+
+_INPUTS = {
+    "relevance_labels": _Inputs("relevance", ("retrieval_run",)),
+    "answers": _Inputs("answers", ("retrieval_run",)),
+    "entity_scores": _Inputs("entities", ("answers",), queries=True),
+    "context_scores": _Inputs("context", ("retrieval_run", "answers"), queries=True),
 }
 
 
@@ -34,7 +36,7 @@ def quality_file(asset: str, configuration: str) -> str:
 def made_from(workspace: Workspace, asset: str, configuration: str) -> str:
     """Hash what an asset of a configuration is made from, as that is now."""
     config = workspace.config
-    settings: Settings = getattr(config.evaluation, _SECTIONS[asset])
+    settings: Settings = getattr(config.evaluation, _INPUTS[asset].section)
     chat = getattr(settings, "chat", None)
     parts: list[Any] = [asset, settings, config.chat(chat) if chat else None]
     if asset == "context_scores":
@@ -42,11 +44,9 @@ def made_from(workspace: Workspace, asset: str, configuration: str) -> str:
         for score in config.evaluation.scores:
             metrics = [[m.name, m.version] for m in getattr(score, "metrics", ())]
             parts += [score, metrics, *score.asked(config)]
-    for before in _READS[asset]:
-        file = "evaluation/queries.parquet"
-        if before != "queries":
-            file = score_file(before, configuration)
-        parts.append(workspace.store.read_note(file).get("digest"))
+    files = [score_file(before, configuration) for before in _INPUTS[asset].reads]
+    files += ["evaluation/queries.parquet"] if _INPUTS[asset].queries else []
+    parts += [workspace.store.read_note(file).get("digest") for file in files]
     return fingerprint(*parts)
 
 
