@@ -53,9 +53,10 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
                 if not relative or relative.endswith("/"):  # a folder, as consoles make them
                     continue
                 seen += 1
-                segments = relative.split("/")
-                if wanted(segments):
-                    reason = _obstacle(relative, segments, entry["Size"], source.max_bytes)
+                if wanted(relative):
+                    reason = _obstacle(
+                        relative, relative.split("/"), entry["Size"], source.max_bytes
+                    )
                     etag = read_as(relative, entry["ETag"])
                     found.append(Listed(relative, etag, entry["Size"], reason))
     if not seen:

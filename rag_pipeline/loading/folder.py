@@ -1,13 +1,14 @@
 """A folder and its globs -> the files that are documents, and those that can't be."""
 
 import errno
-import fnmatch
 import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from wcmatch import glob
 
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """What a document_id may not hold: it is shown in terminals and stored as UTF-8."""
@@ -20,55 +21,30 @@ class Found(NamedTuple):
     reason: str = ""
 
 
-def matcher(pattern: str, *, hidden: bool) -> Callable[[list[str]], bool]:
-    """Return a test of path segments against a POSIX glob in which `**` spans folders.
+def matcher(pattern: str, *, hidden: bool) -> Callable[[str], bool]:
+    """Return a test of POSIX paths against a glob in which `**` spans folders.
 
-    Names that start with `.` are matched by wildcards only if `hidden`. (`pathlib` can't do
-    this before Python 3.13: its `match` has no `**`, its `glob` hides unreadable folders.)
+    Wildcards match names that start with `.` only if `hidden`. (`pathlib` can't do this before
+    Python 3.13: its `match` has no `**`, its `glob` hides unreadable folders.)
     """
-    steps = [
-        None if step == "**" else (step, re.compile(fnmatch.translate(step)))
-        for step in pattern.split("/")
-        if step not in ("", ".")
-    ]
-
-    def with_skipped(states: Iterable[int]) -> set[int]:
-        reached = set(states)
-        for state in range(len(steps)):
-            if state in reached and steps[state] is None:
-                reached.add(state + 1)
-        return reached
-
-    def matches(segments: list[str]) -> bool:
-        states = with_skipped([0])
-        for segment in segments:
-            dotted = segment.startswith(".") and not hidden
-            following = set()
-            for state in states - {len(steps)}:
-                step = steps[state]
-                if step is None:
-                    if not dotted:
-                        following.add(state)
-                elif (not dotted or step[0].startswith(".")) and step[1].match(segment):
-                    following.add(state + 1)
-            states = with_skipped(following)
-        return len(steps) in states
-
-    return matches
+    steps = [step for step in pattern.split("/") if step not in ("", ".")]
+    plain = "/".join(steps)
+    flags = glob.GLOBSTAR | glob.CASE | glob.FORCEUNIX | (glob.DOTGLOB if hidden else 0)
+    return glob.compile([plain, plain.removesuffix("/**")], flags=flags).match
 
 
-def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[list[str]], bool]:
-    """Return a test of path segments: some include pattern matches and no exclude pattern."""
+def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[str], bool]:
+    """Return a test of POSIX paths: some include pattern matches and no exclude pattern."""
     included, excluded = _matchers(include, exclude)
-    return lambda segments: (
-        not any(matches(segments) for matches in excluded)
-        and any(matches(segments) for matches in included)
+    return lambda path: (
+        not any(matches(path) for matches in excluded)
+        and any(matches(path) for matches in included)
     )
 
 
 def _matchers(
     include: Iterable[str], exclude: Iterable[str]
-) -> tuple[list[Callable[[list[str]], bool]], list[Callable[[list[str]], bool]]]:
+) -> tuple[list[Callable[[str], bool]], list[Callable[[str], bool]]]:
     included = [matcher(pattern, hidden=False) for pattern in include]
     return included, [matcher(pattern, hidden=True) for pattern in exclude]
 
@@ -90,11 +66,10 @@ def find_files(
     seen = 0
     for relative, entry, reason in _walk(str(root), enter_hidden):
         seen += 1
-        segments = relative.split("/")
-        if any(matches(segments) for matches in excluded):
+        if any(matches(relative) for matches in excluded):
             continue
         if not reason:
-            if not any(matches(segments) for matches in included):
+            if not any(matches(relative) for matches in included):
                 continue
             reason = _obstacle(entry, real_root)
         if not reason and UNSAFE.search(relative):
