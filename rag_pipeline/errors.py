@@ -10,7 +10,8 @@
     │   ├── TransientError     … and may not when asked again: busy, too slow, cut off, garbled
     │   ├── CallsStoppedError  no call can work now: a wrong key or model, an outage
     │   ├── TextTooLongError   a text is longer than the model reads, and may not be cut
-    │   └── MissingExtraError  an optional package is not installed
+    │   ├── MissingExtraError  an optional package is not installed
+    │   └── UnknownReplyError  a dry run needs a reply that no model has given yet
     ├── BudgetError            a plan or a run would cost more than the corpus may
     └── CheckFailedError       a blocking check refused the data
 
@@ -125,6 +126,10 @@ def _requirements(extra: str) -> Iterator[str]:
         else:
             required.marker = None
             yield str(required)
+
+
+class UnknownReplyError(ProviderError):
+    """A dry run needs a reply that no model has given yet; it never leaves the dry run."""
 
 
 class BudgetError(RagPipelineError):

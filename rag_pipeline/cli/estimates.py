@@ -5,42 +5,11 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rag_pipeline.calls.costs import ESTIMATE_ERROR, Tokens, Totals
-from rag_pipeline.cli.forecast import RERANKING, Forecast
-from rag_pipeline.cli.payees import paid_models
-from rag_pipeline.errors import BudgetError
-from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.calls.costs import Tokens, Totals
+from rag_pipeline.pipeline.forecast import ERROR, Forecast, is_known
 from rag_pipeline.workspace import Workspace
 
 _LAST_RUN = "costs/last_run.json"
-_ERROR = f"± {ESTIMATE_ERROR:.0%}".replace("%", " %")
-
-
-def pays(workspace: Workspace) -> bool:
-    """Return whether any step of the corpus calls a model that is not free."""
-    return any(paid_models(workspace, step) for step in steps(workspace.config))
-
-
-def is_known(found: Sequence[Forecast]) -> bool:
-    """Return whether it is known what calls a run would make."""
-    return all(f.calls is not None and f.asks is not None for f in found if f.model)
-
-
-def hold_budget(workspace: Workspace, found: Sequence[Forecast]) -> None:
-    """Raise BudgetError where a run would cost more than is left of the budget."""
-    budget = workspace.config.budget_usd
-    if budget is None:
-        return
-    # What a run before has reranked is not known to be asked again until it is retrieved again.
-    before = {c.partition for c in workspace.ledger.charges() if c.asset == "retrieval_run"}
-    sure = [f for f in found if f.step.asset != RERANKING or f.step.partition not in before]
-    expected = sum(f.usd or 0.0 for f in sure)
-    spent = workspace.ledger.spent()
-    if expected and spent + expected > budget:
-        raise BudgetError(
-            f"a run would cost about {expected:.4f} USD ({_ERROR}) and {spent:.4f} are spent: more "
-            f"than budget_usd {budget:g}; raise it, or leave out configurations"
-        )
 
 
 def estimate_lines(found: Sequence[Forecast]) -> list[str]:
@@ -62,7 +31,7 @@ def estimate_lines(found: Sequence[Forecast]) -> list[str]:
         price = f"{costs:.4f} USD" if priced else "an unknown price"
         lines.append(
             f"{model}: {' and '.join(parts)}; about {tokens.input:,} input tokens{cached}, "
-            f"{tokens.output:,} output tokens: {price} ({_ERROR})."
+            f"{tokens.output:,} output tokens: {price} ({ERROR})."
         )
     return lines
 
@@ -103,7 +72,7 @@ def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
         f"cost: {usd(actual)} USD, estimated {price}; {actual.input_tokens:,} input tokens, "
         f"estimated {expected['input']:,}; {actual.cached_tokens:,} of them cached, estimated "
         f"{expected['cached']:,}; {actual.output_tokens:,} output tokens, estimated "
-        f"{expected['output']:,} ({_ERROR})"
+        f"{expected['output']:,} ({ERROR})"
     )
 
 

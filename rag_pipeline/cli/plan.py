@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.markup import escape
 
 from rag_pipeline.cli.console import console, print_json, show_next, titled_table
-from rag_pipeline.cli.estimates import estimate_lines, hold_budget
+from rag_pipeline.cli.estimates import estimate_lines
 from rag_pipeline.cli.find import rag
-from rag_pipeline.cli.forecast import RERANKING, Forecast, forecast
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import load_config
+from rag_pipeline.pipeline.forecast import RERANKING, Forecast, forecast, hold_budget
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 

@@ -15,9 +15,8 @@ from rich.progress import Progress, TaskID
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
-from rag_pipeline.cli.estimates import hold_budget, is_known, keep_outcome, outcome, pays
+from rag_pipeline.cli.estimates import keep_outcome, outcome
 from rag_pipeline.cli.find import rag, shown_path
-from rag_pipeline.cli.forecast import Forecast, forecast
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
@@ -30,6 +29,7 @@ from rag_pipeline.evaluation.runs import (
     load_queries,
     load_scores,
 )
+from rag_pipeline.pipeline.forecast import Forecast, forecast, hold_budget, is_known, pays
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 
@@ -122,7 +122,7 @@ class _Costs:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._pays = pays(workspace)
+        self._pays = any(pays(workspace, step) for step in steps(workspace.config))
         self._start = workspace.ledger.position() if self._pays else 0
         self._estimate: Sequence[Forecast] = ()
 

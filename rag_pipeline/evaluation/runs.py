@@ -81,6 +81,18 @@ def update_queries(workspace: Workspace) -> list[str]:
         return found.text if found else None
 
     queries, problems = resolve_queries(records, text_of)
+    save_queries(workspace, made_from, queries, problems, len(records))
+    return problems
+
+
+def save_queries(
+    workspace: Workspace,
+    made_from: str,
+    queries: Sequence[Query],
+    problems: Sequence[str],
+    read: int,
+) -> None:
+    """Write resolved queries; `made_from` is the `queries_digest`, `read` the file's queries."""
     rows = pa.table(
         {
             "query_id": pa.array([q.query_id for q in queries], pa.string()),
@@ -88,9 +100,8 @@ def update_queries(workspace: Workspace) -> list[str]:
             "record": pa.array([json.dumps(asdict(q)) for q in queries], pa.string()),
         }
     )
-    note = {"digest": made_from, "problems": problems, "read": len(records)}
+    note = {"digest": made_from, "problems": list(problems), "read": read}
     workspace.store.write_parquet(QUERIES_FILE, rows, note)
-    return problems
 
 
 def load_queries(workspace: Workspace) -> list[Query]:

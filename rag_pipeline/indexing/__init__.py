@@ -4,7 +4,7 @@ A document is *stale* in a table when its rows there are missing or made from so
 *orphaned* when the table before has it no longer. Whatever a crash leaves undone is stale again.
 """
 
-from rag_pipeline.indexing.builders import read_documents, read_in_order
+from rag_pipeline.indexing.builders import read_documents
 from rag_pipeline.indexing.documents import (
     document_rows,
     listing_digest,
@@ -38,7 +38,6 @@ __all__ = [
     "plan_documents",
     "plan_lexical",
     "read_documents",
-    "read_in_order",
     "update",
     "update_documents",
     "update_lexical",

@@ -20,7 +20,7 @@ from rag_pipeline.datamodels import (
     parse_metadata,
     rows_of,
 )
-from rag_pipeline.errors import DocumentError, ProviderError
+from rag_pipeline.errors import DocumentError, ProviderError, UnknownReplyError
 from rag_pipeline.indexing.plans import Report
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Table
@@ -55,6 +55,9 @@ def build_chunks(
                 raise DocumentError(document.document_id, f"{key.chunking}: no chunks")
         except DocumentError as error:
             report.quarantined[document.document_id] = error.reason
+            continue
+        except UnknownReplyError as error:
+            report.failed[document.document_id] = str(error)
             continue
         advance("documents", 1)
         yield rows_of(_chunk_columns(document, chunks, fingerprint), CHUNKS_SCHEMA)

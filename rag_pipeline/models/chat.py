@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
 
@@ -21,15 +21,21 @@ from rag_pipeline.calls import (
 )
 from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens, require_budget
 from rag_pipeline.calls.progress import advance
+from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import ChatModel
 from rag_pipeline.datamodels import Prompt as Prompt
 from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
-from rag_pipeline.errors import CallsStoppedError, ProviderError
+from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.batches import BatchNotes, run_batches
 from rag_pipeline.models.providers import Chat, Completion, chat_identity, open_chat
 
 _PER_CLAIM = 32
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownReply(Reply):
+    """Stands in a dry run for a text that was not asked for yet: unlike others, of usual length."""
 
 
 def ask(
@@ -45,10 +51,13 @@ def ask(
     CallsStoppedError when no call can work: a wrong key, model or address, or a provider that is
     down.
     """
-    if settings.batch:
-        cache.refresh()
     keys = [_key(settings, prompt) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
+    if isinstance(cache, RecordingCache):
+        replies = _note(distinct, settings, cache)
+        return [replies[key] for key in keys]
+    if settings.batch:
+        cache.refresh()
     known: dict[bytes, Reply | ProviderError] = {
         key: _unpack(value) for key, value in cache.get(list(distinct)).items()
     }
@@ -256,13 +265,31 @@ def _parse(completion: Completion, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def known_replies(
-    prompts: Sequence[Prompt], settings: ChatModel, cache: CallCache
-) -> list[tuple[bytes, Reply | None]]:
-    """Return each prompt's key and the reply that it got before; asks nothing and needs no key."""
-    keys = [_key(settings, prompt) for prompt in prompts]
-    known = cache.get(keys)
-    return [(key, _unpack(known[key]) if key in known else None) for key in keys]
+def _note(
+    prompts: Mapping[bytes, Prompt], settings: ChatModel, cache: RecordingCache
+) -> dict[bytes, Reply | ProviderError]:
+    """Note the prompts of a dry run; return the known replies, and what stands for the others."""
+    prefixes: set[str] = set()
+
+    def tokens(key: bytes) -> Tokens:
+        prompt = prompts[key]
+        is_first = prompt.prefix not in prefixes
+        prefixes.add(prompt.prefix)
+        return expected_tokens(prompt, settings, is_first)
+
+    missing = cache.note("chat", list(prompts), tokens)
+    if missing and not cache.stands_in:
+        raise UnknownReplyError(f"{settings.model}: not asked yet")
+    known = cache.get(list(prompts))
+    replies: dict[bytes, Reply | ProviderError] = {k: _unpack(v) for k, v in known.items()}
+    for key in missing:
+        prompt = prompts[key]
+        if prompt.schema is not None or prompt.choices:
+            replies[key] = UnknownReplyError(f"{settings.model}: not asked yet")
+        else:
+            usual = f"{key.hex()} ".ljust(4 * USUAL_OUTPUT, "x")
+            replies[key] = UnknownReply(usual, None, Usage())
+    return replies
 
 
 def expected_tokens(prompt: Prompt, settings: ChatModel, is_first: bool) -> Tokens:

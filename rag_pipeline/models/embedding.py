@@ -18,8 +18,16 @@ from rag_pipeline.calls import (
     run_bounded,
     run_calls,
 )
+from rag_pipeline.calls.costs import Tokens as ChargedTokens
+from rag_pipeline.calls.costs import estimate_tokens
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.calls.recording import RecordingCache
+from rag_pipeline.errors import (
+    CallsStoppedError,
+    ProviderError,
+    TransientError,
+    UnknownReplyError,
+)
 from rag_pipeline.models.providers import (
     Embedder,
     InputType,
@@ -73,6 +81,8 @@ def embed_tokens(
     inputs = _inputs(texts, embedder, input_type, documents)
     keys = [_key(texts, embedder, input_type) for texts in inputs]
     distinct = dict(zip(keys, inputs, strict=True))
+    if isinstance(cache, RecordingCache):
+        _note(distinct, embedder, cache)
     known = cache.get(list(distinct))
     missing = [key for key in distinct if key not in known]
     advance("texts", len(texts) - sum(len(distinct[key]) for key in missing))
@@ -95,6 +105,16 @@ def embed_tokens(
     flat = np.frombuffer(b"".join(value[:size] for value in values), np.float32)
     vectors = flat.reshape(len(texts), embedder.dimension)
     return Embedded(vectors, [value[size:] for value in values])
+
+
+def _note(inputs: Mapping[bytes, Sequence[str]], embedder: Embedder, cache: RecordingCache) -> None:
+    """Note the inputs of a dry run; raise UnknownReplyError unless all their vectors are known."""
+
+    def tokens(key: bytes) -> ChargedTokens:
+        return ChargedTokens(sum(estimate_tokens(text) for text in inputs[key]))
+
+    if cache.note("embedding", list(inputs), tokens) or not cache.reads:
+        raise UnknownReplyError(f"{embedder.identity}: not embedded yet")
 
 
 def _embed_missing(
@@ -187,28 +207,6 @@ def embed_queries(texts: Sequence[str], embedder: Embedder, cache: CallCache) ->
     if isinstance(embedder, RemoteEmbedder):
         return embed_tokens(texts, embedder, cache, "query")
     return request(texts, _local(embedder), "query")
-
-
-def call_keys(
-    texts: Sequence[str],
-    embedder: Embedder,
-    input_type: InputType = "document",
-    documents: Sequence[str] | None = None,
-) -> list[bytes]:
-    """Return the keys of the calls that `embed_tokens` would make were none answered yet."""
-    inputs = _inputs(texts, embedder, input_type, documents)
-    return list(dict.fromkeys(_key(texts, embedder, input_type) for texts in inputs))
-
-
-def missing_texts(
-    texts: Sequence[str],
-    embedder: Embedder,
-    cache: CallCache,
-    documents: Sequence[str] | None = None,
-) -> int:
-    """Return how many distinct inputs `embed` would send."""
-    keys = call_keys(texts, embedder, "document", documents)
-    return len(keys) - len(cache.known(keys))
 
 
 def read_signs(packed: bytes, dimension: int) -> tuple[npt.NDArray[np.uint32], bytes]:

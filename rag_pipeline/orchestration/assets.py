@@ -34,6 +34,7 @@ from rag_pipeline.orchestration.partitions import (
 )
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.pipeline.facts import rounded_values
+from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
@@ -161,6 +162,7 @@ def _sharded_asset(
     )
     def plan(context: dg.OpExecutionContext) -> Iterator[dg.DynamicOutput[Any]]:
         with clear_failures():
+            hold_budget_of_step(workspace, Step(name, context.partition_key))
             todo = indexing.plan(indexing.open_stage(workspace, name, context.partition_key))
         context.log.info(
             f"{name} {context.partition_key}: {len(todo.stale)} documents stale, "

@@ -3,6 +3,7 @@
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.facts import Fact, Outcome, cost_facts, examples
+from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
@@ -10,11 +11,13 @@ from rag_pipeline.workspace import Workspace
 def make(workspace: Workspace, step: Step) -> Outcome:
     """Make a step whatever its state is, and charge its calls to it; return what came of it.
 
-    Raises the step's own RagPipelineError. `assistant_prompts` is made by its own command.
+    Raises the step's own RagPipelineError, and BudgetError where it would cost more than is left.
+    `assistant_prompts` is made by its own command.
     """
     row, key = step.row, step.key(workspace.config)
     if row.update is None:
         raise ValueError(f"{step} is not made by the pipeline")
+    hold_budget_of_step(workspace, step)
     swept: dict[str, Fact] = {}
     with workspace.charging(step.asset, key) as costs:
         if row.sweep == "before":

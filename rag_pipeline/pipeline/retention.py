@@ -8,30 +8,19 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rag_pipeline import release as releases
-from rag_pipeline.chunking import chunk
-from rag_pipeline.config import LEVELS, ChunkingSettings, CorpusConfig, Key
-from rag_pipeline.datamodels import Prompt, Reply
-from rag_pipeline.errors import DocumentError, ProviderError, RagPipelineError, StoreError
-from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.indexing import read_documents, read_in_order
-from rag_pipeline.models.chat import known_replies
-from rag_pipeline.models.embedding import call_keys
-from rag_pipeline.models.providers import Vectors, open_embedder
+from rag_pipeline.config import LEVELS
+from rag_pipeline.errors import RagPipelineError, StoreError
+from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
-from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
 """So large a share of the answers must be past their time before what is needed is looked up."""
-_DOCUMENTS_AT_ONCE = 64
 _DAY, _HOUR = 86_400.0, 3_600.0
 
 
@@ -247,7 +236,7 @@ def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
     old = cache.unused(_unused_since(workspace))
     if not old or len(old) < share * len(cache):
         return set()
-    return old.difference(_needed_calls(workspace))
+    return old.difference(needed_calls(workspace))
 
 
 def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
@@ -288,59 +277,3 @@ def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Fr
         if not dry_run:
             shutil.rmtree(copy, ignore_errors=True)
         yield Freed("copy", str(copy), "of a BM25 index that is gone", size)
-
-
-def _needed_calls(workspace: Workspace) -> Iterator[bytes]:
-    """Yield the keys of all embeddings that building everything anew would ask for."""
-    config = workspace.config
-    for name in _table_names(workspace, "vector_index"):
-        if _is_orphaned(workspace, name):
-            continue
-        embedding = Key.parse(name.removeprefix("vector_index.")).embedding
-        table = _bare_table(workspace, name)
-        ids = sorted(table.state())
-        columns = ["document_id", "start", "end", "context", "text"]
-        for first in range(0, len(ids), _DOCUMENTS_AT_ONCE):
-            for batch in read_in_order(table, columns, ids[first : first + _DOCUMENTS_AT_ONCE]):
-                rows = batch.to_pylist()
-                texts = [indexed_text(row["context"], row["text"]) for row in rows]
-                documents = [row["document_id"] for row in rows]
-                yield from call_keys(texts, workspace.embedder(embedding), "document", documents)
-    questions = [query.query for query in load_queries(workspace)]
-    for embedding in config.embeddings:
-        yield from call_keys(questions, workspace.embedder(embedding), "query")
-    for settings in config.chunkings.values():
-        if settings.asked(config):
-            yield from _chunking_calls(workspace, settings)
-
-
-@dataclass(frozen=True, slots=True)
-class _NotingModels:
-    """Notes the keys of the calls that a chunking method makes; makes none."""
-
-    workspace: Workspace
-    keys: list[bytes]
-
-    @property
-    def config(self) -> CorpusConfig:
-        return self.workspace.config
-
-    def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
-        settings = self.config.located(self.config.sentence_embedding(embedding))
-        embedder = open_embedder(settings)
-        self.keys.extend(call_keys(texts, embedder, "document"))
-        return np.zeros((len(texts), embedder.dimension), np.float32)
-
-    def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
-        known = known_replies(prompts, self.config.chat(chat), self.workspace.cache)
-        self.keys.extend(key for key, _ in known)
-        return [reply or ProviderError("not asked") for _, reply in known]
-
-
-def _chunking_calls(workspace: Workspace, settings: ChunkingSettings) -> Iterator[bytes]:
-    documents = workspace.documents().state() if workspace.documents().exists() else {}
-    for document in read_documents(workspace, sorted(documents)):
-        keys: list[bytes] = []
-        with suppress(DocumentError):
-            chunk(document, settings, _NotingModels(workspace, keys))
-        yield from keys

@@ -8,17 +8,14 @@ from rag_pipeline.calls.costs import Tokens, Totals
 from rag_pipeline.cli.costs import show_costs
 from rag_pipeline.cli.estimates import (
     estimate_lines,
-    hold_budget,
-    is_known,
     keep_outcome,
     outcome,
-    pays,
 )
-from rag_pipeline.cli.forecast import forecast
 from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import ChatModel, load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.models.chat import Prompt, expected_tokens
+from rag_pipeline.pipeline.forecast import forecast, hold_budget, is_known, pays
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.contextualization.test_llm import llm
@@ -55,7 +52,7 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
 ):
     file = write_corpus(tmp_path, **paid(tmp_path, server.url))
     workspace = Workspace(load_config(file))
-    assert pays(workspace)
+    assert pays(workspace, CONTEXTS)
     before = {f.step: f for f in forecast(workspace)}
     assert (before[CONTEXTS].asks, before[CONTEXTS].usd) == (None, None)
     assert not is_known(list(before.values()))
@@ -121,11 +118,15 @@ def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: ModelSe
     hold_budget(enough, forecast(enough))
 
 
-def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(
-    tmp_path, server: ModelServer, run_all
-):
-    # A call costs a little over 0.00005 USD for its 5 words: the third one is over this budget.
-    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.00015))
+def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(tmp_path, run_all):
+    # Expected are 150 tokens a reply, 0.0096 USD in all. These have 400, over 0.004 USD each: the
+    # third one is over the budget.
+    with serving(lambda body: "word " * 400) as server:
+        _reach_the_budget(tmp_path, server, run_all)
+
+
+def _reach_the_budget(tmp_path: Any, server: ModelServer, run_all: Any) -> None:
+    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.0105))
     with pytest.raises(BudgetError, match=r"contextualized_chunks markdown\.llm: budget_usd"):
         run_all(file)
     asked = len(server.requests)

@@ -9,11 +9,11 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.embedding import (
     embed,
     embed_tokens,
-    missing_texts,
     read_signs,
     read_tokens,
 )
 from rag_pipeline.models.providers import Tokens, Vectors
+from rag_pipeline_tests.testing.dry_calls import missing_texts
 
 
 class LengthEncoder:

@@ -8,6 +8,7 @@ from benchmarks.bench_cycles import cycles, edit, reindex, write_cycling
 from rag_pipeline import Corpus, indexing, release
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline import retention
+from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
@@ -45,7 +46,7 @@ def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
     run_all(file)
     workspace = Workspace(load_config(file))
     forget_uses(workspace)
-    needed = set(retention._needed_calls(workspace))
+    needed = set(needed_calls(workspace))
     freed = retention.collect(workspace)
     # Of the sentences that answers were chosen from, those that `semantic` never saw.
     assert {(f.what, f.why) for f in freed} <= {("calls", "unused for long, of no current text")}

@@ -4,7 +4,7 @@ Each is one Parquet file with a note. The note's `made_from` hashes the settings
 was read; its `digest` what came out too, as a judge's missing items may be answered by a later run.
 """
 
-from rag_pipeline.evaluation.quality.answers import load_answers, update_answers
+from rag_pipeline.evaluation.quality.answers import load_answers, save_answers, update_answers
 from rag_pipeline.evaluation.quality.context_scores import update_context_scores
 from rag_pipeline.evaluation.quality.entity_scores import update_entity_scores
 from rag_pipeline.evaluation.quality.labels import load_labels, update_labels
@@ -22,6 +22,7 @@ __all__ = [
     "load_labels",
     "made_from",
     "quality_file",
+    "save_answers",
     "update_answers",
     "update_context_scores",
     "update_entity_scores",

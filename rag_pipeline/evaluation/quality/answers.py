@@ -11,7 +11,7 @@ from rag_pipeline.answering import SentenceEmbed, extract_answers, write_answers
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import ChatAnswers, Configuration, MiniLMEmbedding
-from rag_pipeline.datamodels import Answer, Citation
+from rag_pipeline.datamodels import Answer, Citation, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.quality.notes import made_from, quality_file, write
 from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked
@@ -41,6 +41,18 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
         questions = [(asks.get(q.query_id, q.query), ranked[q.query_id]) for q in queries]
         made = extract_answers(questions, settings, sentence_embed(workspace, counts))
     advance("queries", len(queries))
+    return save_answers(workspace, configuration, source, queries, made, counts)
+
+
+def save_answers(
+    workspace: Workspace,
+    configuration: Configuration,
+    source: str,
+    queries: Sequence[Query],
+    made: Sequence[Answer | ProviderError],
+    counts: CallCounts | None = None,
+) -> dict[str, Any]:
+    """Write an answer or a failure per query; return the note. `source` is `made_from`."""
     table = pa.table(
         {
             "query_id": pa.array([q.query_id for q in queries], pa.string()),
@@ -58,7 +70,7 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
         "unanswered": sum(not answer.answered for answer in answers),
         "flagged": sum(bool(answer.problems) for answer in answers),
         "errors": list(dict.fromkeys(failures))[:20],
-        "calls": asdict(counts),
+        "calls": asdict(counts or CallCounts()),
     }
     return write(workspace, "answers", configuration.name, source, table, more)
 

@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from rag_pipeline.calls import CallCache, CallCounts, call_key, run_bounded, run_calls
+from rag_pipeline.calls.costs import Tokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
+from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import LLMReranker
-from rag_pipeline.errors import CallsStoppedError, ProviderError
+from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import LocalScorer, RemoteScorer, Scorer
 from rag_pipeline.models.providers.limits import TokenCounter
@@ -22,6 +24,10 @@ _SCORE = {
     "required": ["score"],
     "additionalProperties": False,
 }
+
+
+_PER_SEARCH = 100
+"""Passages that a reranker charges as one search (Cohere)."""
 
 
 class Asked(NamedTuple):
@@ -67,7 +73,11 @@ def score_passages(
         cache.put({key: np.array(scores, np.float64).tobytes()})
         found[key] = scores
 
-    if isinstance(scorer, RemoteScorer):
+    if isinstance(cache, RecordingCache):
+        sent = [key for key in requests if key not in failed]
+        unknown = cache.note("rerank", sent, lambda key: _expected_tokens(requests[key]))
+        failed |= dict.fromkeys(unknown, UnknownReplyError(f"{scorer.identity}: not asked yet"))
+    elif isinstance(scorer, RemoteScorer):
         if missing:
             run_calls(_score_all(missing, scorer, keep, failed))
     else:
@@ -159,6 +169,12 @@ def _joined(
 ) -> Relevance:
     errors = [failed[key] for key in parts if key in failed]
     return errors[0] if errors else [score for key in parts for score in found[key]]
+
+
+def _expected_tokens(asked: Asked) -> Tokens:
+    question = estimate_tokens(asked.query)
+    tokens = sum(question + estimate_tokens(passage) for passage in asked.passages)
+    return Tokens(tokens, searches=-(-len(asked.passages) // _PER_SEARCH))
 
 
 def _key(scorer: Scorer, asked: Asked) -> bytes:

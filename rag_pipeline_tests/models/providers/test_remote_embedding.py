@@ -14,8 +14,9 @@ from rag_pipeline.errors import (
     ProviderError,
     TextTooLongError,
 )
-from rag_pipeline.models.embedding import embed, embed_tokens, missing_texts
+from rag_pipeline.models.embedding import embed, embed_tokens
 from rag_pipeline.models.providers import Embedder, open_embedder
+from rag_pipeline_tests.testing.dry_calls import missing_texts
 from rag_pipeline_tests.testing.model_faults import SHUFFLED, Failure, Fault, faulty
 from rag_pipeline_tests.testing.model_replies import DIMENSION, vector_of
 from rag_pipeline_tests.testing.model_server import serving

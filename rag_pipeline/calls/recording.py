@@ -1,0 +1,68 @@
+"""A call cache for a dry run: it notes the calls that would be made, and nothing is written."""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rag_pipeline.calls.cache import CallCache
+from rag_pipeline.calls.costs import Kind, Tokens
+from rag_pipeline.errors import StoreError
+
+
+@dataclass(slots=True)
+class RecordingCache(CallCache):
+    """The answers of a call cache, read only.
+
+    Whoever looks up a call here notes it instead of making it: `models.chat.ask`,
+    `models.embedding.embed_tokens` and `search.reranking.score_passages`. An answer that does not
+    exist is an `UnknownReply` or an UnknownReplyError.
+    """
+
+    reads: bool = True
+    """Whether vectors are read; without, each lookup of vectors is an UnknownReplyError."""
+    stands_in: bool = True
+    """Whether an UnknownReply stands for a text; without, it is an UnknownReplyError."""
+    known_keys: set[bytes] = field(default_factory=set)
+    """Calls with an answer that were looked up since `begin`."""
+    missing: dict[Kind, dict[bytes, Tokens]] = field(default_factory=dict)
+    """Calls without an answer that were looked up since `begin`, with their expected tokens."""
+    guessed: bool = False
+    """Whether a prompt was made after another one had no answer, and may depend on it."""
+
+    def begin(self, *, reads: bool = True, stands_in: bool = True) -> None:
+        """Forget what was noted."""
+        self.known_keys, self.missing = set(), {}
+        self.reads, self.stands_in, self.guessed = reads, stands_in, False
+
+    def note(
+        self, kind: Kind, keys: Sequence[bytes], tokens: Callable[[bytes], Tokens]
+    ) -> list[bytes]:
+        """Note calls; return those without an answer. `tokens` estimates what such a call uses."""
+        known = self.known(keys)
+        self.known_keys |= known
+        missing = [key for key in keys if key not in known]
+        self.guessed |= bool(self.missing.get(kind)) and bool(missing)
+        noted = self.missing.setdefault(kind, {})
+        for key in missing:
+            if key not in noted:
+                noted[key] = tokens(key)
+        return missing
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the known answers of these keys; don't note their use."""
+        if not self.path.exists():
+            return {}
+        return dict(self._select("SELECT key, value FROM calls", keys))
+
+    def known(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which of these keys have an answer."""
+        return CallCache.known(self, keys) if self.path.exists() else set()
+
+    def put(self, answers: Mapping[bytes, bytes]) -> None:
+        """Raise StoreError: a dry run has no answers to store."""
+        raise StoreError(f"{self.path}: a dry run writes nothing")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = CallCache._connect(self)
+        connection.execute("PRAGMA query_only=ON")
+        return connection

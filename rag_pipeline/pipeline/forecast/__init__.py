@@ -1,0 +1,23 @@
+"""What a run would do and what it would cost, found by running its steps dry.
+
+The builders of the tables, the search and the judges themselves run, on a `DryWorkspace`: what they
+write stays in memory, and a call that they would make is noted where its key is looked up in the
+call cache (`calls.recording`). What rests on a reply that does not exist yet is estimated or not
+known, and says so.
+"""
+
+from rag_pipeline.pipeline.forecast.budget import ERROR, hold_budget, hold_budget_of_step, is_known
+from rag_pipeline.pipeline.forecast.payees import pays
+from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast, needed_calls
+
+__all__ = [
+    "ERROR",
+    "RERANKING",
+    "Forecast",
+    "forecast",
+    "hold_budget",
+    "hold_budget_of_step",
+    "is_known",
+    "needed_calls",
+    "pays",
+]

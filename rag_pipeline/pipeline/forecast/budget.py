@@ -1,0 +1,45 @@
+"""Hold what calls would cost against the corpus's budget, before they are made."""
+
+from collections.abc import Sequence
+
+from rag_pipeline.calls.costs import ESTIMATE_ERROR
+from rag_pipeline.errors import BudgetError
+from rag_pipeline.pipeline.forecast.payees import pays
+from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
+
+ERROR = f"± {ESTIMATE_ERROR:.0%}".replace("%", " %")
+"""How far an estimate may be off, in words."""
+
+
+def is_known(found: Sequence[Forecast]) -> bool:
+    """Return whether it is known what calls would be made to models that are paid."""
+    return all(f.calls is not None and f.asks is not None for f in found if f.model)
+
+
+def hold_budget(workspace: Workspace, found: Sequence[Forecast]) -> None:
+    """Raise BudgetError where what is foretold would cost more than is left of the budget."""
+    budget = workspace.config.budget_usd
+    if budget is None:
+        return
+    # A reranking that is only estimated may all be answered where a run before has paid for it.
+    before = {c.partition for c in workspace.ledger.charges() if c.asset == "retrieval_run"}
+    sure = [
+        f for f in found if f.step.asset != RERANKING or f.exact or f.step.partition not in before
+    ]
+    expected = sum(f.usd or 0.0 for f in sure)
+    spent = workspace.ledger.spent()
+    if expected and spent + expected > budget:
+        raise BudgetError(
+            f"a run would cost about {expected:.4f} USD ({ERROR}) and {spent:.4f} are spent: more "
+            f"than budget_usd {budget:g}; raise it, or leave out configurations"
+        )
+
+
+def hold_budget_of_step(workspace: Workspace, step: Step) -> None:
+    """Raise BudgetError where one step would cost more than is left of the budget."""
+    if workspace.config.budget_usd is None or not pays(workspace, step):
+        return
+    own = (step, Step(RERANKING, step.partition)) if step.asset == "retrieval_run" else (step,)
+    hold_budget(workspace, [f for f in forecast(workspace) if f.step in own])

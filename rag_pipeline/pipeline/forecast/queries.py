@@ -1,0 +1,232 @@
+"""Queries -> the calls of searching, reranking, answering and judging, run dry.
+
+The prompts are made as the steps make them. A search that can't be done before the run, as its
+index or a vector is not there yet, is stood for by the configuration's last run, else by chunks of
+the usual length, as many as may be shown: that is the most that it can be.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rag_pipeline.calls.costs import USUAL_OUTPUT
+from rag_pipeline.config import Configuration, ContextAwareRetriever, PassageReranker
+from rag_pipeline.datamodels import Answer, Query
+from rag_pipeline.errors import UnknownReplyError
+from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.loading.queries import read_queries
+from rag_pipeline.pipeline.forecast.payees import chat_of, paid_reranker
+from rag_pipeline.pipeline.forecast.tables import Noted, Todo
+from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.search.reranking import Asked
+from rag_pipeline.search.reranking.models import passage_scorer
+
+_PARTS = re.compile(r"[;:?!.\n]\s*\S")
+_USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
+
+_UPDATES: dict[str, Callable[[DryWorkspace, Configuration], Mapping[str, Any]]] = {
+    "relevance_labels": quality.update_labels,
+    "answers": quality.update_answers,
+    "entity_scores": quality.update_entity_scores,
+    "context_scores": quality.update_context_scores,
+}
+_READS = {
+    "relevance_labels": ("retrieval_run",),
+    "answers": ("retrieval_run",),
+    "entity_scores": ("answers",),
+    "context_scores": ("retrieval_run", "answers"),
+}
+
+
+@dataclass(slots=True)
+class QueryRuns:
+    """The steps about queries, run one after the other."""
+
+    dry: DryWorkspace
+    queries: Sequence[Query]
+    estimated: set[Step] = field(default_factory=set)
+    """Steps whose results are not those that the run will have."""
+    unknown: set[Step] = field(default_factory=set)
+    """Steps whose results are not known at all."""
+
+    def search(self, step: Step, index_stays: bool) -> tuple[Noted, Noted | None]:
+        """Search with every query; return the calls of embedding, and of a reranker that counts.
+
+        The reranker counts if it is paid or asks prompts. `index_stays` tells whether the run
+        will search the indexes that there are now. What a search found is needed, and is done
+        here as far as the queries' vectors are known, only if a model is to read it.
+        """
+        dry, config = self.dry, self.dry.config
+        configuration = config.configuration(step.partition or "")
+        settings = config.rerankers[configuration.reranker]
+        counts = isinstance(settings, PassageReranker) and bool(
+            config.reranker_chat(settings) or paid_reranker(dry, configuration)
+        )
+        is_read = counts or any(
+            chat_of(config, Step(asset, configuration.name)) for asset in _UPDATES
+        )
+        dry.cache.begin(reads=is_read)
+        found = False
+        with suppress(UnknownReplyError):
+            if index_stays:
+                runs.update_run(dry, configuration)
+                found = True
+            else:
+                embed = dry.embed(configuration.embedding, input_type="query")
+                embed([query.query for query in self.queries])
+        searching = Noted(exact=found or self._is_certain(configuration, index_stays))
+        searching.calls = dict(dry.cache.missing.get("embedding", {}))
+        scoring_known = found or not counts or self._rerank_usual(configuration)
+        scores = {**dry.cache.missing.get("chat", {}), **dry.cache.missing.get("rerank", {})}
+        if not found or scores:
+            self.estimated.add(step)
+        if not found and is_read and not self._stand_in(configuration):
+            self.unknown.add(step)
+        scoring = Noted(calls=scores, calls_known=scoring_known, exact=found)
+        return searching, scoring if counts else None
+
+    def judge(self, step: Step) -> Noted:
+        """Answer every query, or judge what was found and answered."""
+        config, name = self.dry.config, step.partition or ""
+        asks = chat_of(config, step) is not None
+        is_read = step.asset == "answers" and any(
+            chat_of(config, Step(asset, name)) for asset in ("entity_scores", "context_scores")
+        )
+        if not asks and not is_read:
+            return Noted()
+        before = {Step(asset, name) for asset in _READS[step.asset]}
+        noted = Noted(calls_known=not before & self.unknown, exact=not before & self.estimated)
+        self.dry.cache.begin()
+        answered = False
+        if noted.calls_known:
+            with suppress(UnknownReplyError):
+                _UPDATES[step.asset](self.dry, config.configuration(name))
+                answered = not any(self.dry.cache.missing.values())
+        if step.asset == "answers" and not (answered and noted.exact):
+            self.estimated.add(step)
+            self._stand_in_answers(config.configuration(name))
+        if not asks:
+            return Noted()
+        noted.calls = dict(self.dry.cache.missing.get("chat", {}))
+        return noted
+
+    def _is_certain(self, configuration: Configuration, index_stays: bool) -> bool:
+        """Return whether the queries are embedded as they stand, or as the index that stays says.
+
+        Boosted queries have words that are not known before, and a retriever may split a query of
+        several parts by what its index knows of the documents.
+        """
+        settings = self.dry.config.retrievers[configuration.retriever]
+        if isinstance(settings, ContextAwareRetriever):
+            if settings.variants > 0:
+                return False
+            settings = settings.over
+        if index_stays or not getattr(settings, "split_query", False):
+            return True
+        return not any(_PARTS.search(query.query.strip()) for query in self.queries)
+
+    def _rerank_usual(self, configuration: Configuration) -> bool:
+        """Note the reranking of passages of the usual length; False where none is known."""
+        settings = self.dry.config.rerankers[configuration.reranker]
+        assert isinstance(settings, PassageReranker)
+        score = passage_scorer(self.dry, settings, self.dry.config.reranker_chat(settings))
+        length = self._usual_length(configuration, with_context=True)
+        if score is None or length is None:
+            return False
+        score([Asked(q.query, _passages(q, settings.candidates, length)) for q in self.queries])
+        return True
+
+    def _stand_in(self, configuration: Configuration) -> bool:
+        """Let every query have found chunks, those of the last run where it has some.
+
+        Returns False where there are no chunks whose length could be the usual one.
+        """
+        file = runs.run_file(configuration.name)
+        rows = self.dry.store.read_parquet(file)
+        if rows is None:
+            rows = runs.RUN_SCHEMA.empty_table()
+        found = set(rows.column("query_id").to_pylist())
+        new = [query for query in self.queries if query.query_id not in found]
+        if new:
+            length = self._usual_length(configuration, with_context=False)
+            if length is None:
+                return False
+            made = [
+                {"query_id": q.query_id, "rank": rank, "chunk_id": f"#{rank}", "document_id": "",
+                 "start": 0, "end": 0, "score": 0.0, "text": text}
+                for q in new
+                for rank, text in enumerate(_passages(q, self._depth, length), 1)
+            ]  # fmt: skip
+            rows = pa.concat_tables(
+                [rows.select(runs.RUN_SCHEMA.names).cast(runs.RUN_SCHEMA),
+                 pa.Table.from_pylist(made, runs.RUN_SCHEMA)]
+            )  # fmt: skip
+            self.dry.store.write_parquet(file, rows, self.dry.store.read_note(file))
+        return True
+
+    @property
+    def _depth(self) -> int:
+        """Return how many passages of a query are judged or answered from, at most."""
+        evaluation = self.dry.config.evaluation
+        passages = getattr(evaluation.relevance, "passages", 0)
+        return max(passages, evaluation.answers.contexts, evaluation.context.contexts)
+
+    def _stand_in_answers(self, configuration: Configuration) -> None:
+        """Let every query without an answer have one of the usual length."""
+        made = quality.load_answers(self.dry, configuration.name)
+        answers = [
+            made.get(query.query_id) or Answer(f"{query.query_id} {_USUAL_ANSWER}", answered=True)
+            for query in self.queries
+        ]
+        source = quality.made_from(self.dry, "answers", configuration.name)
+        quality.save_answers(self.dry, configuration, source, self.queries, answers)
+
+    def _usual_length(self, configuration: Configuration, *, with_context: bool) -> int | None:
+        """Return the mean characters of the chunks as they are now, None if there are none."""
+        tables = [(self.dry.chunks(configuration.key), ["text"])]
+        if with_context:
+            contexts = self.dry.contextualized_chunks(configuration.key)
+            tables.insert(0, (contexts, ["context", "text"]))
+        for table, columns in tables:
+            rows = characters = 0
+            for batch in table.read(columns):
+                rows += batch.num_rows
+                lengths = (pc.sum(pc.utf8_length(batch.column(name))) for name in columns)
+                characters += sum(length.as_py() or 0 for length in lengths)
+            if rows:
+                return -(-characters // rows)
+        return None
+
+
+def hold_queries(dry: DryWorkspace, documents: Todo) -> list[Query]:
+    """Hold the queries that would be searched with, and return them.
+
+    Their gold spans are not known while documents are yet to be loaded.
+    """
+    if documents.pending:
+        path = dry.config.queries_path
+        records = read_queries(path) if path else []
+        queries = [
+            Query(
+                record.query_id,
+                record.query,
+                entities={str(kind): groups for kind, groups in record.entities.items()},
+            )
+            for record in records
+        ]
+        runs.save_queries(dry, runs.queries_digest(dry), queries, [], len(records))
+    elif documents.gone or not runs.queries_are_current(dry):
+        dry.dry_table("documents").hold(documents.gone, ())
+        runs.update_queries(dry)
+    return runs.load_queries(dry)
+
+
+def _passages(query: Query, count: int, length: int) -> tuple[str, ...]:
+    """Return passages of a length, unlike those of any other query."""
+    return tuple(f"{query.query_id} {place} ".ljust(length, "x") for place in range(count))

@@ -1,0 +1,149 @@
+"""Every step of a run with what it would do, in its order; and the calls that it still needs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rag_pipeline.calls.costs import Tokens
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.pipeline.forecast.payees import (
+    Payee,
+    calls_a_model,
+    chat_of,
+    paid_model,
+    paid_reranker,
+    price,
+)
+from rag_pipeline.pipeline.forecast.queries import QueryRuns, hold_queries
+from rag_pipeline.pipeline.forecast.tables import (
+    DOCUMENTS,
+    Noted,
+    build_tables,
+    documents_to_do,
+    needed_by_table,
+)
+from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.workspace import Workspace
+
+RERANKING = "reranking"
+"""A part of a retrieval run that is forecast by itself, being another model's."""
+
+_JUDGED = ("relevance_labels", "answers", "entity_scores", "context_scores")
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a run would do in one step.
+
+    `stale`, `orphaned` and `current` count documents; `chunks` those that would be written, and
+    `calls` the texts that would be sent to a model. The last two are None where they are known
+    only once documents are loaded or sentences embedded, and not `exact` where they are scaled or
+    rest on a reply that does not exist yet.
+    """
+
+    step: Step
+    runs: bool
+    stale: int = 0
+    orphaned: int = 0
+    current: int = 0
+    chunks: int | None = 0
+    calls: int | None = 0
+    exact: bool = True
+    asks: int | None = 0
+    """Prompts that would be sent to a chat model."""
+    model: str = ""
+    """The model that would be paid for them, "" where none is."""
+    tokens: Tokens = field(default_factory=Tokens)
+    usd: float | None = 0.0
+    """None where the model's price or the calls are not known."""
+
+
+def forecast(workspace: Workspace) -> list[Forecast]:
+    """Return what a run would do, step by step in its order; call no model and write nothing."""
+    config = workspace.config
+    workspace.cache.refresh()
+    dry = DryWorkspace(workspace)
+    todo = documents_to_do(workspace)
+    tables: dict[Step, Noted] = {}
+    for step in todo:
+        if step.asset == "chunks":
+            tables |= build_tables(dry, step.partition or "", todo)
+    queries = QueryRuns(dry, hold_queries(dry, todo[DOCUMENTS]))
+    answered: dict[bytes, bool] = {}
+    found: dict[Step, Forecast] = {}
+    for step in steps(config):
+        before = upstream(config, step)
+        noted, reranking = tables.get(step, Noted()), None
+        if step in todo:
+            documents = todo[step]
+            runs_now = bool(documents.pending or documents.gone)
+            counts = len(documents.pending), len(documents.gone), documents.current
+        else:
+            runs_now = any(found[s].runs for s in before) or plan_step(workspace, step).must_run
+            counts = 0, 0, 0
+            if runs_now and step.asset == "retrieval_run":
+                stays = not any(found[s].runs for s in before if s.asset != "queries")
+                noted, reranking = queries.search(step, stays)
+            elif runs_now and step.asset in _JUDGED:
+                noted = queries.judge(step)
+        payee = paid_model(workspace, step) if runs_now else None
+        is_chat = chat_of(config, step) is not None
+        found[step] = _forecast(workspace, step, runs_now, counts, noted, payee, is_chat, answered)
+        if reranking is not None:
+            part = Step(RERANKING, step.partition)
+            payee = paid_reranker(workspace, config.configuration(step.partition or ""))
+            counts = 0, 0, 0
+            found[part] = _forecast(workspace, part, True, counts, reranking, payee, True, answered)
+    return list(found.values())
+
+
+def _forecast(
+    workspace: Workspace,
+    step: Step,
+    runs: bool,
+    documents: tuple[int, int, int],
+    noted: Noted,
+    payee: Payee | None,
+    is_chat: bool,
+    answered: dict[bytes, bool],
+) -> Forecast:
+    """Return a step's forecast; what a step before it asks is `answered` by then, surely or not."""
+    new = [key for key in noted.calls if key not in answered]
+    exact = noted.exact and noted.scale == 1.0 and all(answered.get(k, True) for k in noted.calls)
+    answered.update(dict.fromkeys(new, exact))
+    tokens = sum((noted.calls[key] for key in new), Tokens()) * noted.scale
+    count = round(len(new) * noted.scale) if noted.calls_known else None
+    return Forecast(
+        step,
+        runs,
+        *documents,
+        chunks=round(noted.chunks * noted.scale) if noted.chunks_known else None,
+        calls=0 if is_chat else count,
+        exact=exact,
+        asks=count if is_chat else 0,
+        model=str(payee) if payee else "",
+        tokens=tokens,
+        usd=price(workspace, payee, None if count is None else tokens),
+    )
+
+
+def needed_calls(workspace: Workspace) -> Iterator[bytes]:
+    """Yield the keys of the answered calls that building everything anew would look up.
+
+    Some come more than once. Of the tables' rows as they are now: what is stale is made of other
+    texts.
+    """
+    config = workspace.config
+    dry = DryWorkspace(workspace)
+    for step in steps(config):
+        if step.row.sharded and calls_a_model(config, step):
+            yield from needed_by_table(dry, step)
+    queries = QueryRuns(dry, load_queries(dry))
+    for step in steps(config):
+        if step.asset == "retrieval_run":
+            before = (s for s in upstream(config, step) if s.asset != "queries")
+            queries.search(step, not any(plan_step(workspace, s).must_run for s in before))
+            yield from dry.cache.known_keys
+        elif step.asset in _JUDGED:
+            queries.judge(step)
+            yield from dry.cache.known_keys

@@ -1,0 +1,155 @@
+"""Documents that a run would work on -> the chunks and calls of each table, built dry in batches.
+
+The documents that a step would change are carried on to the steps after it: their rows are held in
+memory while the tables after it are built, 64 documents at a time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from rag_pipeline.calls.costs import Tokens
+from rag_pipeline.errors import UnknownReplyError
+from rag_pipeline.indexing import (
+    Report,
+    Stage,
+    open_stage,
+    plan,
+    plan_documents,
+)
+from rag_pipeline.pipeline.forecast.payees import chat_of
+from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
+from rag_pipeline.pipeline.planning import Step, steps, upstream
+from rag_pipeline.workspace import Workspace
+
+MOST_CHARACTERS = 3_000_000
+"""Characters of a chunking's documents that are built dry; of more, counts are scaled up."""
+_AT_ONCE = 64
+"""Documents whose rows are in memory together."""
+
+DOCUMENTS = Step("documents")
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """The documents that a step would work on and those that it would drop."""
+
+    pending: frozenset[str]
+    gone: frozenset[str]
+    current: int
+
+
+@dataclass(slots=True)
+class Noted:
+    """What one step would do: chunks to write, and calls without an answer, each once."""
+
+    chunks: int = 0
+    calls: dict[bytes, Tokens] = field(default_factory=dict)
+    chunks_known: bool = True
+    calls_known: bool = True
+    exact: bool = True
+    """Whether no call rests on a reply that does not exist yet."""
+    scale: float = 1.0
+    """What counts are multiplied by, where some documents stand for all."""
+
+
+def documents_to_do(workspace: Workspace) -> dict[Step, Todo]:
+    """Return what each table of documents' rows would have to do, in the order of the flow."""
+    config = workspace.config
+    first = plan_documents(workspace)
+    todo = {DOCUMENTS: Todo(frozenset(first.stale), frozenset(first.orphaned), first.current)}
+    for step in steps(config):
+        if not step.row.sharded:
+            continue
+        (before,) = (todo[s] for s in upstream(config, step))
+        stage = open_stage(workspace, step.asset, step.partition or "")
+        own = plan(stage)
+        here = set(stage.table.state()) | set(stage.quarantine.state())
+        gone = frozenset((before.gone & here) | set(own.orphaned))
+        carried = {d for d in before.pending if stage.covers(d)}
+        pending = frozenset((set(own.stale) | carried) - before.gone)
+        todo[step] = Todo(pending, gone, len(here - pending - gone))
+    return todo
+
+
+def build_tables(dry: DryWorkspace, chunking: str, todo: Mapping[Step, Todo]) -> dict[Step, Noted]:
+    """Build what is pending in the tables of one chunking, of the loaded documents."""
+    unloaded = todo[DOCUMENTS].pending
+    mine = [s for s in todo if s.partition and s.partition.split(".")[0] == chunking]
+    noted = {step: Noted() for step in mine}
+    for step in mine:
+        if todo[step].pending & unloaded:
+            noted[step].chunks_known = noted[step].calls_known = False
+    wanted = sorted(set().union(*(todo[step].pending for step in mine)) - unloaded)
+    if not wanted:
+        return noted
+    stages = {step: open_stage(dry, step.asset, step.partition or "") for step in mine}
+    sample = _sample(dry, wanted)
+    for first in range(0, len(sample), _AT_ONCE):
+        unknown: dict[Step, set[str]] = {}
+        for step in mine:
+            noted[step].scale = len(wanted) / len(sample)
+            own = [d for d in sample[first : first + _AT_ONCE] if d in todo[step].pending]
+            (before,) = upstream(dry.config, step)
+            waiting = unknown.get(before, set())
+            unknown[step] = waiting.intersection(own)
+            if unknown[step]:
+                noted[step].chunks_known = False
+                if step.asset == "vector_index" or chat_of(dry.config, step):
+                    noted[step].calls_known = False
+            possible = [d for d in own if d not in waiting]
+            if possible:
+                unknown[step] |= _build(dry, step, stages[step], possible, noted[step])
+            if step.asset == "vector_index" and before in noted:
+                noted[step].exact &= not noted[before].calls
+        dry.store.forget()
+    return noted
+
+
+def _build(
+    dry: DryWorkspace, step: Step, stage: Stage, document_ids: Sequence[str], noted: Noted
+) -> set[str]:
+    """Build the rows of documents and hold them; return the documents whose rows are unknown."""
+    report = Report()
+    # Chunks made of other replies would be other chunks: without these they are not known.
+    dry.cache.begin(reads=step.asset != "vector_index", stands_in=step.asset != "chunks")
+    if step.asset == "vector_index":
+        # Nothing is made of its rows: as many as there are chunks, whatever the vectors.
+        with suppress(UnknownReplyError):
+            list(stage.build(document_ids, report))
+        rows = dry.dry_table(stage.upstream.name).rows(document_ids)
+    else:
+        rows = dry.dry_table(stage.table.name).hold(document_ids, stage.build(document_ids, report))
+    noted.chunks += rows
+    for calls in dry.cache.missing.values():
+        noted.calls.update(calls)
+    noted.exact &= not dry.cache.guessed or step.asset == "chunks"
+    unknown = set(report.failed) if step.asset == "chunks" else set()
+    noted.chunks_known &= not unknown
+    return unknown
+
+
+def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
+    """Return the first documents, until they have MOST_CHARACTERS together."""
+    sizes: dict[str, int] = {}
+    for batch in dry.documents().read(["document_id", "characters"], document_ids):
+        columns = batch.to_pydict()
+        sizes.update(zip(columns["document_id"], columns["characters"], strict=True))
+    characters = 0
+    for number, document_id in enumerate(document_ids, 1):
+        characters += sizes.get(document_id, 0)
+        if characters >= MOST_CHARACTERS:
+            return document_ids[:number]
+    return document_ids
+
+
+def needed_by_table(dry: DryWorkspace, step: Step) -> Iterator[bytes]:
+    """Yield the keys of the answered calls that building a whole table anew would look up."""
+    stage = open_stage(dry, step.asset, step.partition or "")
+    document_ids = sorted(stage.upstream.state())
+    for first in range(0, len(document_ids), _AT_ONCE):
+        dry.cache.begin(reads=step.asset != "vector_index", stands_in=step.asset != "chunks")
+        with suppress(UnknownReplyError):
+            for _ in stage.build(document_ids[first : first + _AT_ONCE], Report()):
+                pass
+        yield from dry.cache.known_keys
