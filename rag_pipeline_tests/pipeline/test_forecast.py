@@ -21,7 +21,7 @@ from rag_pipeline.pipeline.forecast import (
     hold_budget_of_step,
     needed_calls,
 )
-from rag_pipeline.pipeline.planning import ANSWER_ASSETS, Step
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.model_replies import Body
@@ -122,9 +122,9 @@ def written(folder: Path) -> dict[str, str]:
 
 def group_of(step: Step) -> Step:
     """Return the step in whose job another one is done."""
-    if step.asset in ANSWER_ASSETS:
-        return Step("answers", step.partition)
-    return Step("retrieval_run", step.partition) if step.asset == RERANKING else step
+    if step.asset == RERANKING:
+        return Step("retrieval_run", step.partition)
+    return Step(step.row.made_with or step.asset, step.partition)
 
 
 def billed_by_step(file: Path, server: ModelServer) -> Counter[Step]:
@@ -234,7 +234,7 @@ def test_local_models_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         configurations=[{"chunking": "semantic", "embedding": "minilm", "retriever": "hybrid"}],
     )
     list(run(load_config(file)))
-    semantic["semantic"]["threshold"] = 0.5  # type: ignore[assignment]
+    semantic["semantic"]["threshold"] = 0.5
     write_file(
         tmp_path,
         chunkings=semantic,
