@@ -75,7 +75,7 @@ def test_a_run_shows_steps_leaderboard_and_an_answered_question(released: Any) -
     # The shortest of the questions that are answered by their first chunk.
     tail = outcome.out.split("Serving release-000001: ")[1]
     assert "1. policy/" in tail or "1. nda/" in tail
-    assert 'rag search "your question" -c ' in tail
+    assert "rag search 'your question' " in tail
 
 
 def test_a_run_with_nothing_to_do_says_so_and_counts_what_was_saved(released: Any) -> None:
