@@ -48,11 +48,11 @@ class Without:
 
     def search(self, wanted: Search, boost: Boost | None = None) -> Found:
         """Search what is left."""
-        found = self._corpus.search_in_stages(
-            *(wanted.query, wanted.k, self._where, boost),
-            *(wanted.boosted_files, wanted.variants, wanted.rerank),
+        found = self._corpus.retrieve(
+            *(wanted.query, wanted.k, self._where, boost, wanted.stages, wanted.rerank),
+            discover=True,
         )
-        return Found(found.chunks, found.documents, found.boosted)
+        return Found(found.chunks, found.documents, found.boosted, found.ask)
 
     def document(self, document_id: str) -> Document:
         """Return a document."""

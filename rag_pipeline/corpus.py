@@ -1,6 +1,6 @@
 """One corpus as a Python object: search its release, read its leaderboard, roll back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,8 @@ from rag_pipeline import release as manifests
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.config import (
+    Answers,
+    ChatAnswers,
     ChatModel,
     ContextAwareRetriever,
     CorpusConfig,
@@ -40,6 +42,7 @@ from rag_pipeline.workspace import Workspace
 _RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
 _RERANKER: TypeAdapter[Reranker] = TypeAdapter(Reranker)
 _EMBEDDING: TypeAdapter[Embedding] = TypeAdapter(Embedding)
+_ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,9 @@ class Corpus:
         or by local expansion) search each of the first `boosted_files` documents once more. Raises
         what `search` raises.
         """
-        stages = {"boosted_files": boosted_files, "variants": variants}
-        return self.retrieve(query, k, where, boost, stages, rerank, discover=True)
+        return self.retrieve(
+            query, k, where, boost, (boosted_files, variants), rerank, discover=True
+        )
 
     def retrieve(
         self,
@@ -117,19 +121,26 @@ class Corpus:
         k: int,
         where: str | None = None,
         boost: Boost | None = None,
-        stages: Mapping[str, int] | None = None,
+        stages: tuple[int, int] | None = None,
         rerank: bool = True,
         discover: bool = False,
+        deepen: bool = True,
     ) -> Retrieved:
         """Return what the release's retriever and reranker find, by `retrieve_all`.
 
-        `stages` are other `boosted_files` and `variants` than the release's. Raises what `search`
-        raises.
+        `stages` are other `boosted_files` and `variants` than the release's. More chunks than the
+        release's `top_k` are found only where the search may `deepen`; these are other candidates,
+        and so other scores, than those that were measured. Raises what `search` raises.
         """
         _check(query, k)
         served = self._open()
         settings = _staged(served.retriever, stages) if stages else served.retriever
-        settings = settings.model_copy(update={"top_k": max(k, settings.top_k), "top_n": k})
+        top_k = settings.top_k
+        if deepen:
+            top_k = max(k, top_k)
+        else:
+            k = min(k, settings.top_n or top_k)
+        settings = settings.model_copy(update={"top_k": top_k, "top_n": k})
         reranker = served.reranker if rerank else NoReranker(method="none")
         score = passage_scorer(self.workspace, reranker, served.chat)
         with charging(self.workspace.ledger), attributed("search"):
@@ -138,6 +149,21 @@ class Corpus:
                 *(where, boost, discover),
             )
             return next(found)
+
+    def answers(self) -> tuple[Answers, ChatModel | None]:
+        """Return how the release's questions are answered, and by which chat model, if by one.
+
+        A release of an earlier version, which does not record it, is served by the corpus file.
+        """
+        recorded = self.release().settings
+        if "answers" not in recorded:
+            answers = self.config.evaluation.answers
+            chat = answers.chat if isinstance(answers, ChatAnswers) else None
+            return answers, self.config.chat(chat) if chat else None
+        model = recorded.get("answers_chat")
+        return _ANSWERS.validate_python(recorded["answers"]), (
+            ChatModel.model_validate(model) if model else None
+        )
 
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""
@@ -205,12 +231,18 @@ class Corpus:
         )
 
 
-def _staged(settings: Retriever, stages: Mapping[str, int]) -> Retriever:
+def _staged(settings: Retriever, stages: tuple[int, int]) -> Retriever:
     """Return a retriever with other stages than its own."""
+    files, variants = stages
     if isinstance(settings, ContextAwareRetriever):
-        return settings.model_copy(update=dict(stages))
-    over, top_k = settings, settings.top_k
-    return ContextAwareRetriever(method="context_aware", over=over, top_k=top_k, **stages)
+        return settings.model_copy(update={"boosted_files": files, "variants": variants})
+    return ContextAwareRetriever(
+        method="context_aware",
+        over=settings,
+        top_k=settings.top_k,
+        boosted_files=files,
+        variants=variants,
+    )
 
 
 def _check(query: str, k: int) -> None:

@@ -1,16 +1,42 @@
-"""A query and its ranked chunks -> an answer with citations, by extraction or by a chat model."""
+"""A query and its ranked chunks -> an answer with citations, by extraction or by a chat model.
+
+The one way to an answer, for what the leaderboard measures and for what a release serves.
+"""
 
 from rag_pipeline.answering.extractive import NOTHING_ANSWERS, SentenceEmbed, extract_answers
+from rag_pipeline.answering.forms import (
+    NEUTRAL_QUERIES,
+    NO_ANSWER,
+    Asked,
+    Formed,
+    Row,
+    distinct,
+    form_answers,
+    passages_wanted,
+)
+from rag_pipeline.answering.intent import Intent, detect
 from rag_pipeline.answering.llm import Ask, answer_prompt, read_answer, write_answers
 from rag_pipeline.answering.support import supports
+from rag_pipeline.answering.written import written_answers
 
 __all__ = [
+    "NEUTRAL_QUERIES",
     "NOTHING_ANSWERS",
+    "NO_ANSWER",
     "Ask",
+    "Asked",
+    "Formed",
+    "Intent",
+    "Row",
     "SentenceEmbed",
     "answer_prompt",
+    "detect",
+    "distinct",
     "extract_answers",
+    "form_answers",
+    "passages_wanted",
     "read_answer",
     "supports",
     "write_answers",
+    "written_answers",
 ]

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from rag_pipeline.answering.intent import Intent, detect
+from rag_pipeline.answering.sentences import sentence_vectors
 from rag_pipeline.assistant.datasets import Dataset, ReleasedDataset
 from rag_pipeline.assistant.expansion import ExpandedDataset
-from rag_pipeline.assistant.intent import Intent, detect
 from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
 from rag_pipeline.assistant.model import Model, Reflection
 from rag_pipeline.assistant.pipeline import Assistant
@@ -16,7 +17,6 @@ from rag_pipeline.assistant.results import (
     Source,
     Stage,
 )
-from rag_pipeline.assistant.sentences import sentence_vectors
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
 

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
 
+from rag_pipeline.answering import Ask
+from rag_pipeline.calls.costs import attributed, charging
+from rag_pipeline.config import Answers, AssistantSettings, ChatModel
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Document, ScoredChunk
-from rag_pipeline.errors import InputError
+from rag_pipeline.errors import InputError, ProviderError
+from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.search.staged import Discovered
 from rag_pipeline.store import quoted
 
 Boost = Callable[[str, Sequence[str]], Sequence[str]]
 """From a document's id and its best chunks' texts to boosted queries for it."""
 
+_PATIENCE_SECONDS = 5.0
+"""Maximum seconds for which what fails at once is tried again."""
 _REMEMBERED = 64
 """So many searches of the assistant's own are kept, a few passages each."""
 
@@ -23,15 +29,17 @@ _REMEMBERED = 64
 class Search:
     """One search of a dataset; `document_id` restricts it to one document.
 
-    `own` says that the query is the assistant's own, the same for many questions.
+    `stages` are `boosted_files` and `variants`, where these are to be others than the release's.
+    Chunks beyond the release's `top_k` are searched for only with `deepen`. `own` says that the
+    query is the assistant's own, the same for many questions.
     """
 
     query: str
     k: int
     document_id: str | None = None
-    boosted_files: int = 0
-    variants: int = 0
+    stages: tuple[int, int] | None = None
     rerank: bool = True
+    deepen: bool = True
     own: bool = False
 
 
@@ -42,6 +50,8 @@ class Found:
     chunks: Sequence[ScoredChunk]
     documents: Sequence[Discovered]
     boosted: Mapping[str, Sequence[str]]
+    ask: str = ""
+    """The part of the query that was searched for; "" where all of it was."""
 
 
 class Dataset(Protocol):
@@ -90,16 +100,25 @@ class ReleasedDataset:
         where = None
         if wanted.document_id is not None:
             where = f"document_id = {quoted(wanted.document_id)}"
-        staged = self.corpus.search_in_stages(
-            wanted.query,
-            wanted.k,
-            where,
-            boost,
-            wanted.boosted_files,
-            wanted.variants,
-            wanted.rerank,
+        found = self.corpus.retrieve(
+            *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank),
+            discover=not wanted.own,
+            deepen=wanted.deepen,
         )
-        return Found(staged.chunks, staged.documents, staged.boosted)
+        return Found(found.chunks, found.documents, found.boosted, found.ask)
+
+    def answers(self) -> tuple[Answers, Ask | None]:
+        """Return how the release's questions are answered, and what asks the chat model for it."""
+        answers, chat = self.corpus.answers()
+        if chat is None:
+            return answers, None
+        workspace, model = self.corpus.workspace, interactive(chat, self.corpus.config.assistant)
+
+        def ask_now(prompts: Sequence[Prompt]) -> list[Reply | ProviderError]:
+            with charging(workspace.ledger), attributed("assistant.answer"):
+                return ask(prompts, model, workspace.cache)
+
+        return answers, ask_now
 
     def document(self, document_id: str) -> Document:
         """Return a document of the release as it was indexed."""
@@ -120,6 +139,18 @@ class ReleasedDataset:
             "configuration": release.configuration,
             "chunks": release.pinned.rows,
         }
+
+
+def interactive(chat: ChatModel, settings: AssistantSettings) -> ChatModel:
+    """Return a chat model's settings for somebody who waits: no batches, and failures early."""
+    seconds = settings.model_seconds
+    return chat.model_copy(
+        update={
+            "batch": False,  # a provider's batches would take days
+            "timeout_seconds": min(chat.timeout_seconds, seconds),
+            "patience_seconds": min(chat.patience_seconds, seconds, _PATIENCE_SECONDS),
+        }
+    )
 
 
 def choose(datasets: Mapping[str, Dataset], names: Sequence[str] | None) -> list[Dataset]:

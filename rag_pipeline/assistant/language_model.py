@@ -7,16 +7,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.answering import Ask
-from rag_pipeline.assistant.answering import Formed
-from rag_pipeline.assistant.intent import KINDS, Intent
-from rag_pipeline.assistant.model import Reflection
-from rag_pipeline.assistant.prompts import FOLDER, adopted
-from rag_pipeline.assistant.written import (
+from rag_pipeline.answering.forms import Formed
+from rag_pipeline.answering.intent import KINDS, Intent
+from rag_pipeline.answering.written import (
     cited_answer,
     clause_answer,
     comparison_answer,
     listing_answer,
 )
+from rag_pipeline.assistant.datasets import interactive
+from rag_pipeline.assistant.model import Reflection
+from rag_pipeline.assistant.prompts import FOLDER, adopted
 from rag_pipeline.calls.costs import attributed, charging, estimate_tokens
 from rag_pipeline.config import ChatModel
 from rag_pipeline.corpus import Corpus
@@ -34,8 +35,6 @@ _MOST_ENTITIES = 20
 _MARGIN = 1.25
 """A prompt may have that many times the tokens that it is estimated to have."""
 _MARKUP = re.compile(r"<(?=\s*/?\s*passage)|\[\[(?=\s*##)", re.IGNORECASE)
-_PATIENCE_SECONDS = 5.0
-"""How long what fails at once is tried again."""
 _VERDICTS = ("grounded", "complete", "consistent", "specific")
 
 
@@ -240,16 +239,11 @@ def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel 
     if chat is None:
         return None
     require_dspy()
-    # One prompt follows from the other: a provider's batches would take days.
-    settings = corpus.config.chat(chat).model_copy(update={"batch": False})
-    if not patient:
-        seconds = corpus.config.assistant.model_seconds
-        settings = settings.model_copy(
-            update={
-                "timeout_seconds": min(settings.timeout_seconds, seconds),
-                "patience_seconds": min(settings.patience_seconds, seconds, _PATIENCE_SECONDS),
-            }
-        )
+    settings = corpus.config.chat(chat)
+    if patient:
+        settings = settings.model_copy(update={"batch": False})  # one prompt follows from another
+    else:
+        settings = interactive(settings, corpus.config.assistant)
     workspace = corpus.workspace
 
     def ask_now(asked: Sequence[Prompt]) -> list[Reply | ProviderError]:

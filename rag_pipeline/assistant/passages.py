@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from rag_pipeline.answering.forms import wording
 from rag_pipeline.assistant.datasets import Boost, Dataset, Found, Search, choose
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.results import FoundDocument, Passage
@@ -25,11 +26,12 @@ PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """Passages and documents, best first, and the boosted queries by document."""
+    """Passages and documents, best first, the boosted queries by document, and what was asked."""
 
     passages: list[Passage]
     documents: list[FoundDocument]
     boosted: dict[str, list[str]]
+    ask: str
 
 
 class Searcher:
@@ -103,17 +105,11 @@ class Searcher:
         rerank: bool = True,
         boost: Boost | None = None,
         own: bool = False,
+        deepen: bool = True,
     ) -> Searched:
-        """Return the k best passages of some datasets; for `own` see `Search`."""
-        wanted = Search(
-            query,
-            k,
-            document_id,
-            self.settings.boosted_files,
-            self.settings.variants,
-            rerank,
-            own,
-        )
+        """Return the k best passages of some datasets; for `own` and `deepen` see `Search`."""
+        stages = None if own else self.settings.stages
+        wanted = Search(query, k, document_id, stages, rerank, deepen, own)
         found = _each(chosen, lambda d: d.search(wanted, boost))
         rankings = [
             [(f"{n}\0{position}", chunk.score) for position, chunk in enumerate(each.chunks)]
@@ -129,7 +125,9 @@ class Searcher:
             ranked = sorted(zip(scores, passages, strict=True), key=lambda pair: -pair[0])
             passages = [replace(p, chunk=replace(p.chunk, score=s)) for s, p in ranked]
         boosted = {d: list(q) for each in found for d, q in each.boosted.items()}
-        return Searched(passages, _merged_documents(chosen, found), boosted)
+        asks = {each.ask for each in found}
+        ask = asks.pop() if len(asks) == 1 else ""
+        return Searched(passages, _merged_documents(chosen, found), boosted, ask or query)
 
 
 def checked(query: str) -> None:
@@ -164,9 +162,8 @@ def _merged_documents(chosen: Sequence[Dataset], found: Sequence[Found]) -> list
 
 
 def _distinct(passages: Sequence[Passage]) -> list[Passage]:
-    """Drop passages that say, in the same document, word for word what a better one says."""
-    kept: dict[tuple[str, str, str], Passage] = {}
+    """Drop the passages of a dataset that say what a better one says (see `distinct`)."""
+    kept: dict[tuple[str, ...], Passage] = {}
     for passage in passages:
-        words = " ".join(passage.chunk.text.split()).casefold()
-        kept.setdefault((passage.dataset, passage.chunk.document_id, words), passage)
+        kept.setdefault((passage.dataset, *wording(passage.chunk)), passage)
     return list(kept.values())

@@ -3,15 +3,24 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from rag_pipeline.answering import SentenceEmbed
-from rag_pipeline.assistant.answering import Formed, form_answer, verified
-from rag_pipeline.assistant.datasets import Boost, Dataset
+from rag_pipeline.answering import (
+    NEUTRAL_QUERIES,
+    Ask,
+    Asked,
+    Formed,
+    SentenceEmbed,
+    form_answers,
+    passages_wanted,
+    written_answers,
+)
+from rag_pipeline.answering.forms import verified
+from rag_pipeline.answering.intent import Intent, detect
+from rag_pipeline.assistant.datasets import Boost, Dataset, ReleasedDataset
 from rag_pipeline.assistant.expansion import ExpandedDataset
-from rag_pipeline.assistant.intent import Intent, detect
 from rag_pipeline.assistant.model import Model, ModelOrRules, Reflection
 from rag_pipeline.assistant.passages import PassageScorer, Searched, Searcher, checked
 from rag_pipeline.assistant.results import (
@@ -22,13 +31,10 @@ from rag_pipeline.assistant.results import (
     Source,
     Stage,
 )
-from rag_pipeline.config import AssistantSettings
-from rag_pipeline.datamodels import Citation, Document
-from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.config import Answers, AssistantSettings, ChatAnswers, ExtractiveAnswers
+from rag_pipeline.datamodels import Citation, Document, ScoredChunk
+from rag_pipeline.errors import ProviderError, RagPipelineError
 from rag_pipeline.search.staged import Expansion
-
-_NEUTRAL_QUERIES = ("definitions", "glossary")
-"""Asked of the documents before giving up: a term may be explained apart from where it is used."""
 
 
 @dataclass(slots=True)
@@ -60,11 +66,10 @@ class _Asked:
     instructions: str
     k: int
     by_model: ModelOrRules
-
-    @property
-    def reranks(self) -> bool:
-        """Tell whether passages are reranked: a list wants all, by the documents' own scores."""
-        return self.intent.kind != "comprehensive"
+    answers: Answers
+    """How answers are made."""
+    write: Ask | None
+    """What asks the chat model that `answers` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +185,11 @@ class Assistant:
             asked_as, intent = self._intent(query, rewrites, by_model, detail)
             if instructions and self.model is None:
                 detail["instructions"] = "ignored: no model is configured"
-        wanted = k or self.settings.passages * (3 if intent.kind == "comprehensive" else 1)
-        asked = _Asked(asked_as, intent, chosen, document_id, instructions, wanted, by_model)
+        answers, write = answers_of(chosen)
+        wanted = k or passages_wanted(intent.kind, answers)
+        asked = _Asked(
+            *(asked_as, intent, chosen, document_id, instructions, wanted, by_model, answers, write)
+        )
         with trace.stage("search") as detail:
             boost = self._boost(asked, detail)
             found = self._search(asked, chosen, boost)
@@ -189,7 +197,6 @@ class Assistant:
                 "documents": [d.document_id for d in found.documents[: self.settings.files]],
                 "boosted_queries": found.boosted,
                 "passages": len(found.passages),
-                "reranked": asked.reranks,
             }
         with trace.stage("answer") as detail:
             draft = self._drafted(asked, found, detail)
@@ -237,33 +244,45 @@ class Assistant:
 
     def _search(self, asked: _Asked, chosen: Sequence[Dataset], boost: Boost | None) -> Searched:
         return self._searcher.search(
-            asked.query, chosen, asked.document_id, asked.k, asked.reranks, boost
+            asked.query, chosen, asked.document_id, asked.k, boost=boost, deepen=False
         )
 
     def _drafted(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> _Drafted:
         """Answer from what was found, else from what neutral queries find."""
-        draft = _Drafted(
-            self._answer(asked, found.passages, detail), found.passages, found.documents
-        )
-        if draft.formed.answer.answered:
+        draft = _Drafted(self._answer(asked, found, detail), found.passages, found.documents)
+        if draft.formed.answer.answered or asked.write is not None:
             return draft
-        for neutral in _NEUTRAL_QUERIES:
+        for neutral in NEUTRAL_QUERIES:
             more = self._searcher.search(
-                neutral, asked.chosen, asked.document_id, self.settings.passages, own=True
-            ).passages
-            again = self._answer(asked, more, detail)
+                *(neutral, asked.chosen, asked.document_id, asked.answers.contexts),
+                own=True,
+                deepen=False,
+            )
+            again = self._answer(asked, replace(more, ask=found.ask), detail)
             detail.setdefault("neutral_queries", []).append(neutral)
             if again.answer.answered:
-                return _Drafted(again, [*more, *draft.passages], draft.documents)
+                return _Drafted(again, [*more.passages, *draft.passages], draft.documents)
         return draft
 
-    def _answer(self, asked: _Asked, passages: Sequence[Passage], detail: dict[str, Any]) -> Formed:
-        chunks, model = [p.chunk for p in passages], self.model
+    def _answer(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> Formed:
+        """Answer as the release is set to: by its chat model, by the assistant's, or by rules."""
+        chunks, model, write = [p.chunk for p in found.passages], self.model, asked.write
 
         def by_rule() -> Formed:
-            return form_answer(asked.query, asked.intent.kind, chunks, self._embed)
+            return self._quoted(asked, found.ask, chunks)
 
-        if model is None or not chunks:
+        if not chunks:
+            return by_rule()
+        if write is not None and not asked.instructions:
+            assert isinstance(asked.answers, ChatAnswers)
+            settings = asked.answers.model_copy(update={"contexts": len(chunks)})
+            question = (asked.query, chunks)
+
+            def by_chat() -> Formed:
+                return _raised(written_answers([question], settings, write))
+
+            return asked.by_model(detail, "answer", by_chat, by_rule)
+        if model is None:
             return by_rule()
         return asked.by_model(
             detail,
@@ -271,6 +290,13 @@ class Assistant:
             lambda: model.answer(asked.query, asked.intent, chunks, asked.instructions),
             by_rule,
         )
+
+    def _quoted(self, asked: _Asked, ask: str, chunks: Sequence[ScoredChunk]) -> Formed:
+        """Answer by rule; where the release's answers are a model's, with the defaults."""
+        answers = asked.answers
+        settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
+        (formed,) = form_answers([Asked(ask, asked.intent.kind, chunks)], settings, self._embed)
+        return formed
 
     def _reflect(
         self, asked: _Asked, formed: Formed, passages: Sequence[Passage], detail: dict[str, Any]
@@ -310,7 +336,7 @@ class Assistant:
                 if not lacking:
                     continue
                 found = self._search(asked, [*asked.chosen, *lacking], boost)
-                formed = self._answer(asked, found.passages, detail)
+                formed = self._answer(asked, found, detail)
             except RagPipelineError as error:
                 detail["failed"] = str(error)
                 continue
@@ -328,7 +354,8 @@ class Assistant:
             return 0.0
         if answer.confidence is not None:
             return answer.confidence
-        by_rules = form_answer(query, "general", [p.chunk for p in draft.passages], self._embed)
+        asked = Asked(query, "general", [p.chunk for p in draft.passages])
+        (by_rules,) = form_answers([asked], ExtractiveAnswers(), self._embed)
         return by_rules.answer.confidence or 0.0
 
     def _assisted(
@@ -370,6 +397,21 @@ class Assistant:
             formed.table,
             tuple(trace.stages),
         )
+
+
+def answers_of(chosen: Sequence[Dataset]) -> tuple[Answers, Ask | None]:
+    """Return how the first release among some datasets answers, by default as nothing is set."""
+    for dataset in chosen:
+        if isinstance(dataset, ReleasedDataset):
+            return dataset.answers()
+    return ExtractiveAnswers(), None
+
+
+def _raised(made: Sequence[Formed | ProviderError]) -> Formed:
+    (one,) = made
+    if isinstance(one, ProviderError):
+        raise one
+    return one
 
 
 def _bears_out(

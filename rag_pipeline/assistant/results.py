@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rag_pipeline.assistant.answering import Row
-from rag_pipeline.assistant.intent import Intent
+from rag_pipeline.answering.forms import Row
+from rag_pipeline.answering.intent import Intent
 from rag_pipeline.datamodels import ScoredChunk
 
 Progress = Callable[[str, int, int], None]

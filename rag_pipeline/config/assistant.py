@@ -55,18 +55,20 @@ class Expansion(Settings):
 class AssistantSettings(Settings):
     """How a question becomes an answer; without `chat`, by rules and verbatim sentences.
 
-    `files` is how many leading documents an answer lists, `boosted_files` in how many of them
-    `variants` boosted queries are searched for besides, `passages` how many passages an answer is
-    made from. `reflections` bounds how often a model may improve its answer. What a model does not
-    do within `model_seconds` of being asked, rules do.
+    How an answer is made from its passages is set in `evaluation.answers`, so that what is served
+    is what is measured; `passages` is the earlier name of its `contexts`. `files` is how many
+    leading documents an answer lists. A question is searched for as the release's retriever says;
+    where `boosted_files` or `variants` is set, with so many stages instead. `reflections` bounds
+    how often a model may improve its answer. What a model does not do within `model_seconds` of
+    being asked, rules do.
     """
 
     chat: str | None = None
     model_seconds: float = Field(default=30.0, gt=0)
     files: int = Field(default=5, ge=1, le=50)
-    boosted_files: int = Field(default=3, ge=0, le=50)
-    variants: int = Field(default=1, ge=0, le=5)
-    passages: int = Field(default=8, ge=1, le=100)
+    boosted_files: int | None = Field(default=None, ge=0, le=50)
+    variants: int | None = Field(default=None, ge=0, le=5)
+    passages: int | None = Field(default=None, ge=1, le=100)
     rewrite_queries: bool = False
     reflections: int = Field(default=0, ge=0, le=5)
     expansion: Expansion | None = None
@@ -78,6 +80,14 @@ class AssistantSettings(Settings):
                 f"reflections {self.reflections}: needs a model; name one of `chats` as `chat`"
             )
         return self
+
+    @property
+    def stages(self) -> tuple[int, int] | None:
+        """Return `boosted_files` and `variants` of a search, None for those of the release."""
+        if self.boosted_files is None and self.variants is None:
+            return None
+        files = 3 if self.boosted_files is None else self.boosted_files
+        return files, 1 if self.variants is None else self.variants
 
     def chats(self) -> dict[str, str]:
         """Return the chat models that are named here, by the place that names them."""

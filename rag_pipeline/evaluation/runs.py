@@ -219,6 +219,24 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     return note
 
 
+def retrieve_again(
+    workspace: Workspace, configuration: Configuration, query: str, counts: CallCounts
+) -> list[ScoredChunk]:
+    """Return what a query that is none of the corpus's finds in the builds of the last run."""
+    config = workspace.config
+    pinned = Pinned(**workspace.store.read_note(run_file(configuration.name))["pinned"])
+    reranker = config.rerankers[configuration.reranker]
+    found = retrieve_all(
+        open_index(workspace, pinned),
+        [query],
+        config.retrievers[configuration.retriever],
+        reranker,
+        workspace.embed(configuration.embedding, counts, "query"),
+        passage_scorer(workspace, reranker, config.reranker_chat(reranker), counts),
+    )
+    return next(found).chunks
+
+
 def load_asks(workspace: Workspace, configuration: str) -> dict[str, str]:
     """Return what queries ask besides naming a document, by query id; only where they name one."""
     asks: dict[str, str] = workspace.store.read_note(run_file(configuration)).get("asks", {})

@@ -1,8 +1,9 @@
 """Which configuration should be served, and what stands in its way."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from rag_pipeline.config import Configuration
+from rag_pipeline.config import ChatAnswers, Configuration
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
@@ -84,12 +85,17 @@ def released(workspace: Workspace, candidate: Configuration | None = None) -> Re
     if (
         today is not None
         and (candidate is None or candidate.name != name)
-        and settings_of(workspace, today) == serving.settings
+        and _are_of(serving.settings, settings_of(workspace, today))
         and run_is_current(workspace, today)
         and scores_are_current(workspace, today)
     ):
         return Reference(serving.release_id, name, read_scores(workspace, name))
     return Reference(serving.release_id, name, kept_scores(workspace, serving.release_id))
+
+
+def _are_of(served: Mapping[str, Any], today: Mapping[str, Any]) -> bool:
+    """Tell whether settings are those of today; earlier manifests record no answers."""
+    return {**{k: v for k, v in today.items() if k.startswith("answers")}, **served} == today
 
 
 def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
@@ -135,4 +141,8 @@ def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str,
     chat = config.reranker_chat(config.rerankers[configuration.reranker])
     if chat is not None:
         settings["reranker_chat"] = chat.model_dump(mode="json")
+    answers = config.evaluation.answers
+    settings["answers"] = answers.model_dump(mode="json")
+    if isinstance(answers, ChatAnswers):
+        settings["answers_chat"] = config.chat(answers.chat).model_dump(mode="json")
     return {**settings, "names": configuration.model_dump(exclude={"name"})}

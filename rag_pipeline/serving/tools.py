@@ -144,7 +144,10 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
             str, Field(description="Guidance for the answering model, if one is configured.")
         ] = "",
         enable_query_rewriting: bool = False,
-        top_k_return: TopK = 8,
+        top_k_return: Annotated[
+            int | None,
+            Field(description="How many passages to read; the release's by default.", ge=1, le=100),
+        ] = None,
     ) -> AssistantAnswer:
         """Answer a question: intent, file discovery, staged chunk search, cited answer."""
         loop = asyncio.get_running_loop()

@@ -82,7 +82,7 @@ def test_each_query_is_asked_once_and_failures_stay_in_their_place():
         [("How long?", CHUNKS), ("Which law?", CHUNKS), ("?", [])], settings, ask
     )
     assert len(asked) == 2
-    assert "[1] (A)\nConfidentiality lasts" in asked[0].user
+    assert "[1] (a)\nConfidentiality lasts" in asked[0].user
     assert "Delaware" not in asked[0].user, "only the first contexts are shown"
     assert isinstance(answers[0], Answer) and isinstance(answers[2], Answer)
     assert answers[0].answered and answers[0].citations[0].chunk_id == "a#0-60"

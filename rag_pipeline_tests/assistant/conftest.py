@@ -26,7 +26,7 @@ def talking(released, tmp_path):
                     **(chat or {}),
                 }
             },
-            "assistant": {"chat": "local", **settings},
+            "assistant": {"chat": "local", "variants": 1, **settings},
         }
         config = CorpusConfig.model_validate({**released.config.model_dump(), **changes})
         config._base = released.config._base

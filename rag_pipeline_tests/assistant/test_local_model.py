@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("dspy", reason="needs the extra `dspy`")
 
-from rag_pipeline.assistant.intent import KINDS
+from rag_pipeline.answering.intent import KINDS
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
 from rag_pipeline_tests.testing.llama_server import llama_server
 

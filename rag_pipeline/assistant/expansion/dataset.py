@@ -88,9 +88,9 @@ class ExpandedDataset:
             kept = {k.document_id: k for k in self._prune()}
             if not kept:
                 return Found([], [], {})
-            staged = self._indexed.search_in_stages(
-                *(wanted.query, wanted.k, where, boost),
-                *(wanted.boosted_files, wanted.variants, wanted.rerank),
+            staged = self._indexed.retrieve(
+                *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank),
+                discover=True,
             )
         chunks = [
             replace(c, metadata={**c.metadata, "expanded": kept[c.document_id].origin})
@@ -98,7 +98,7 @@ class ExpandedDataset:
             if c.document_id in kept
         ]
         documents = [d for d in staged.documents if d.document_id in kept]
-        return Found(chunks, documents, staged.boosted)
+        return Found(chunks, documents, staged.boosted, staged.ask)
 
     def document(self, document_id: str) -> Document:
         """Return a kept document; raise InputError where there is none of this id."""

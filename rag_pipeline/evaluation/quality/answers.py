@@ -7,14 +7,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_pipeline.answering import SentenceEmbed, extract_answers, write_answers
+from rag_pipeline.answering import (
+    NEUTRAL_QUERIES,
+    Asked,
+    Formed,
+    SentenceEmbed,
+    detect,
+    distinct,
+    form_answers,
+    passages_wanted,
+    written_answers,
+)
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.config import ChatAnswers, Configuration, MiniLMEmbedding
+from rag_pipeline.config import ChatAnswers, Configuration, ExtractiveAnswers, MiniLMEmbedding
 from rag_pipeline.datamodels import Answer, Citation, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.quality.notes import made_from, quality_file, write
-from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked
+from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked, retrieve_again
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.workspace import Workspace
@@ -29,19 +39,26 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     settings = workspace.config.evaluation.answers
     source = made_from(workspace, "answers", configuration.name)
     queries = load_queries(workspace)
-    ranked = load_ranked(workspace, configuration.name, settings.contexts)
+    kinds = [detect(query.query).kind for query in queries]
+    wanted = [passages_wanted(kind, settings) for kind in kinds]
+    ranked = load_ranked(workspace, configuration.name, max(wanted, default=0))
+    passages = [distinct(ranked[q.query_id][:k]) for q, k in zip(queries, wanted, strict=True)]
     counts = CallCounts()
-    made: Sequence[Answer | ProviderError]
+    made: Sequence[Formed | ProviderError]
     if isinstance(settings, ChatAnswers):
-        questions = [(q.query, ranked[q.query_id]) for q in queries]
-        made = write_answers(questions, settings, workspace.ask(settings.chat, counts))
+        questions = [(q.query, own) for q, own in zip(queries, passages, strict=True)]
+        made = written_answers(questions, settings, workspace.ask(settings.chat, counts))
     else:
         # What the query asks, without the part that names a document: the chunks are of it already
         asks = load_asks(workspace, configuration.name)
-        questions = [(asks.get(q.query_id, q.query), ranked[q.query_id]) for q in queries]
-        made = extract_answers(questions, settings, sentence_embed(workspace, counts))
+        asked = [
+            Asked(asks.get(q.query_id, q.query), kind, own)
+            for q, kind, own in zip(queries, kinds, passages, strict=True)
+        ]
+        made = _extracted(workspace, configuration, asked, settings, counts)
     advance("queries", len(queries))
-    return save_answers(workspace, configuration, source, queries, made, counts)
+    answers = [one.answer if isinstance(one, Formed) else one for one in made]
+    return save_answers(workspace, configuration, source, queries, answers, counts)
 
 
 def save_answers(
@@ -63,7 +80,7 @@ def save_answers(
         }
     )
     answers = [answer for answer in made if isinstance(answer, Answer)]
-    failures = [str(answer) for answer in made if isinstance(answer, ProviderError)]
+    failures = [str(error) for error in made if isinstance(error, ProviderError)]
     more = {
         "queries": len(queries),
         "missing": len(failures),
@@ -86,6 +103,28 @@ def sentence_embed(workspace: Workspace, counts: CallCounts | None = None) -> Se
     """Return the packaged model behind the call cache, for whatever compares sentences."""
     embedder = open_embedder(MiniLMEmbedding(provider="minilm"))
     return lambda texts: embed(texts, embedder, workspace.cache, "document", counts)
+
+
+def _extracted(
+    workspace: Workspace,
+    configuration: Configuration,
+    asked: Sequence[Asked],
+    settings: ExtractiveAnswers,
+    counts: CallCounts,
+) -> list[Formed]:
+    """Answer from the questions' passages, else from what neutral queries find."""
+    embed = sentence_embed(workspace, counts)
+    made = form_answers(asked, settings, embed)
+    for neutral in NEUTRAL_QUERIES:
+        open_ = [n for n, formed in enumerate(made) if not formed.answer.answered]
+        if not open_:
+            break
+        found = distinct(retrieve_again(workspace, configuration, neutral, counts))
+        again = [asked[n]._replace(chunks=found[: settings.contexts]) for n in open_]
+        for n, formed in zip(open_, form_answers(again, settings, embed), strict=True):
+            if formed.answer.answered:
+                made[n] = formed
+    return made
 
 
 def _pack(answer: Answer | ProviderError) -> str | None:

@@ -1,7 +1,7 @@
 import pytest
 
-from rag_pipeline.assistant.answering import NO_ANSWER
-from rag_pipeline.assistant.written import (
+from rag_pipeline.answering.forms import NO_ANSWER
+from rag_pipeline.answering.written import (
     cited_answer,
     clause_answer,
     comparison_answer,

@@ -1,6 +1,6 @@
 import pytest
 
-from rag_pipeline.assistant.intent import detect, key_entities
+from rag_pipeline.answering.intent import detect, key_entities
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rag_pipeline.answering import read_answer
-from rag_pipeline.assistant.answering import NO_ANSWER, Formed, Row, as_table
+from rag_pipeline.answering.forms import NO_ANSWER, Formed, Row, as_table
+from rag_pipeline.answering.llm import Ask, read_answer, write_answers
+from rag_pipeline.config import ChatAnswers
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
+from rag_pipeline.errors import ProviderError
 
 _SUPPORT = 0.5
 """The share of a sentence's content words that the passages it cites must hold."""
@@ -15,6 +17,14 @@ _TYPEWRITTEN = str.maketrans(
     {**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"'), **dict.fromkeys("–—‐‑", "-")}
 )
 """Models write these characters the other way; each is one character, so offsets stay."""
+
+
+def written_answers(
+    questions: Sequence[tuple[str, Sequence[ScoredChunk]]], settings: ChatAnswers, ask: Ask
+) -> list[Formed | ProviderError]:
+    """Return what a chat model answers to each (query, chunks); see `write_answers`."""
+    made = write_answers(questions, settings, ask)
+    return [Formed(_or_none(one)) if isinstance(one, Answer) else one for one in made]
 
 
 def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Formed:

@@ -1,0 +1,150 @@
+"""Passages -> an answer in the form that the question's kind asks for, by verbatim sentences."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from rag_pipeline.answering.extractive import SentenceEmbed, extract_answers
+from rag_pipeline.answering.intent import Kind
+from rag_pipeline.config import Answers, ExtractiveAnswers
+from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
+
+NO_ANSWER = "Nothing in the documents answers this."
+NEUTRAL_QUERIES = ("definitions", "glossary")
+"""Searched for before giving up: a term may be explained apart from where it is used."""
+_READ = 50
+_COMPARED_FILES = 6
+_COMPARED_PASSAGES = 8
+_LISTED_PASSAGES = 3
+"""A list is made from this many times as many passages as other answers."""
+_LIMITS: dict[Kind, dict[str, int]] = {
+    "comprehensive": {"sentences": 12},
+    "comparison": {"sentences": 2},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One document's line of a comparison: what it says, and where (None where it says nothing)."""
+
+    document_id: str
+    text: str
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """An answer with its comparison table, if it is one."""
+
+    answer: Answer
+    table: tuple[Row, ...] = ()
+
+
+class Asked(NamedTuple):
+    """A question: what of it is searched for, what kind of answer it wants, its passages."""
+
+    ask: str
+    kind: Kind
+    chunks: Sequence[ScoredChunk]
+
+
+def passages_wanted(kind: Kind, settings: Answers) -> int:
+    """Return how many of the ranked chunks an answer is made from; a quoted list reads more."""
+    listing = kind == "comprehensive" and isinstance(settings, ExtractiveAnswers)
+    return settings.contexts * (_LISTED_PASSAGES if listing else 1)
+
+
+def distinct(chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
+    """Drop chunks that say, in the same document, word for word what a better one says."""
+    kept: dict[tuple[str, str], ScoredChunk] = {}
+    for chunk in chunks:
+        kept.setdefault(wording(chunk), chunk)
+    return list(kept.values())
+
+
+def wording(chunk: ScoredChunk) -> tuple[str, str]:
+    """Return a chunk's document and its words, whatever the white space and the case."""
+    return chunk.document_id, " ".join(chunk.text.split()).casefold()
+
+
+def form_answers(
+    questions: Sequence[Asked], settings: ExtractiveAnswers, embed: SentenceEmbed
+) -> list[Formed]:
+    """Answer from ranked chunks with quotes alone.
+
+    A clause lookup, a definition or a general question gets up to `sentences` sentences; a
+    comprehensive one up to 12; a comparison one row a document, from its own chunks. All chunks
+    are read.
+    """
+    # One group of settings a form, so that many questions' sentences are embedded together.
+    groups: dict[ExtractiveAnswers, list[tuple[int, Sequence[ScoredChunk]]]] = {}
+    for number, (_, kind, chunks) in enumerate(questions):
+        form = settings.model_copy(update={"contexts": _READ, **_LIMITS.get(kind, {})})
+        parts = list(_by_document(chunks).values()) if kind == "comparison" else [chunks]
+        groups.setdefault(form, []).extend((number, part) for part in parts)
+    made: list[list[Answer]] = [[] for _ in questions]
+    for form, asked in groups.items():
+        extracted = extract_answers([(questions[n].ask, part) for n, part in asked], form, embed)
+        for (number, _), answer in zip(asked, extracted, strict=True):
+            made[number].append(answer)
+    return [_formed(one, answers) for one, answers in zip(questions, made, strict=True)]
+
+
+def _formed(asked: Asked, answers: Sequence[Answer]) -> Formed:
+    if asked.kind == "comparison":
+        return _compared(list(_by_document(asked.chunks)), answers)
+    (answer,) = answers
+    if not answer.answered:
+        return Formed(replace(answer, text=NO_ANSWER))
+    return Formed(replace(answer, text=_quoted(answer.citations, asked.kind == "comprehensive")))
+
+
+def _quoted(citations: Sequence[Citation], listing: bool) -> str:
+    """Return each sentence in quotes with its number, as a list where several were asked for."""
+    lines = [f"“{' '.join(c.text.split())}” [{c.number}]" for c in citations]
+    return "\n".join(f"- {line}" for line in lines) if listing else "\n".join(lines)
+
+
+def _by_document(chunks: Sequence[ScoredChunk]) -> dict[str, list[ScoredChunk]]:
+    """Return the chunks of the documents that are compared, the first 8 of each."""
+    by_document: dict[str, list[ScoredChunk]] = {}
+    for chunk in chunks:
+        by_document.setdefault(chunk.document_id, []).append(chunk)
+    first = list(by_document.items())[:_COMPARED_FILES]
+    return {document_id: own[:_COMPARED_PASSAGES] for document_id, own in first}
+
+
+def _compared(documents: Sequence[str], answers: Sequence[Answer]) -> Formed:
+    citations: list[Citation] = []
+    rows = []
+    for document_id, answer in zip(documents, answers, strict=True):
+        numbered = [
+            replace(c, number=len(citations) + n) for n, c in enumerate(answer.citations, 1)
+        ]
+        citations += numbered
+        said = " ".join(f"“{' '.join(c.text.split())}” [{c.number}]" for c in numbered)
+        rows.append(Row(document_id, said or "—", numbered[0].number if numbered else None))
+    best = max((a.confidence or 0.0 for a in answers), default=0.0)
+    if not citations:
+        return Formed(Answer(NO_ANSWER, answered=False, confidence=best))
+    return Formed(Answer(as_table(rows), True, tuple(citations), best), tuple(rows))
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """Return a Markdown table; bars inside of cells are escaped."""
+    cells = [(r.document_id.replace("|", "\\|"), r.text.replace("|", "\\|")) for r in rows]
+    lines = [f"| {document} | {text} |" for document, text in cells]
+    return "\n".join(["| document | what it says |", "| --- | --- |", *lines])
+
+
+Verify = Callable[[Citation], bool]
+
+
+def verified(answer: Answer, verify: Verify) -> Answer:
+    """Return the answer with each citation held against its document's text.
+
+    A citation that its document does not bear out stays, flagged, and is named as a problem.
+    """
+    checked = tuple(replace(c, supports=c.supports and verify(c)) for c in answer.citations)
+    wrong = [f"[{c.number}] is not in {c.document_id}" for c in checked if not c.supports]
+    return replace(answer, citations=checked, problems=(*answer.problems, *wrong))

@@ -1,0 +1,156 @@
+"""The leaderboard's answer to a question is the one that a release gives."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.quality import load_answers
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.release import current
+from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.model_server import serving
+
+SAMPLE = Path(__file__).parents[2] / "data"
+RETRIEVER = {
+    "method": "hybrid",
+    "dense_weight": 0.4,
+    "lexical_weight": 0.6,
+    "document_weight": 2.5,
+    "split_query": True,
+    "neighbour_weight": 0.1,
+    "top_k": 20,
+}
+STAGED = {"method": "context_aware", "over": RETRIEVER, "top_k": 20}
+ONE = {
+    "name": "default",
+    "chunking": "sentences_600",
+    "contextualizer": "structural",
+    "embedding": "minilm",
+    "retriever": "discovery",
+    "reranker": "maxsim",
+}
+MORE = [
+    ("compared", "Compare how long confidentiality lasts in the agreements."),
+    ("listed", "List all governing laws."),
+    ("nowhere", "xylophone zeppelin quartz"),
+]
+
+
+def sample_of(folder: Path, **changes) -> Path:
+    """Write a corpus of some documents of the sample, their questions, and one of every kind."""
+    records = [json.loads(line) for line in (SAMPLE / "queries.jsonl").read_text().splitlines()]
+    chosen = sorted({s["document_id"] for r in records for s in r["gold_spans"]})[::9][:5]
+    for document_id in chosen:
+        (folder / "documents" / document_id).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SAMPLE / "documents" / document_id, folder / "documents" / document_id)
+    own = [r for r in records if {s["document_id"] for s in r["gold_spans"]} <= set(chosen)][:12]
+    own += [{"query_id": query_id, "query": query, "gold_spans": []} for query_id, query in MORE]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(r) + "\n" for r in own))
+    return write_file(
+        folder,
+        **{
+            "chunkings": {"sentences_600": {"method": "sentences", "max_characters": 600}},
+            "embeddings": {"minilm": {"provider": "minilm", "token_vectors": True}},
+            "retrievers": {"discovery": RETRIEVER},
+            "rerankers": {"maxsim": {"method": "maxsim", "weight": 0.4, "candidates": 20}},
+            "configurations": [ONE],
+            **changes,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"retrievers": {"discovery": STAGED}},
+        {
+            "retrievers": {"discovery": {**RETRIEVER, "adaptive": True, "top_n": 4}},
+            "evaluation": {
+                "answers": {
+                    "method": "extractive",
+                    "sentences": 2,
+                    "confidence": 0.4,
+                    "contexts": 3,
+                }
+            },
+        },
+    ],
+    ids=["default", "in stages", "own settings"],
+)
+def test_answers_are_the_same_byte_for_byte(tmp_path, changes):
+    corpus = Corpus.load(sample_of(tmp_path, **changes))
+    list(run(corpus.config))
+    measured = load_answers(corpus.workspace, "default")
+    assistant = open_assistant([corpus])
+    queries = load_queries(corpus.workspace)
+    assert len(queries) == 13
+    kinds = set()
+    for query in queries:
+        served = assistant.ask(query.query)
+        kinds.add(served.intent.kind)
+        answer = measured[query.query_id]
+        assert (answer.text, answer.answered) == (served.text, served.answered)
+        assert [(c.document_id, c.start, c.end) for c in answer.citations] == [
+            (s.document_id, s.start, s.end) for s in served.sources
+        ]
+    assert {"comparison", "comprehensive", "clause_lookup"} <= kinds
+    assert sum(answer.answered for answer in measured.values()) >= 5
+    assert not measured["nowhere"].answered
+
+
+def test_a_chat_models_answers_are_asked_for_once(tmp_path):
+    def written(body):
+        return "The agreement says so [1]."
+
+    with serving(written) as server:
+        chat = {"provider": "openai", "model": "m", "base_url": server.url, "patience_seconds": 1}
+        file = sample_of(
+            tmp_path,
+            chats={"small": chat},
+            evaluation={"answers": {"method": "llm", "chat": "small", "contexts": 4}},
+        )
+        corpus = Corpus.load(file)
+        list(run(corpus.config))
+        measured, asked = load_answers(corpus.workspace, "default"), len(server.requests)
+        assistant = open_assistant([corpus])
+        for query in load_queries(corpus.workspace):
+            served = assistant.ask(query.query)
+            assert served.text == measured[query.query_id].text
+        assert len(server.requests) == asked == 13
+
+
+def test_a_release_answers_as_it_was_measured_whatever_the_file_says_today(tmp_path):
+    file = sample_of(tmp_path, evaluation={"answers": {"method": "extractive", "sentences": 1}})
+    corpus = Corpus.load(file)
+    list(run(corpus.config))
+    settings = current(corpus.workspace).settings["answers"]
+    assert (settings["method"], settings["sentences"]) == ("extractive", 1)
+    query = load_queries(corpus.workspace)[0]
+    today = Corpus.load(
+        sample_of(tmp_path, evaluation={"answers": {"method": "extractive", "sentences": 9}})
+    )
+    served = open_assistant([today]).ask(query.query)
+    assert len(served.sources) == 1
+    assert served.text == load_answers(corpus.workspace, "default")[query.query_id].text
+
+
+def test_passages_of_the_assistant_are_contexts_of_the_answers(tmp_path):
+    for contexts, changes in (
+        (7, {"assistant": {"passages": 7}}),
+        (
+            3,
+            {
+                "assistant": {"passages": 7},
+                "evaluation": {"answers": {"method": "extractive", "contexts": 3}},
+            },
+        ),
+    ):
+        config = load_config(sample_of(tmp_path, **changes))
+        assert config.evaluation.answers.contexts == contexts
