@@ -7,8 +7,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from rag_pipeline import release as manifests
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import attributed, charging
@@ -18,7 +16,6 @@ from rag_pipeline.config import (
     ChatModel,
     ContextAwareRetriever,
     CorpusConfig,
-    Embedding,
     NoReranker,
     Reranker,
     Retriever,
@@ -38,11 +35,6 @@ from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all
 from rag_pipeline.search.staged import Boost
 from rag_pipeline.workspace import Workspace
-
-_RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
-_RERANKER: TypeAdapter[Reranker] = TypeAdapter(Reranker)
-_EMBEDDING: TypeAdapter[Embedding] = TypeAdapter(Embedding)
-_ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +147,12 @@ class Corpus:
 
         A release of an earlier version, which does not record it, is served by the corpus file.
         """
-        recorded = self.release().settings
-        if "answers" not in recorded:
-            answers = self.config.evaluation.answers
-            chat = answers.chat if isinstance(answers, ChatAnswers) else None
-            return answers, self.config.chat(chat) if chat else None
-        model = recorded.get("answers_chat")
-        return _ANSWERS.validate_python(recorded["answers"]), (
-            ChatModel.model_validate(model) if model else None
-        )
+        recorded = self.release().typed_settings()
+        if recorded.answers is not None:
+            return recorded.answers, recorded.answers_chat
+        answers = self.config.evaluation.answers
+        chat = answers.chat if isinstance(answers, ChatAnswers) else None
+        return answers, self.config.chat(chat) if chat else None
 
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""
@@ -218,15 +207,14 @@ class Corpus:
 
     def _searched_with(self, release: Release, index: Index) -> Served:
         """Return an index with the models and settings of a release."""
-        chat = release.settings.get("reranker_chat")
-        embedding = _EMBEDDING.validate_python(release.settings["embedding"])
+        settings = release.typed_settings()
         return Served(
             release,
             index,
-            open_embedder(self.config.located(embedding)),
-            _RETRIEVER.validate_python(release.settings["retriever"]),
-            _RERANKER.validate_python(release.settings["reranker"]),
-            ChatModel.model_validate(chat) if chat else None,
+            open_embedder(self.config.located(settings.embedding)),
+            settings.retriever,
+            settings.reranker,
+            settings.reranker_chat,
             self.workspace.cache,
         )
 

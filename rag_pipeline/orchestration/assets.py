@@ -3,14 +3,11 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
 from rag_pipeline import indexing
-from rag_pipeline.calls import CallCounts
-from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import (
     CallsStoppedError,
@@ -173,17 +170,17 @@ def _sharded_asset(
 
     @dg.op(
         name=identifier(config, f"{name}_shard"),
-        out=dg.Out(dict, io_manager_key=step_values_key(config)),
+        out=dg.Out(Report, io_manager_key=step_values_key(config)),
         retry_policy=retries,
         description="Build one shard and commit its rows.",
     )
-    def shard(context: dg.OpExecutionContext, document_ids: list) -> dict:  # type: ignore[type-arg]
+    def shard(context: dg.OpExecutionContext, document_ids: list) -> Report:  # type: ignore[type-arg]
         with clear_failures():
             stage = indexing.open_stage(workspace, name, context.partition_key)
             with workspace.charging(name, stage.key) as costs:
                 report = indexing.build_shard(stage, document_ids)
             report.costs = costs
-            return asdict(report)
+            return report
 
     @dg.op(
         name=identifier(config, f"{name}_finish"),
@@ -191,15 +188,14 @@ def _sharded_asset(
         retry_policy=retries,
         description="Drop orphaned rows, maintain the table and report.",
     )
-    def finish(context: dg.OpExecutionContext, reports: list) -> dg.Output[None]:  # type: ignore[type-arg]
+    def finish(context: dg.OpExecutionContext, reports: list[Report]) -> dg.Output[None]:
         with clear_failures():
             stage = indexing.open_stage(workspace, name, context.partition_key)
             orphaned = indexing.plan(stage).orphaned
             state = indexing.finish(stage, orphaned, bool(reports))
             total = Report(dropped=len(orphaned))
             for report in reports:
-                calls, costs = CallCounts(**report["calls"]), Totals(**report["costs"])
-                total.add(Report(**{**report, "calls": calls, "costs": costs}))
+                total.add(report)
             made = table_outcome(stage, state, total, len(reports))
         clear_step_values(workspace, context.run)
         version = dg.DataVersion(made.version)

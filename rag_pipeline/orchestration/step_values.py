@@ -7,6 +7,8 @@ nothing that is read from a store is unpickled.
 from typing import Any
 
 import dagster as dg
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import StoreError
@@ -20,14 +22,14 @@ def step_values_key(config: CorpusConfig) -> str:
 
 
 class StepValues(dg.IOManager):
-    """Keeps lists, numbers and texts under `<store>/<corpus>/steps/<run id>/`."""
+    """Keeps lists and data classes as JSON under `<store>/<corpus>/steps/<run id>/`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write one output."""
-        self._workspace.store.write_json(_path(context), obj)
+        self._workspace.store.write_json(_path(context), to_jsonable_python(obj))
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Read the output that an input comes from."""
@@ -39,7 +41,8 @@ class StepValues(dg.IOManager):
                 f"{self._workspace.store.url}: no {path}: the run that made it has finished and "
                 f"cleared it; launch a new run, which does only what is left"
             )
-        return value
+        made = context.upstream_output.dagster_type
+        return TypeAdapter(made.typing_type if made else Any).validate_python(value)
 
 
 def clear_step_values(workspace: Workspace, run: dg.DagsterRun) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
+from rag_pipeline.release.settings import ReleasedSettings, read_settings
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.workspace import Workspace
 
@@ -28,6 +29,10 @@ class Release:
     previous: str | None
     gate: Mapping[str, Any] = field(default_factory=dict)
     format: int = FORMAT
+
+    def typed_settings(self) -> ReleasedSettings:
+        """Return the settings; raise ConfigError where this environment can't read them."""
+        return read_settings(self.settings, self.release_id)
 
 
 class Pointer(NamedTuple):

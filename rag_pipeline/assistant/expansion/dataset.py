@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from rag_pipeline.answering import SentenceEmbed, extract_answers
 from rag_pipeline.assistant.datasets import Boost, Found, Search
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
@@ -17,15 +15,10 @@ from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import (
-    Chunking,
-    Contextualizer,
     CorpusConfig,
-    Embedding,
     Expansion,
     ExtractiveAnswers,
     Key,
-    Reranker,
-    Retriever,
 )
 from rag_pipeline.config.corpus import ConfigurationRule
 from rag_pipeline.corpus import Corpus, Served
@@ -37,12 +30,6 @@ from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
 from rag_pipeline.store import State, Store, quoted, state_digest
 from rag_pipeline.workspace import Workspace
-
-_CHUNKING: TypeAdapter[Chunking] = TypeAdapter(Chunking)
-_CONTEXTUALIZER: TypeAdapter[Contextualizer] = TypeAdapter(Contextualizer)
-_EMBEDDING: TypeAdapter[Embedding] = TypeAdapter(Embedding)
-_RETRIEVER: TypeAdapter[Retriever] = TypeAdapter(Retriever)
-_RERANKER: TypeAdapter[Reranker] = TypeAdapter(Reranker)
 
 _NAME = "released"
 """Of every variant here: there is one configuration, whatever the release calls its own."""
@@ -220,14 +207,10 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
 
     A `given` chunking has no spans for documents from outside: these are cut recursively.
     """
-    pinned = release.settings
-    chunking: Chunking = _CHUNKING.validate_python(pinned["chunking"])
+    pinned = release.typed_settings()
+    chunking = pinned.chunking
     if not chunking.any_document:
         chunking = RecursiveChunking(method="recursive")
-    contextualizer: Contextualizer = _CONTEXTUALIZER.validate_python(pinned["contextualizer"])
-    embedding: Embedding = _EMBEDDING.validate_python(pinned["embedding"])
-    retriever: Retriever = _RETRIEVER.validate_python(pinned["retriever"])
-    reranker: Reranker = _RERANKER.validate_python(pinned["reranker"])
     rule = ConfigurationRule(
         name=_NAME,
         chunking=_NAME,
@@ -238,11 +221,11 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
     )
     changes: dict[str, object] = {
         "chunkings": {_NAME: chunking},
-        "contextualizers": {_NAME: contextualizer},
+        "contextualizers": {_NAME: pinned.contextualizer},
         # A semantic chunking may name another embedding to compare sentences with.
-        "embeddings": {**config.embeddings, _NAME: embedding},
-        "retrievers": {_NAME: retriever},
-        "rerankers": {_NAME: reranker},
+        "embeddings": {**config.embeddings, _NAME: pinned.embedding},
+        "retrievers": {_NAME: pinned.retriever},
+        "rerankers": {_NAME: pinned.reranker},
         "configurations": (rule,),
     }
     return config.model_copy(update=changes)
