@@ -5,7 +5,7 @@ from rag_pipeline.errors import ConfigError
 from rag_pipeline.release.settings import read_settings
 
 RECORD = {
-    "chunking": {"method": "recursive", "tokens": 150},
+    "chunking": {"method": "recursive", "max_characters": 150},
     "contextualizer": {"method": "none"},
     "embedding": {"provider": "minilm"},
     "retriever": {"method": "dense"},
@@ -16,7 +16,7 @@ RECORD = {
 
 def test_what_an_earlier_version_did_not_record_is_none():
     settings = read_settings(RECORD, "release-000001")
-    assert settings.chunking == RecursiveChunking(method="recursive", tokens=150)
+    assert settings.chunking == RecursiveChunking(method="recursive", max_characters=150)
     assert settings.reranker_chat is None
     assert settings.answers is None
 
