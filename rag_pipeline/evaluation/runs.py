@@ -222,12 +222,14 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
 def retrieve_again(
     workspace: Workspace, configuration: Configuration, query: str, counts: CallCounts
 ) -> list[ScoredChunk]:
-    """Return what a query that is none of the corpus's finds in the builds of the last run."""
+    """Return what another query finds in the builds of the last run; [] where there was none."""
     config = workspace.config
-    pinned = Pinned(**workspace.store.read_note(run_file(configuration.name))["pinned"])
+    pinned = workspace.store.read_note(run_file(configuration.name)).get("pinned")
+    if pinned is None:  # a forecast lets queries have found passages without any run
+        return []
     reranker = config.rerankers[configuration.reranker]
     found = retrieve_all(
-        open_index(workspace, pinned),
+        open_index(workspace, Pinned(**pinned)),
         [query],
         config.retrievers[configuration.retriever],
         reranker,
