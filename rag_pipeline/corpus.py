@@ -13,7 +13,7 @@ from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.config import (
     Answers,
     ChatAnswers,
-    ChatModel,
+    ChatSettings,
     ContextAwareRetriever,
     CorpusConfig,
     NoReranker,
@@ -46,7 +46,7 @@ class Served:
     embedder: Embedder
     retriever: Retriever
     reranker: Reranker
-    chat: ChatModel | None
+    chat: ChatSettings | None
     cache: CallCache
 
     def embed(self, queries: Sequence[str]) -> Embedded:
@@ -142,7 +142,7 @@ class Corpus:
             )
             return next(found)
 
-    def answers(self) -> tuple[Answers, ChatModel | None]:
+    def answers(self) -> tuple[Answers, ChatSettings | None]:
         """Return how the release's questions are answered, and by which chat model, if by one.
 
         A release of an earlier version, which does not record it, is served by the corpus file.

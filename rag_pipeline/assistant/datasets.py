@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rag_pipeline.answering import Ask
 from rag_pipeline.calls.costs import attributed, charging
-from rag_pipeline.config import Answers, AssistantSettings, ChatModel
+from rag_pipeline.config import Answers, AssistantSettings, ChatSettings
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError
@@ -141,16 +141,11 @@ class ReleasedDataset:
         }
 
 
-def interactive(chat: ChatModel, settings: AssistantSettings) -> ChatModel:
+def interactive(chat: ChatSettings, settings: AssistantSettings) -> ChatSettings:
     """Return a chat model's settings for somebody who waits: no batches, and failures early."""
     seconds = settings.model_seconds
-    return chat.model_copy(
-        update={
-            "batch": False,  # a provider's batches would take days
-            "timeout_seconds": min(chat.timeout_seconds, seconds),
-            "patience_seconds": min(chat.patience_seconds, seconds, _PATIENCE_SECONDS),
-        }
-    )
+    hurried = chat.within(seconds, min(seconds, _PATIENCE_SECONDS))
+    return hurried.model_copy(update={"batch": False})  # a provider's batches would take days
 
 
 def choose(datasets: Mapping[str, Dataset], names: Sequence[str] | None) -> list[Dataset]:

@@ -19,7 +19,7 @@ from rag_pipeline.assistant.datasets import interactive
 from rag_pipeline.assistant.model import Reflection
 from rag_pipeline.assistant.prompts import FOLDER, adopted
 from rag_pipeline.calls.costs import attributed, charging, estimate_tokens
-from rag_pipeline.config import ChatModel
+from rag_pipeline.config import ChatSettings
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
@@ -46,7 +46,7 @@ class LanguageModel:
     """
 
     def __init__(
-        self, ask: Ask, settings: ChatModel, current: "Callable[[], Prompts] | None" = None
+        self, ask: Ask, settings: ChatSettings, current: "Callable[[], Prompts] | None" = None
     ) -> None:
         require_dspy()
         from rag_pipeline.assistant.engine import open_lm

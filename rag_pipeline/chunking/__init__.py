@@ -9,7 +9,7 @@ from rag_pipeline.config.chunkings import ChunkingSettings, Models
 from rag_pipeline.datamodels import Chunk, Document, Prompt, Reply, Span, Vectors
 from rag_pipeline.errors import DocumentError, ProviderError
 
-__all__ = ["chunk", "read_given_chunks"]
+__all__ = ["NoCorpus", "chunk", "read_given_chunks"]
 
 
 def chunk(
@@ -30,7 +30,7 @@ def chunk(
     """
     text = document.text
     spans = (
-        settings.spans(document, models or _NoCorpus(embed))
+        settings.spans(document, models or NoCorpus(embed))
         if given is None
         else given.get(document.document_id, ())
     )
@@ -47,22 +47,25 @@ def chunk(
 
 
 @dataclass(frozen=True, slots=True)
-class _NoCorpus:
+class NoCorpus:
     """What a method can be given where there is no corpus file."""
 
-    embed: Callable[[Sequence[str]], Vectors] | None
+    embed: Callable[[Sequence[str]], Vectors] | None = None
 
     @property
     def config(self) -> CorpusConfig:
+        """Raise ValueError: there is none."""
         raise ValueError(
             "given chunking takes its spans from you: pass given=, a mapping from document_id to "
             "(start, end) pairs"
         )
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
+        """Embed texts with what was given; raise ValueError where nothing was."""
         if self.embed is None:
             raise ValueError("texts are compared: pass embed=, a function from texts to vectors")
         return self.embed(texts)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
+        """Raise ValueError: there is no chat model."""
         raise ValueError(f"the chat model {chat!r} is one of a corpus: pass models=")

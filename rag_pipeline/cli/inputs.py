@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from rag_pipeline.config import (
-    ChatModel,
+    ChatSettings,
     CorpusConfig,
     LLMReranker,
     PassageReranker,
@@ -52,7 +52,7 @@ def _open(config: CorpusConfig, settings: Settings) -> None:
         variable = settings.api_key_env
         if not os.environ.get(variable):
             raise ConfigError(f"the environment variable {variable} is not set; set it to your key")
-    if isinstance(settings, ChatModel | LLMReranker):
+    if isinstance(settings, ChatSettings | LLMReranker):
         return
     if isinstance(settings, PassageReranker):
         _ = open_scorer(config.located(settings)).identity
@@ -67,13 +67,13 @@ def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[s
         chosen = {configuration: config.configuration(configuration)}
     chats: set[str | None] = {*config.evaluation.chats().values()}
     for one in chosen.values():
-        compares = getattr(config.chunkings[one.chunking], "embedding", None)
-        for name in filter(None, (one.embedding, compares)):
-            yield f"embeddings.{name}", config.embeddings[name]
+        yield f"embeddings.{one.embedding}", config.embeddings[one.embedding]
+        for stage in ("chunking", "contextualizer"):
+            for _, section, name in config.variants(stage)[getattr(one, stage)].names():
+                yield f"{section}.{name}", config.section(section)[name]
         reranker = config.rerankers[one.reranker]
         if isinstance(reranker, PassageReranker):
             yield f"rerankers.{one.reranker}", reranker
-        contextualizer = config.contextualizers[one.contextualizer]
-        chats |= {getattr(reranker, "chat", None), getattr(contextualizer, "chat", None)}
+        chats.add(getattr(reranker, "chat", None))
     for chat in sorted(filter(None, chats)):
         yield f"chats.{chat}", config.chat(chat)

@@ -11,12 +11,7 @@ from rag_pipeline.config.assistant import (
     WebSearchSource,
 )
 from rag_pipeline.config.chunkings import Chunking, ChunkingSettings, Models
-from rag_pipeline.config.contextualizers import (
-    Contextualizer,
-    LLMContext,
-    NoContext,
-    StructuralContext,
-)
+from rag_pipeline.config.contextualizers import Contextualizer, ContextualizerSettings
 from rag_pipeline.config.corpus import (
     STAGES,
     Configuration,
@@ -24,13 +19,6 @@ from rag_pipeline.config.corpus import (
     CorpusConfig,
     fingerprint,
     keeps_tokens,
-)
-from rag_pipeline.config.embeddings import (
-    Embedding,
-    FastEmbedEmbedding,
-    MiniLMEmbedding,
-    OpenAIEmbedding,
-    VoyageEmbedding,
 )
 from rag_pipeline.config.evaluation import (
     Answers,
@@ -49,6 +37,7 @@ from rag_pipeline.config.evaluation import (
     RuleEntities,
 )
 from rag_pipeline.config.keys import LEVELS, Key, Level
+from rag_pipeline.config.models import ChatSettings, Embedding, EmbeddingSettings
 from rag_pipeline.config.parsing import COMPONENT_TYPE, load_config, parse_config
 from rag_pipeline.config.rerankers import (
     CohereReranker,
@@ -74,7 +63,6 @@ from rag_pipeline.config.retrievers import (
 )
 from rag_pipeline.config.settings import (
     Alerts,
-    ChatModel,
     DocumentsSource,
     Gate,
     Name,
@@ -94,7 +82,7 @@ __all__ = [
     "ChatAnswers",
     "ChatContext",
     "ChatEntities",
-    "ChatModel",
+    "ChatSettings",
     "Chunking",
     "ChunkingSettings",
     "CohereReranker",
@@ -103,15 +91,16 @@ __all__ = [
     "Context",
     "ContextAwareRetriever",
     "Contextualizer",
+    "ContextualizerSettings",
     "CorpusConfig",
     "DenseRetriever",
     "DocumentsSource",
     "Embedding",
+    "EmbeddingSettings",
     "Entities",
     "Evaluation",
     "Expansion",
     "ExtractiveAnswers",
-    "FastEmbedEmbedding",
     "FlashRankReranker",
     "FolderSource",
     "Gate",
@@ -120,19 +109,15 @@ __all__ = [
     "HybridRetriever",
     "JinaReranker",
     "Key",
-    "LLMContext",
     "LLMReranker",
     "Level",
     "Lexical",
     "LexicalEngine",
     "LexicalRetriever",
     "MaxSimReranker",
-    "MiniLMEmbedding",
     "Models",
     "Name",
-    "NoContext",
     "NoReranker",
-    "OpenAIEmbedding",
     "PassageReranker",
     "Relevance",
     "RelevanceJudge",
@@ -145,8 +130,6 @@ __all__ = [
     "SearxngSource",
     "Settings",
     "SinglePass",
-    "StructuralContext",
-    "VoyageEmbedding",
     "VoyageReranker",
     "WebSearchSource",
     "fingerprint",
@@ -157,12 +140,20 @@ __all__ = [
 
 _BESIDE_THEIR_CODE = {
     "ChatRelevance": "evaluation.llm_relevance",
+    "ChatModel": "models.providers.openai",
+    "FastEmbedEmbedding": "models.providers.fastembed_models",
     "FixedChunking": "chunking.fixed",
     "GivenChunking": "chunking.given",
+    "LLMContext": "contextualization.llm",
     "MarkdownChunking": "chunking.markdown",
+    "MiniLMEmbedding": "models.providers.minilm",
+    "NoContext": "contextualization.none",
+    "OpenAIEmbedding": "models.providers.openai",
     "RecursiveChunking": "chunking.recursive",
     "SemanticChunking": "chunking.semantic",
     "SentencesChunking": "chunking.windows",
+    "StructuralContext": "contextualization.structural",
+    "VoyageEmbedding": "models.providers.voyage",
 }
 """Settings of the built-in methods and models, which could be imported from here earlier."""
 

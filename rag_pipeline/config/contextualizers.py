@@ -1,72 +1,53 @@
-"""The settings of what writes a chunk's context: nothing, the document's structure, a model."""
+"""What a method that writes chunks' contexts promises; the methods stand in `contextualization`."""
 
-from typing import Annotated, Literal
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, model_validator
-
+from rag_pipeline.config.chunkings import Models
+from rag_pipeline.config.plugins import CONTEXTUALIZERS, VariantsOf
 from rag_pipeline.config.settings import Settings
+from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
+from rag_pipeline.errors import CallsStoppedError, ProviderError
+
+if TYPE_CHECKING:
+    from rag_pipeline.config.corpus import CorpusConfig
+
+Chunked = tuple[Document, Sequence[Chunk]]
+"""A document with its chunks in the order of their offsets."""
+Outcome = tuple[Document, list[ContextualizedChunk] | ProviderError]
+"""A document with its contextualized chunks, or with the error that it failed with."""
 
 
-class NoContext(Settings):
-    """Index chunks as they are."""
+class ContextualizerSettings(Settings):
+    """A method that writes what is put before each chunk when it is indexed."""
 
-    method: Literal["none"]
+    method: str
 
+    @abstractmethod
+    def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
+        """Return the context of each chunk, in their order; "" for none.
 
-class StructuralContext(Settings):
-    """A free, deterministic context from the document's own structure."""
+        Raises ProviderError where a model fails on the document; it is tried again in the next
+        run, and the others go on.
+        """
 
-    code_version = 2
-    method: Literal["structural"]
-    max_characters: int = Field(default=400, ge=16)
+    def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
+        """Yield what came of each document; a method may ask a model about many at a time."""
+        for document, chunks in documents:
+            try:
+                pairs = zip(chunks, self.contexts(document, chunks, models), strict=True)
+                made = [ContextualizedChunk(*pair) for pair in pairs]
+            except CallsStoppedError:
+                raise
+            except ProviderError as error:
+                yield document, error
+            else:
+                yield document, made
 
-
-CONTEXT_TEMPLATE = """\
-<document>
-{document}
-</document>
-
-A passage of this document will be indexed for search by itself, cut off from what stands around \
-it. Write one or two sentences to be put before it: which document it is from, what it is about \
-there, and the names, dates or sections that its words refer back to. Answer with these sentences \
-alone.
-
-<passage>
-{chunk}
-</passage>
-"""
-
-
-class LLMContext(Settings):
-    """A context that the chat model `chat` writes, having read the whole document.
-
-    `template` holds `{document}`, and after it `{chunk}`. With `structural`, the free structural
-    context stands before what the model says.
-    """
-
-    method: Literal["llm"]
-    chat: str
-    template: str = CONTEXT_TEMPLATE
-    max_characters: int = Field(default=600, ge=16)
-    structural: bool = False
-
-    @property
-    def parts(self) -> tuple[str, str, str]:
-        """Return what stands before the document, between document and chunk, and after it."""
-        before, _, rest = self.template.partition("{document}")
-        return before, *rest.split("{chunk}")  # type: ignore[return-value]
-
-    @model_validator(mode="after")
-    def _template_has_both(self) -> "LLMContext":
-        places = [self.template.count("{document}"), self.template.count("{chunk}")]
-        if places != [1, 1] or "{chunk}" not in self.template.partition("{document}")[2]:
-            raise ValueError(
-                "template must hold {document} once and after it {chunk} once: a prompt that "
-                "begins with the document is served from the provider's cache"
-            )
-        return self
+    def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: "CorpusConfig") -> bool:
+        """Return whether a model can't read the document as a whole; such are counted."""
+        return False
 
 
-Contextualizer = Annotated[
-    NoContext | StructuralContext | LLMContext, Field(discriminator="method")
-]
+Contextualizer = Annotated[ContextualizerSettings, VariantsOf(CONTEXTUALIZERS, "method")]

@@ -17,15 +17,15 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.config.chunkings import Chunking
-from rag_pipeline.config.contextualizers import Contextualizer, LLMContext, NoContext
-from rag_pipeline.config.embeddings import Embedding, MiniLMEmbedding
+from rag_pipeline.config.contextualizers import Contextualizer
 from rag_pipeline.config.evaluation import Evaluation
 from rag_pipeline.config.keys import Key, Level
+from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, EmbeddingSettings
+from rag_pipeline.config.plugins import CONTEXTUALIZERS, EMBEDDINGS, load_group
 from rag_pipeline.config.rerankers import LLMReranker, MaxSimReranker, NoReranker, Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
     Alerts,
-    ChatModel,
     DocumentsSource,
     Gate,
     Name,
@@ -89,13 +89,14 @@ class CorpusConfig(Settings):
     documents: DocumentsSource
     store: str = "data/store"
     queries: str | None = None
-    chats: dict[Name, ChatModel] = Field(default={})
+    chats: dict[Name, ChatVariant] = Field(default={})
     chunkings: dict[Name, Chunking] = Field(min_length=1)
     contextualizers: dict[Name, Contextualizer] = Field(
-        default={"none": NoContext(method="none")}, min_length=1
+        default_factory=lambda: {"none": load_group(CONTEXTUALIZERS)["none"](method="none")},
+        min_length=1,
     )
     embeddings: dict[Name, Embedding] = Field(
-        default={"minilm": MiniLMEmbedding(provider="minilm")}, min_length=1
+        default_factory=lambda: {"minilm": packaged_embedding()}, min_length=1
     )
     retrievers: dict[Name, Retriever] = Field(min_length=1)
     rerankers: dict[Name, Reranker] = Field(
@@ -172,20 +173,19 @@ class CorpusConfig(Settings):
             if chat not in self.chats:
                 known = ", ".join(self.chats) or "none, as there is no `chats` section"
                 raise ValueError(f"{place}: {chat!r} is not one of: {known}")
-        for name, chunking in self.chunkings.items():
-            for setting, section, wanted in chunking.names():
-                if wanted not in self.section(section):
-                    known = ", ".join(self.section(section)) or f"none, as there are no {section}"
-                    raise ValueError(
-                        f"chunkings.{name}.{setting}: {wanted!r} is not one of: {known}"
-                    )
+        for place in ("chunkings", "contextualizers"):
+            for name, settings in self.section(place).items():
+                for setting, section, wanted in settings.names():
+                    if wanted not in self.section(section):
+                        none = f"none, as there is no `{section}` section"
+                        known = ", ".join(self.section(section)) or none
+                        raise ValueError(
+                            f"{place}.{name}.{setting}: {wanted!r} is not one of: {known}"
+                        )
         return self
 
     def _chats_asked(self) -> Iterator[tuple[str, str]]:
         """Yield the places where a chat model is named, with its name."""
-        for name, contextualizer in self.contextualizers.items():
-            if isinstance(contextualizer, LLMContext):
-                yield f"contextualizers.{name}.chat", contextualizer.chat
         yield from self.evaluation.chats().items()
         yield from self.assistant.chats().items()
         for name, reranker in self.rerankers.items():
@@ -246,7 +246,7 @@ class CorpusConfig(Settings):
         known = self.all_configurations
         return tuple(n for n, c in known.items() if not partition or c.key.at(level) == partition)
 
-    def chat(self, name: str) -> ChatModel:
+    def chat(self, name: str) -> ChatSettings:
         """Return one chat model; raise ConfigError naming the known ones."""
         if name not in self.chats:
             known = ", ".join(self.chats) or "none"
@@ -321,7 +321,7 @@ class CorpusConfig(Settings):
         }
         return settings.model_copy(update=paths)
 
-    def reranker_chat(self, settings: Reranker) -> ChatModel | None:
+    def reranker_chat(self, settings: Reranker) -> ChatSettings | None:
         """Return the chat model that a reranker asks, if it asks one."""
         return self.chat(settings.chat) if isinstance(settings, LLMReranker) else None
 
@@ -333,7 +333,7 @@ class CorpusConfig(Settings):
 
     def sentence_embedding(self, name: str | None) -> Embedding:
         """Return the model that sentences are compared with: a variant's, or the packaged one."""
-        return self.embeddings[name] if name else MiniLMEmbedding(provider="minilm")
+        return self.embeddings[name] if name else packaged_embedding()
 
     # --- fingerprints, left to right ---
 
@@ -356,10 +356,9 @@ class CorpusConfig(Settings):
     def context_fingerprint(self, chunking: str, contextualizer: str) -> str:
         """Return what contextualized chunks were made from."""
         settings = self.contextualizers[contextualizer]
-        parts: list[Any] = ["context", settings, self.chunks_fingerprint(chunking)]
-        if isinstance(settings, LLMContext):
-            parts.append(self.chat(settings.chat))
-        return fingerprint(*parts)
+        with self._at(f"contextualizers.{contextualizer}"):
+            made_from = settings.made_from(self)
+        return fingerprint("context", settings, self.chunks_fingerprint(chunking), *made_from)
 
     def vector_fingerprint(self, chunking: str, contextualizer: str, embedding: str) -> str:
         """Return what the rows of a vector index were made from."""
@@ -387,7 +386,13 @@ class CorpusConfig(Settings):
 
 def keeps_tokens(settings: Embedding) -> bool:
     """Return whether an embedding's index holds token vectors."""
-    return bool(getattr(settings, "token_vectors", False))
+    return settings.keeps_tokens
+
+
+def packaged_embedding() -> EmbeddingSettings:
+    """Return the settings of the packaged model, which needs no key and no network."""
+    settings: EmbeddingSettings = load_group(EMBEDDINGS)["minilm"](provider="minilm")
+    return settings
 
 
 def fingerprint(*parts: Any) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -141,27 +141,6 @@ class DocumentsSource(Settings):
             if parts.scheme != "s3" or not parts.netloc or parts.query or parts.fragment:
                 raise ValueError(f"s3: {self.s3!r} is not an address like s3://bucket/prefix")
         return self
-
-
-class ChatModel(RemoteModel):
-    """A chat model behind the OpenAI protocol: OpenAI, Azure, vLLM, Ollama, llama.cpp.
-
-    The key is read from the environment variable that `api_key_env` names; a server that wants
-    none needs none. `seed` and `temperature` are sent where they are set. With `batch`, calls go
-    through the provider's Batch API: at a lower price, answered within a day.
-    """
-
-    operational = RemoteModel.operational | {"batch", "batch_poll_seconds"}
-
-    provider: Literal["openai"]
-    model: str = Field(min_length=1)
-    api_key_env: str = "OPENAI_API_KEY"
-    temperature: float | None = Field(default=0.0, ge=0.0, le=2.0)
-    seed: int | None = None
-    max_output_tokens: int = Field(default=1024, ge=1)
-    context_window: int = Field(default=128_000, ge=256)
-    batch: bool = False
-    batch_poll_seconds: float = Field(default=30.0, ge=0)
 
 
 class Retention(Settings):

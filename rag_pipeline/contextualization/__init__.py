@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from rag_pipeline.config import NoContext, StructuralContext
+from rag_pipeline.chunking import NoCorpus
+from rag_pipeline.config import ContextualizerSettings, Models
 from rag_pipeline.contextualization.llm import (
     Contextualized,
     context_prompts,
     contextualize_with_model,
     is_too_long,
 )
-from rag_pipeline.contextualization.structural import structural_contexts
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 
 __all__ = [
@@ -22,13 +22,15 @@ __all__ = [
 
 
 def contextualize(
-    document: Document, chunks: Sequence[Chunk], settings: NoContext | StructuralContext
+    document: Document,
+    chunks: Sequence[Chunk],
+    settings: ContextualizerSettings,
+    models: Models | None = None,
 ) -> list[ContextualizedChunk]:
     """Return the chunks, in their order, each with its context (empty for `none`).
 
-    Free of charge; for contexts by a chat model see `contextualize_with_model`.
+    Only methods that ask a model need the `models` of a corpus. Raises ProviderError where a model
+    fails.
     """
-    if isinstance(settings, NoContext):
-        return [ContextualizedChunk(chunk, "") for chunk in chunks]
-    contexts = structural_contexts(document, chunks, settings)
+    contexts = settings.contexts(document, chunks, models or NoCorpus())
     return [ContextualizedChunk(*pair) for pair in zip(chunks, contexts, strict=True)]

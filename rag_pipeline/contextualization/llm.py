@@ -7,12 +7,22 @@ once by the same model, and the part around the chunk; chunks near each other ar
 part, so that this too is served from the cache.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from rag_pipeline.calls.costs import most_tokens
-from rag_pipeline.config import ChatModel, LLMContext, StructuralContext
-from rag_pipeline.contextualization.structural import cut_line, structural_contexts
+from rag_pipeline.config import ChatSettings, ContextualizerSettings, CorpusConfig, Models
+from rag_pipeline.config.contextualizers import Chunked, Outcome
+from rag_pipeline.config.settings import ChatName
+from rag_pipeline.contextualization.structural import (
+    StructuralContext,
+    cut_line,
+    structural_contexts,
+)
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
@@ -29,6 +39,70 @@ _SUMMARIZE = (
 )
 
 
+CONTEXT_TEMPLATE = """\
+<document>
+{document}
+</document>
+
+A passage of this document will be indexed for search by itself, cut off from what stands around \
+it. Write one or two sentences to be put before it: which document it is from, what it is about \
+there, and the names, dates or sections that its words refer back to. Answer with these sentences \
+alone.
+
+<passage>
+{chunk}
+</passage>
+"""
+
+
+class LLMContext(ContextualizerSettings):
+    """A context that the chat model `chat` writes, having read the whole document.
+
+    `template` holds `{document}`, and after it `{chunk}`. With `structural`, the free structural
+    context stands before what the model says.
+    """
+
+    method: Literal["llm"]
+    chat: ChatName
+    template: str = CONTEXT_TEMPLATE
+    max_characters: int = Field(default=600, ge=16)
+    structural: bool = False
+
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """Return what stands before the document, between document and chunk, and after it."""
+        before, _, rest = self.template.partition("{document}")
+        return before, *rest.split("{chunk}")  # type: ignore[return-value]
+
+    @model_validator(mode="after")
+    def _template_has_both(self) -> "LLMContext":
+        places = [self.template.count("{document}"), self.template.count("{chunk}")]
+        if places != [1, 1] or "{chunk}" not in self.template.partition("{document}")[2]:
+            raise ValueError(
+                "template must hold {document} once and after it {chunk} once: a prompt that "
+                "begins with the document is served from the provider's cache"
+            )
+        return self
+
+    def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
+        """Return what the model writes about each chunk; raise ProviderError where it fails."""
+        ((_, made),) = self.contextualize([(document, chunks)], models)
+        if isinstance(made, ProviderError):
+            raise made
+        return [one.context for one in made]
+
+    def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
+        """Ask about all documents at once, so that many prompts are in flight."""
+        chunked = list(documents)
+        chat = models.config.chat(self.chat)
+        made = contextualize_with_model(chunked, self, chat, partial(models.ask, chat=self.chat))
+        yield from zip((document for document, _ in chunked), made.documents, strict=True)
+
+    def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusConfig) -> bool:
+        """Return whether document and chunk may not fit the model's window together."""
+        return is_too_long(document, chunks, self, c.chat(self.chat))
+
+
 @dataclass(slots=True)
 class Contextualized:
     """What came of some documents, in their order: chunks with contexts, or why there are none.
@@ -43,7 +117,7 @@ class Contextualized:
 def contextualize_with_model(
     documents: Sequence[tuple[Document, Sequence[Chunk]]],
     settings: LLMContext,
-    chat: ChatModel,
+    chat: ChatSettings,
     ask: Ask,
 ) -> Contextualized:
     """Return each document's chunks with the contexts that the model writes.
@@ -75,7 +149,7 @@ def context_prompts(
     document: Document,
     chunks: Sequence[Chunk],
     settings: LLMContext,
-    chat: ChatModel,
+    chat: ChatSettings,
     summary: str = "",
 ) -> list[Prompt]:
     """Return the prompt of each chunk; with a `summary`, of a document that is too long."""
@@ -95,13 +169,13 @@ def context_prompts(
 
 
 def is_too_long(
-    document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatModel
+    document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> bool:
     """Return whether document and chunk may not fit the model's window together."""
     return most_tokens(document.text) > _room(chunks, settings, chat)
 
 
-def _room(chunks: Sequence[Chunk], settings: LLMContext, chat: ChatModel) -> int:
+def _room(chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings) -> int:
     """Return the tokens that the window has for the document."""
     frame = most_tokens("".join(settings.parts)) + _FRAME_TOKENS
     return chat.context_window - chat.max_output_tokens - frame - _longest(chunks)
@@ -144,7 +218,7 @@ def _excerpt(document: Document, summary: str, window: str) -> str:
 def _summaries(
     documents: Sequence[tuple[Document, Sequence[Chunk]]],
     settings: LLMContext,
-    chat: ChatModel,
+    chat: ChatSettings,
     ask: Ask,
 ) -> list[str | ProviderError]:
     """Return the summary of each document that is too long, "" of the others.

@@ -10,9 +10,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Literal
 from urllib.parse import unquote
 
-from rag_pipeline.config import StructuralContext
+from pydantic import Field
+
+from rag_pipeline.config import ContextualizerSettings, Models
 from rag_pipeline.datamodels import Chunk, Document
 
 _HEAD = 2_000
@@ -64,6 +67,18 @@ _DEFINITION = re.compile(
     re.MULTILINE,
 )
 """The line that opens a type or function in most programming languages."""
+
+
+class StructuralContext(ContextualizerSettings):
+    """A free, deterministic context from the document's own structure."""
+
+    code_version = 2
+    method: Literal["structural"]
+    max_characters: int = Field(default=400, ge=16)
+
+    def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
+        """Return what the document's structure says of each chunk."""
+        return structural_contexts(document, chunks, self)
 
 
 def structural_contexts(

@@ -1,7 +1,7 @@
 """The rows of some documents in each sharded table, made from the table before it."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -9,13 +9,12 @@ import pyarrow.compute as pc
 
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import Key, LLMContext
-from rag_pipeline.contextualization import contextualize, contextualize_with_model
+from rag_pipeline.config import Key
+from rag_pipeline.config.contextualizers import Chunked
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
     CONTEXTUALIZED_CHUNKS_SCHEMA,
     Chunk,
-    ContextualizedChunk,
     Document,
     parse_metadata,
     rows_of,
@@ -96,13 +95,17 @@ def build_contexts(
         # Chunks of an earlier text are made anew before their document is contextualized.
         if hashes[document.document_id] == document.content_hash
     )
-    made: Iterable[tuple[Document, list[ContextualizedChunk]]]
-    if isinstance(settings, LLMContext):
-        made = _by_model(workspace, list(sources), settings, report)
-    else:
-        free = settings
-        made = ((document, contextualize(document, own, free)) for document, own in sources)
-    for document, contextualized in made:
+    models = workspace.models(report.calls)
+
+    def counted() -> Iterator[Chunked]:
+        for document, own in sources:
+            report.too_long += settings.is_too_long(document, own, workspace.config)
+            yield document, own
+
+    for document, contextualized in settings.contextualize(counted(), models):
+        if isinstance(contextualized, ProviderError):
+            report.failed[document.document_id] = str(contextualized)
+            continue
         own = [c.chunk for c in contextualized]
         rows = _chunk_columns(document, own, fingerprint)
         rows["content_hash"] = [hashes[document.document_id]] * len(own)
@@ -111,23 +114,6 @@ def build_contexts(
         rows["context"] = [c.context for c in contextualized]
         advance("chunks", len(own))
         yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)
-
-
-def _by_model(
-    workspace: Workspace,
-    documents: Sequence[tuple[Document, Sequence[Chunk]]],
-    settings: LLMContext,
-    report: Report,
-) -> Iterator[tuple[Document, list[ContextualizedChunk]]]:
-    chat = workspace.config.chat(settings.chat)
-    ask = workspace.ask(settings.chat, report.calls)
-    result = contextualize_with_model(documents, settings, chat, ask)
-    report.too_long += result.too_long
-    for (document, _), outcome in zip(documents, result.documents, strict=True):
-        if isinstance(outcome, ProviderError):
-            report.failed[document.document_id] = str(outcome)
-        else:
-            yield document, outcome
 
 
 def read_in_order(

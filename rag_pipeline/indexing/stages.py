@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from rag_pipeline.calls.grouping import groups
-from rag_pipeline.config import Key, LLMContext
+from rag_pipeline.config import Key
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.indexing.builders import (
     build_chunks,
@@ -63,7 +63,7 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> Stage:
     config, key = workspace.config, key.at("contextualizer")
     settings = config.contextualizers[key.contextualizer]
     # A batch may take a day, and the shards of one process follow each other.
-    in_batches = isinstance(settings, LLMContext) and config.chat(settings.chat).batch
+    in_batches = any(getattr(model, "batch", False) for model in settings.asked(config))
     table = workspace.contextualized_chunks(key)
     return Stage(
         key,

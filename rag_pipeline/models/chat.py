@@ -22,13 +22,13 @@ from rag_pipeline.calls import (
 from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens, require_budget
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config import ChatModel
+from rag_pipeline.config import ChatSettings
 from rag_pipeline.datamodels import Prompt as Prompt
 from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.batches import BatchNotes, run_batches
-from rag_pipeline.models.providers import Chat, Completion, chat_identity, open_chat
+from rag_pipeline.models.providers import BatchedChat, Chat, Completion, chat_identity, open_chat
 
 _PER_CLAIM = 32
 
@@ -40,7 +40,7 @@ class UnknownReply(Reply):
 
 def ask(
     prompts: Sequence[Prompt],
-    settings: ChatModel,
+    settings: ChatSettings,
     cache: CallCache,
     counts: CallCounts | None = None,
 ) -> list[Reply | ProviderError]:
@@ -81,7 +81,7 @@ def ask(
 def _ask_missing(
     missing: Sequence[bytes],
     prompts: Mapping[bytes, Prompt],
-    settings: ChatModel,
+    settings: ChatSettings,
     claims: Claims,
     known: dict[bytes, Reply | ProviderError],
     sent: list[bytes],
@@ -102,14 +102,15 @@ def _ask_missing(
 
 def _ask_in_batches(
     prompts: Mapping[bytes, Prompt],
-    settings: ChatModel,
+    settings: ChatSettings,
     cache: CallCache,
     known: dict[bytes, Reply | ProviderError],
 ) -> list[bytes]:
     """Ask through the provider's Batch API; return the prompts whose replies need repair."""
-    from rag_pipeline.models.providers.openai_batch import OpenAIBatches
-
     chat = open_chat(settings)
+    if not isinstance(chat, BatchedChat):
+        raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
+    address = getattr(settings, "base_url", None)
     invalid: list[bytes] = []
 
     def done(key: bytes, body: dict[str, Any], call_id: str) -> None:
@@ -126,13 +127,13 @@ def _ask_in_batches(
         expected = Tokens()
         for key in keys:
             expected += expected_tokens(prompts[key], settings, is_first=True)
-        require_budget("openai", settings.model, settings.base_url, expected, batch=True)
+        require_budget(settings.provider, settings.model, address, expected, batch=True)
 
     def request(key: bytes) -> dict[str, Any]:
         return chat.request(prompts[key].messages, prompts[key].schema)
 
     notes = BatchNotes(cache.path.with_name("batches.sqlite"), cache.exchange)
-    client = OpenAIBatches(settings)
+    client = chat.batches()
     try:
         poll = settings.batch_poll_seconds
         failed = run_batches(list(prompts), request, client, notes, done, poll, may_submit)
@@ -266,7 +267,7 @@ def _parse(completion: Completion, schema: Mapping[str, Any]) -> Any:
 
 
 def _note(
-    prompts: Mapping[bytes, Prompt], settings: ChatModel, cache: RecordingCache
+    prompts: Mapping[bytes, Prompt], settings: ChatSettings, cache: RecordingCache
 ) -> dict[bytes, Reply | ProviderError]:
     """Note the prompts of a dry run; return the known replies, and what stands for the others."""
     prefixes: set[str] = set()
@@ -292,7 +293,7 @@ def _note(
     return replies
 
 
-def expected_tokens(prompt: Prompt, settings: ChatModel, is_first: bool) -> Tokens:
+def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> Tokens:
     """Return about what a call would use; `is_first` of the prompts that share its prefix.
 
     OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128; what it
@@ -305,7 +306,7 @@ def expected_tokens(prompt: Prompt, settings: ChatModel, is_first: bool) -> Toke
     return Tokens(whole, 0 if cold else prefix // 128 * 128, output)
 
 
-def _key(settings: ChatModel, prompt: Prompt) -> bytes:
+def _key(settings: ChatSettings, prompt: Prompt) -> bytes:
     asked = [prompt.messages, prompt.schema, *([prompt.choices] if prompt.choices else [])]
     content = json.dumps(asked, sort_keys=True)
     return call_key("chat", chat_identity(settings), content)

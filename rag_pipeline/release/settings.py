@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.config import (
     Answers,
-    ChatModel,
     Chunking,
     Contextualizer,
     Embedding,
@@ -26,9 +26,9 @@ class ReleasedSettings(BaseModel):
     embedding: Embedding
     retriever: Retriever
     reranker: Reranker
-    reranker_chat: ChatModel | None = None
+    reranker_chat: ChatVariant | None = None
     answers: Answers | None = None
-    answers_chat: ChatModel | None = None
+    answers_chat: ChatVariant | None = None
 
 
 def read_settings(record: Any, release_id: str) -> ReleasedSettings:

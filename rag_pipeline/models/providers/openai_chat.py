@@ -8,9 +8,11 @@ import openai
 
 from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, unreachable
 from rag_pipeline.calls.costs import record, require_budget
-from rag_pipeline.config import ChatModel
+from rag_pipeline.config.models import Completion
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import ProviderError, TransientError
-from rag_pipeline.models.providers import Completion, Usage, chat_identity
+from rag_pipeline.models.providers.openai import OpenAIProtocol
+from rag_pipeline.models.providers.openai_batch import OpenAIBatches
 
 _STOPPING_CODES = (
     "model_not_found",
@@ -25,9 +27,9 @@ _CHARACTERS_PER_TOKEN = 4
 class OpenAIChat:
     """One chat model of one server."""
 
-    def __init__(self, settings: ChatModel) -> None:
+    def __init__(self, settings: OpenAIProtocol) -> None:
         server = settings.base_url or "api.openai.com"
-        self.identity = chat_identity(settings)
+        self.identity = settings.identity
         self.max_concurrency = settings.max_concurrency
         self._what = f"{settings.model} at {server}"
         self._settings = settings
@@ -58,7 +60,7 @@ class OpenAIChat:
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
     ) -> Answer[Completion]:
         settings = self._settings
-        require_budget("openai", settings.model, settings.base_url)
+        require_budget(settings.provider, settings.model, settings.base_url)
         try:
             raw = await self._client.chat.completions.with_raw_response.create(
                 **self.request(messages, schema)
@@ -90,6 +92,10 @@ class OpenAIChat:
         """Return the body of a request."""
         return request_body(self._settings, messages, schema)
 
+    def batches(self) -> OpenAIBatches:
+        """Return the batches of the account."""
+        return OpenAIBatches(self._settings)
+
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
         """Return the answer to a request that went in a batch, charged once for its `call_id`."""
         return self._read(openai.types.chat.ChatCompletion.model_validate(body), call_id)
@@ -107,7 +113,7 @@ class OpenAIChat:
         # Whatever the answer says, it is paid for.
         record(
             "chat",
-            "openai",
+            self._settings.provider,
             self._settings.model,
             base_url=self._settings.base_url,
             input_tokens=used.input_tokens,
@@ -129,7 +135,9 @@ class OpenAIChat:
 
 
 def request_body(
-    settings: ChatModel, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+    settings: OpenAIProtocol,
+    messages: Sequence[Mapping[str, str]],
+    schema: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Return what a chat model is sent, for an answer of a JSON schema if there is one."""
     body: dict[str, Any] = {

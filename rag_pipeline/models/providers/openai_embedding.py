@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 import openai
 
 from rag_pipeline.calls import Answer, unreachable
-from rag_pipeline.config import OpenAIEmbedding
+from rag_pipeline.config.models import EmbedRequest, InputType
+from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers import EmbedRequest, InputType, Usage, Vectors
+from rag_pipeline.models.providers.openai import OpenAIEmbedding
 from rag_pipeline.models.providers.remote import RequestBuilder, Server, identity, read_vectors
 
 _HOME = "https://api.openai.com/v1"
@@ -22,7 +23,7 @@ class OpenAIEmbedder(RequestBuilder):
         usual = self.limits.dimensions[0] if self.limits.dimensions else None
         self._shorten = settings.shorten or (usual is not None and self.dimension != usual)
         self._timeout = settings.timeout_seconds
-        self._server = Server("openai", settings, settings.model, _HOME)
+        self._server = Server(settings.provider, settings, settings.model, _HOME)
         self.identity = identity(
             self._server,
             self.model,

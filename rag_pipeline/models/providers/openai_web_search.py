@@ -8,8 +8,8 @@ import openai
 
 from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, run_calls, unreachable
 from rag_pipeline.calls.costs import record, require_budget
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import ProviderError, TransientError
+from rag_pipeline.models.providers.openai import OpenAIProtocol
 
 _INSTRUCTIONS = (
     "Search the web for what answers the question. Reply with one short paragraph for each page "
@@ -28,7 +28,7 @@ class CitedPage(NamedTuple):
     text: str
 
 
-def search_web(query: str, settings: ChatModel) -> list[CitedPage]:
+def search_web(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
     """Return the cited pages in the order of the reply; what cites no page is left out.
 
     The texts are the model's words about the pages. Tokens are charged, the tool's own fee per
@@ -43,13 +43,13 @@ def search_web(query: str, settings: ChatModel) -> list[CitedPage]:
     return run_calls(_search(query, settings, key))
 
 
-async def _search(query: str, settings: ChatModel, key: str | None) -> list[CitedPage]:
+async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list[CitedPage]:
     patience = min(settings.patience_seconds, _PATIENCE_SECONDS)
     what = f"web search by {settings.model} at {settings.base_url or 'api.openai.com'}"
     endpoint = open_endpoint(what, settings.model_copy(update={"patience_seconds": patience}))
 
     async def attempt() -> Answer[list[CitedPage]]:
-        require_budget("openai", settings.model, settings.base_url)
+        require_budget(settings.provider, settings.model, settings.base_url)
         try:
             raw = await client.responses.with_raw_response.create(
                 model=settings.model,
@@ -78,7 +78,7 @@ async def _search(query: str, settings: ChatModel, key: str | None) -> list[Cite
         tokens = (used.input_tokens, used.output_tokens) if used else (0, 0)
         record(
             "chat",
-            "openai",
+            settings.provider,
             settings.model,
             base_url=settings.base_url,
             input_tokens=tokens[0],

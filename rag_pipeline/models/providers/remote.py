@@ -3,15 +3,18 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from rag_pipeline.calls import Endpoint, failure_of_status, open_endpoint
 from rag_pipeline.calls.costs import Kind, record, require_budget
 from rag_pipeline.calls.grouping import groups
-from rag_pipeline.config import OpenAIEmbedding, RemoteModel, VoyageEmbedding
+from rag_pipeline.config import RemoteModel
+from rag_pipeline.config.models import EmbeddingSettings
+from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
-from rag_pipeline.models.providers import Usage, Vectors
 from rag_pipeline.models.providers.limits import TokenCounter, embedding_limits
 
 _NO_SUCH_MODEL = re.compile(
@@ -19,6 +22,28 @@ _NO_SUCH_MODEL = re.compile(
     r"|\b(unknown|invalid|unsupported|no such) model\b",
     re.IGNORECASE | re.DOTALL,
 )
+
+
+class RemoteEmbedding(RemoteModel, EmbeddingSettings):
+    """An embedding model behind an API.
+
+    Requests stay within the limits that are known of the model (`providers/limits.py`); set
+    `max_texts`, `max_request_tokens` and `max_text_tokens` for another. Tokens are counted with
+    `tokenizer`, the path of a model's tokenizer.json, else estimated on the safe side. A text over
+    the limit is cut only with `truncate`, else an error names it.
+    """
+
+    operational: ClassVar[frozenset[str]] = RemoteModel.operational | {
+        "max_texts",
+        "max_request_tokens",
+    }
+    model: str
+    dimensions: int | None = Field(default=None, ge=1)
+    truncate: bool = False
+    tokenizer: str | None = None
+    max_texts: int | None = Field(default=None, ge=1)
+    max_request_tokens: int | None = Field(default=None, ge=1)
+    max_text_tokens: int | None = Field(default=None, ge=1)
 
 
 class Server:
@@ -69,7 +94,7 @@ class Server:
 class RequestBuilder:
     """What remote embedders share: texts, or the chunks of documents, grouped into requests."""
 
-    def __init__(self, settings: OpenAIEmbedding | VoyageEmbedding) -> None:
+    def __init__(self, settings: RemoteEmbedding) -> None:
         self.limits = embedding_limits(
             settings.model,
             settings.max_texts,

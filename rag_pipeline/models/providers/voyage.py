@@ -3,14 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from rag_pipeline.calls import Answer, unreachable
-from rag_pipeline.config import VoyageEmbedding, VoyageReranker
+from rag_pipeline.config import VoyageReranker
+from rag_pipeline.config.models import EmbedRequest, InputType
+from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import ProviderError, TransientError
-from rag_pipeline.models.providers import EmbedRequest, InputType, RerankRequest, Usage, Vectors
+from rag_pipeline.models.providers import RerankRequest
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
 from rag_pipeline.models.providers.remote import (
+    RemoteEmbedding,
     RequestBuilder,
     Server,
     identity,
@@ -19,6 +24,23 @@ from rag_pipeline.models.providers.remote import (
 )
 
 _HOME = "https://api.voyageai.com/v1"
+
+
+class VoyageEmbedding(RemoteEmbedding):
+    """Voyage's models, which embed documents and queries differently.
+
+    `voyage-context-*` embed the chunks of a document together, each in the light of the others: a
+    changed chunk embeds its document again. A document over the model's window is embedded in
+    consecutive parts of whole chunks.
+    """
+
+    provider: Literal["voyage"]
+    model: str = Field(default="voyage-3.5", min_length=1)
+    api_key_env: str = "VOYAGE_API_KEY"
+
+    def open(self) -> "VoyageEmbedder":
+        """Return the model; raise ConfigError where its dimensions are not known."""
+        return VoyageEmbedder(self)
 
 
 class VoyageEmbedder(RequestBuilder):

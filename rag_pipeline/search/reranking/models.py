@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import charging
-from rag_pipeline.config import ChatModel, LLMReranker, PassageReranker, Reranker
+from rag_pipeline.config import ChatSettings, LLMReranker, PassageReranker, Reranker
 from rag_pipeline.models.chat import ask
 from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.search.reranking.passages import Asked, Relevance, score_by_chat, score_passages
@@ -14,7 +14,7 @@ from rag_pipeline.workspace import Workspace
 def passage_scorer(
     workspace: Workspace,
     settings: Reranker,
-    chat: ChatModel | None,
+    chat: ChatSettings | None,
     counts: CallCounts | None = None,
 ) -> Callable[[Sequence[Asked]], list[Relevance]] | None:
     """Return a function from queries with passages to their scores, through the call cache.

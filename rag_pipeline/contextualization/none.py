@@ -1,0 +1,17 @@
+"""No context."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from rag_pipeline.config import ContextualizerSettings, Models
+from rag_pipeline.datamodels import Chunk, Document
+
+
+class NoContext(ContextualizerSettings):
+    """Index chunks as they are."""
+
+    method: Literal["none"]
+
+    def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
+        """Return an empty context for each chunk."""
+        return [""] * len(chunks)
