@@ -1,19 +1,23 @@
 """`rag init`: a commented corpus file with two configurations."""
 
+import json
 import os
 import re
 import shlex
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
 from rag_pipeline.cli.find import shown_path
 from rag_pipeline.config import COMPONENT_TYPE, parse_config
+from rag_pipeline.config.schema import corpus_schema
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.loading.queries import read_queries
 
 _TEMPLATE = """\
+# yaml-language-server: $schema={schema}
 # The corpus {name}. Relative paths below are relative to this file.
 #   rag plan {file}    what a run would do
 #   rag run {file}     index, measure and release it
@@ -81,6 +85,7 @@ attributes:
   gate: {{metrics: [AnswerPresence@5, nDCG@10, CriticalRecall]}}
   # schedule: "0 3 * * *"      # bring it up to date every night at three (`make up`)
 """
+_SCHEMA = ".schema.json"
 _NO_QUERIES = """\
   # Without queries nothing is measured, and the first configuration is released. A line each:
   #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
@@ -116,6 +121,16 @@ def write_corpus_file(
         raise ConfigError(f"--output {target}: there is no folder {folder}")
     text = _filled(name, documents, queries, store, target, folder)
     parse_config(yaml.safe_load(text)["attributes"], target.resolve())
+    _write(target, text)
+    write_schema(target.with_suffix(_SCHEMA))
+
+
+def write_schema(target: Path) -> None:
+    """Write the JSON Schema of corpus files; raise ConfigError where it can't be written."""
+    _write(target, json.dumps(corpus_schema(), indent=1) + "\n")
+
+
+def _write(target: Path, text: str) -> None:
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -128,6 +143,7 @@ def _filled(
     given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
     chunking, chunking_settings = _GIVEN if given else _SENTENCES
     values: dict[str, Any] = {
+        "schema": quote(target.with_suffix(_SCHEMA).name),
         "name": name,
         "file": _one_line(shlex.quote(shown_path(target))),
         "component": COMPONENT_TYPE,

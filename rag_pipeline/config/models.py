@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +115,8 @@ class Chat(Protocol):
 class EmbeddingSettings(Settings):
     """A model that turns texts into vectors."""
 
+    prices: ClassVar[Mapping[str, Any]] = {}
+    """A vendor's entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
     provider: str
 
     @property
@@ -134,6 +136,8 @@ class ChatSettings(Settings):
     """A chat model; `batch` sends calls through the vendor's batches, if it has them."""
 
     operational = frozenset({"batch", "batch_poll_seconds"})
+    prices: ClassVar[Mapping[str, Any]] = {}
+    """A vendor's entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
     provider: str
     model: str = Field(min_length=1)
     max_output_tokens: int = Field(default=1024, ge=1)

@@ -33,7 +33,9 @@ class _Retriever(Settings):
     top_n: int | None = Field(default=None, ge=1)
     adaptive: AdaptiveSelection | None = None
 
-    @field_validator("adaptive", mode="before")
+    @field_validator(
+        "adaptive", mode="before", json_schema_input_type=AdaptiveSelection | bool | None
+    )
     @classmethod
     def _switch(cls, value: Any) -> Any:
         if isinstance(value, bool):

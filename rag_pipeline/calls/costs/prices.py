@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from rag_pipeline.calls.addresses import is_loopback
 from rag_pipeline.config import Settings
+from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, load_group
 from rag_pipeline.errors import ConfigError
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")
@@ -140,7 +141,18 @@ def load_prices(own: Path | None = None) -> Prices:
 @cache
 def _packaged() -> Prices:
     file = files("rag_pipeline.models.providers").joinpath("prices.yaml")
-    return _parse(file.read_text(encoding="utf-8"), Path("prices.yaml"))
+    ours = _parse(file.read_text(encoding="utf-8"), Path("prices.yaml"))
+    plugins: dict[str, _Provider] = {}
+    for group in (EMBEDDINGS, CHATS):
+        for name, settings in load_group(group).items():
+            if settings.prices and name not in ours.providers:
+                try:
+                    more = _Provider.model_validate(settings.prices)
+                except ValidationError as error:
+                    raise ConfigError(f"{settings.__name__}.prices: {error}") from None
+                models = {**(plugins[name].models if name in plugins else {}), **more.models}
+                plugins[name] = more.model_copy(update={"models": models})
+    return ours.model_copy(update={"providers": {**ours.providers, **plugins}})
 
 
 def _parse(text: str, file: Path) -> Prices:

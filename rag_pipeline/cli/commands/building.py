@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, counting, set_quiet, show_next
+from rag_pipeline.cli.console import console, counting, print_json, set_quiet, show_next
 from rag_pipeline.cli.find import find_corpus_file, rag
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
 
@@ -34,6 +34,7 @@ def init(
 ) -> None:
     """Write a commented corpus file with two configurations, `default` and `plain`.
 
+    Beside it stands its JSON Schema, FILE.schema.json, by which editors complete and check it.
     Paths are given as seen from the working directory.
 
     \b
@@ -45,7 +46,7 @@ def init(
 
     target = output or Path(f"{name}.yaml")
     write_corpus_file(name, documents, queries, store, target, force)
-    console.print(f"wrote {escape(str(target))}", soft_wrap=True)
+    console.print(f"wrote {escape(str(target))} and its schema", soft_wrap=True)
     show_next(rag("run", file=target.expanduser(), corpus=name))
 
 
@@ -68,6 +69,34 @@ def demo(
     from rag_pipeline.cli.demo import show_demo
 
     show_demo(folder.expanduser())
+
+
+@app.command(short_help="Print the JSON Schema of corpus files.")
+def schema(
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")
+    ] = None,
+) -> None:
+    """Print the JSON Schema of corpus files, with the settings of the plugins installed here.
+
+    An editor with a YAML language server completes and checks a corpus file that begins with
+    `# yaml-language-server: $schema=FILE`. The file that `rag init` writes does so; its schema
+    stands beside it. Write that anew when a plugin was installed.
+
+    \b
+    Examples:
+      rag schema
+      rag schema --output contracts.schema.json
+    """
+    from rag_pipeline.cli.template import write_schema
+
+    if output is None:
+        from rag_pipeline.config.schema import corpus_schema
+
+        print_json(corpus_schema())
+    else:
+        write_schema(output.expanduser())
+        console.print(f"wrote {escape(str(output))}", soft_wrap=True)
 
 
 @app.command("import", short_help="Turn a public data set into a corpus.")

@@ -1,0 +1,29 @@
+"""The JSON Schema of a corpus file, plugins included: editors complete and check it by that."""
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from rag_pipeline.config.corpus import CorpusConfig
+from rag_pipeline.config.parsing import COMPONENT_TYPE
+
+
+def corpus_schema() -> dict[str, Any]:
+    """Return the schema of a whole corpus file: `type` and `attributes`.
+
+    It accepts what `load_config` accepts, except that names are not looked up: whether a
+    configuration's variants or a method's chat model exist is checked when the file is read.
+    """
+    attributes = CorpusConfig.model_json_schema()
+    definitions = attributes.pop("$defs")
+    for sections in attributes["properties"].values():
+        if "patternProperties" in sections:
+            sections["additionalProperties"] = False  # a name that no variant may have
+    return {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        "title": "A corpus of rag_pipeline",
+        "type": "object",
+        "required": ["type", "attributes"],
+        "properties": {"type": {"const": COMPONENT_TYPE}, "attributes": attributes},
+        "$defs": definitions,
+    }
