@@ -1,9 +1,12 @@
 """`rag init`: the file that it writes loads, whatever it is called and wherever it stands."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline_tests.testing.command_line import rag
@@ -23,7 +26,7 @@ def test_a_corpus_in_the_working_directory(here: Path) -> None:
     Path("queries.jsonl").write_text(QUERY)
     outcome = rag("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == "wrote acts.yaml\nNext: rag run\n"
+    assert outcome.out == "wrote acts.yaml and its schema\nNext: rag run\n"
     config = load_config("acts.yaml")
     assert config.corpus == "acts"
     assert config.documents_path == here / "documents"
@@ -172,3 +175,20 @@ def test_the_commented_lines_are_right_too(here: Path) -> None:
     assert len(config.all_configurations) == 7
     assert config.queries_path == here / "queries.jsonl"
     assert config.schedule == "0 3 * * *"
+
+
+def test_the_file_names_the_schema_beside_it(here: Path) -> None:
+    folder()
+    Path("my conf").mkdir()
+    rag("init", "acts", "--documents", "documents", "--output", "my conf/my acts.yaml")
+    text = Path("my conf/my acts.yaml").read_text()
+    mark, _, address = text.splitlines()[0].partition("$schema=")
+    assert mark == "# yaml-language-server: "
+    assert address == "my%20acts.schema.json"
+    schema = json.loads(Path("my conf/my acts.schema.json").read_text())
+    jsonschema.validate(yaml.safe_load(text), schema)
+    assert json.loads(rag("schema").out) == schema
+    outcome = rag("schema", "--output", "again.json")
+    assert (outcome.code, outcome.out) == (0, "wrote again.json\n")
+    assert json.loads(Path("again.json").read_text()) == schema
+    assert "none/x.json: cannot write it: No such" in rag("schema", "--output", "none/x.json").err
