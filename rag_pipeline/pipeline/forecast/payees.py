@@ -5,10 +5,9 @@ from typing import Any
 
 from rag_pipeline.calls.costs import FREE, Tokens, vendor
 from rag_pipeline.config import (
-    ChatModel,
+    ChatSettings,
     Configuration,
     CorpusConfig,
-    LLMContext,
     PassageReranker,
 )
 from rag_pipeline.pipeline.planning import Step
@@ -76,11 +75,12 @@ def price(workspace: Workspace, payee: Payee | None, tokens: Tokens | None) -> f
     return None if known is None or tokens is None else known.usd(tokens, payee.batch)
 
 
-def chat_of(config: CorpusConfig, step: Step) -> ChatModel | None:
+def chat_of(config: CorpusConfig, step: Step) -> ChatSettings | None:
     """Return the chat model that a step asks, a reranker's left out; None if it asks none."""
     if step.asset == "contextualized_chunks":
         settings = config.contextualizers[(step.partition or "").split(".")[1]]
-        return config.chat(settings.chat) if isinstance(settings, LLMContext) else None
+        chats = (one for one in settings.asked(config) if isinstance(one, ChatSettings))
+        return next(chats, None)
     chat = getattr(getattr(config.evaluation, _JUDGES.get(step.asset, ""), None), "chat", None)
     return config.chat(chat) if chat else None
 

@@ -1,0 +1,197 @@
+"""examples/plugin, installed: each kind of plugin from the corpus file to the released answer."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, QUERIES, write_documents
+
+ROOT = Path(__file__).parents[1]
+CORPUS = """
+type: rag_pipeline.RagPipeline
+attributes:
+  corpus: plugged
+  documents: {path: documents}
+  queries: queries.jsonl
+  store: store
+  chats: {parrot: {provider: first_words, model: parrot}}
+  chunkings: {paragraphs: {method: paragraphs}}
+  contextualizers: {topic: {method: topic, chat: parrot}}
+  embeddings: {hashing: {provider: hashing, dimensions: 256}}
+  retrievers: {dense: {method: dense}}
+  evaluation: {relevance: {judge: shared_words}, scores: [{score: brevity}]}
+  configurations:
+    - {name: all, chunking: paragraphs, contextualizer: topic, embedding: hashing, retriever: dense}
+"""
+TOPICS = {
+    "nda/acme.txt": "MUTUAL NON-DISCLOSURE AGREEMENT This",
+    "nda/cedar.txt": "NON-DISCLOSURE AGREEMENT This agreement",
+    "policy/leave.md": "# Leave policy of",
+    "policy/travel.md": "# Travel policy of",
+}
+"""The first four words of each document, which is what the example's model says of it."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder into which the package was installed, with no network."""
+    folder = tmp_path_factory.mktemp("plugin")
+    source = shutil.copytree(ROOT / "examples/plugin", folder / "source")
+    options = "--quiet --no-index --no-deps --no-build-isolation --target".split()
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, folder / "site", source], check=True
+    )
+    return folder / "site"
+
+
+def rag(site: Path | None, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command, with the package installed or without."""
+    path = os.pathsep.join(str(p) for p in (site, ROOT) if p)
+    return subprocess.run(
+        [sys.executable, "-c", "from rag_pipeline.cli import main; main()", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def done(site: Path, *arguments: str | Path) -> str:
+    ran = rag(site, *arguments)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def changed(file: Path, before: str, after: str) -> Path:
+    text = file.read_text()
+    assert before in text
+    other = file.with_name("changed.yaml")
+    other.write_text(text.replace(before, after))
+    return other
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    write_documents(folder / "documents", DOCUMENTS)
+    rows = []
+    for query_id, query, document_id, quote in QUERIES:
+        start = DOCUMENTS[document_id].index(quote)
+        span = {"document_id": document_id, "start": start, "end": start + len(quote)}
+        rows.append(json.dumps({"query_id": query_id, "query": query, "gold_spans": [span]}))
+    (folder / "queries.jsonl").write_text("\n".join(rows))
+    (folder / "corpus.yaml").write_text(CORPUS)
+    return folder / "corpus.yaml"
+
+
+@pytest.fixture(scope="module")
+def planned(site: Path, file: Path) -> dict[str, Any]:
+    plan: dict[str, Any] = json.loads(done(site, "plan", file, "--json"))
+    return plan
+
+
+@pytest.fixture(scope="module")
+def ran(site: Path, file: Path, planned: dict[str, Any]) -> str:
+    return done(site, "run", file)
+
+
+def test_the_results_are_the_plugins(site, file, ran):
+    (hit,) = json.loads(
+        done(site, "search", "hotel euros a night", "-k", "1", "-c", file, "--json")
+    )
+    # One paragraph, below what the model said of its document.
+    assert hit["text"] == DOCUMENTS["policy/travel.md"].splitlines()[-1]
+    assert hit["context"] == TOPICS["policy/travel.md"]
+
+
+def test_their_measures_stand_on_the_leaderboard(site, file, ran):
+    board = json.loads(done(site, "leaderboard", "-c", file, "--json"))
+    metrics = board["configurations"][0]["metrics"]
+    assert metrics["Words@1"]["n"] == metrics["AnswerPresence@5"]["n"] == 4
+    assert metrics["Words@1"]["mean"] > 1
+    assert 0 < metrics["Brevity"]["mean"] < 1
+
+
+def test_what_is_paid_stands_in_the_ledger(site, file, ran):
+    costs = json.loads(done(site, "costs", "-c", file, "--json"))
+    words = sum(len(text.split()) for text in DOCUMENTS.values())
+    assert list(costs["groups"]) == ["contextualized_chunks paragraphs.topic"]
+    assert costs["total"]["calls"] == len(DOCUMENTS)
+    assert (costs["total"]["input_tokens"], costs["total"]["output_tokens"]) == (words, 16)
+    assert costs["total"]["usd"] == pytest.approx((words * 1.0 + 16 * 2.0) / 1e6)
+
+
+def test_nothing_is_done_or_paid_twice(site, file, ran):
+    assert not any(step["runs"] for step in json.loads(done(site, "plan", file, "--json")))
+    # A store without tables, but with the answers of the models.
+    (table,) = (file.parent / "store").rglob("chunks.paragraphs.lance")
+    shutil.rmtree(table)
+    done(site, "run", file)
+    costs = json.loads(done(site, "costs", "-c", file, "--json"))
+    assert costs["total"]["calls"] == len(DOCUMENTS)
+
+
+def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
+    other = changed(file, "method: paragraphs}", "method: paragraphs, size: 2}")
+    steps = json.loads(done(site, "plan", other, "--json"))
+    stale = {step["asset"]: step["stale"] for step in steps if step["stale"]}
+    assert stale == {"chunks": 4, "contextualized_chunks": 4, "vector_index": 4}
+    # Of each document the topic is known.
+    (contexts,) = (step for step in steps if step["asset"] == "contextualized_chunks")
+    assert contexts["calls"] == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (
+            "method: paragraphs}",
+            "method: paragraphs, size: 0}",
+            "chunkings.paragraphs.size: 0: Input should be greater than or equal to 1",
+        ),
+        (
+            "method: topic, chat: parrot",
+            "method: topic, chat: crow",
+            "contextualizers.topic.chat: 'crow' is not one of: parrot",
+        ),
+        (
+            "provider: hashing",
+            "provider: hash",
+            "embeddings.hashing.provider: 'hash' is not one of: 'fastembed', 'hashing', 'minilm', "
+            "'openai', 'voyage'",
+        ),
+        (
+            "model: parrot",
+            "modell: parrot",
+            "chats.parrot.modell: unknown setting; allowed here: batch, batch_poll_seconds, "
+            "context_window, max_output_tokens, model, provider, words",
+        ),
+    ],
+)
+def test_mistakes_are_named_as_those_of_built_in_ones(site, file, before, after, message):
+    refused = rag(site, "plan", changed(file, before, after))
+    assert refused.returncode == 2
+    assert message in " ".join(refused.stderr.split())
+
+
+def test_without_the_package_its_names_are_unknown(file):
+    refused = rag(None, "plan", file)
+    assert refused.returncode == 2
+    assert "chunkings.paragraphs.method: 'paragraphs' is not one of: 'fixed'" in refused.stderr
+
+
+def test_the_schema_knows_them(site, file):
+    schema = json.loads(done(site, "schema"))
+    validator = jsonschema.Draft202012Validator(schema)
+    assert list(validator.iter_errors(yaml.safe_load(file.read_text()))) == []
+    wrong = yaml.safe_load(file.read_text().replace("dimensions: 256", "dimensions: 4"))
+    assert not validator.is_valid(wrong)
+    assert "TopicContext" in schema["$defs"]
