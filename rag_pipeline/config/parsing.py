@@ -89,7 +89,12 @@ def _explain(error: Any, attributes: Any) -> str:
     kind, context = error["type"], error.get("ctx", {})
     path: list[str] = []
     here: Any = attributes
+    in_union = False
     for index, step in enumerate(error["loc"]):
+        if not in_union and index < len(error["loc"]) - 1 and step in _tags_of(here):
+            in_union = True  # the tag that pydantic puts in for a union's member
+            continue
+        in_union = False
         in_list = isinstance(here, list) and isinstance(step, int) and step < len(here)
         if in_list or (isinstance(here, dict) and step in here):
             here = here[step]

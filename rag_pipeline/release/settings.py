@@ -4,7 +4,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.config import (
     Answers,
     Chunking,
@@ -13,6 +12,7 @@ from rag_pipeline.config import (
     Reranker,
     Retriever,
 )
+from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.errors import ConfigError
 
 
