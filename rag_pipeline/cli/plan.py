@@ -132,7 +132,7 @@ def _documents(row: Forecast) -> str:
     if row.stale:
         noun = "document" if row.stale == 1 else "documents"
         kind = "new or changed " if row.current else ""
-        parts.append(f"{row.stale:,} {kind}{noun}")
+        parts.append(f"{row.stale:,} {kind}{noun}" + (f" ({row.why})" if row.why else ""))
     if row.orphaned:
         parts.append(f"drop {row.orphaned:,}")
     return ", ".join(parts)

@@ -22,6 +22,7 @@ from rag_pipeline.indexing.plans import (
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.folder import find_files
+from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
 _LOAD_CHARACTERS = 4_000_000
@@ -38,9 +39,25 @@ def plan_documents(workspace: Workspace) -> Plan:
         keys = tuple(listed.relative for listed in objects.changed)
         return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged))
     stale, seen, _ = _compare_files(workspace)
-    known = set(workspace.documents().state()) | set(workspace.quarantine("documents").state())
+    loaded = workspace.documents().state()
+    known = set(loaded) | set(workspace.quarantine("documents").state())
     names = tuple(s.document_id for s in stale)
-    return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names))
+    why = _why(sum(_by_earlier_parser(source, loaded) for source in stale))
+    return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names), why=why)
+
+
+def _by_earlier_parser(source: Source | Rejected, loaded: Mapping[str, DocumentState]) -> bool:
+    """Return whether the table has the same bytes as an earlier parser read them."""
+    if isinstance(source, Rejected) or source.document_id not in loaded:
+        return False
+    return loaded[source.document_id].content_hash == source.raw_hash != source.content_hash
+
+
+def _why(count: int) -> str:
+    if not count:
+        return ""
+    what = "1 PDF is" if count == 1 else f"{count:,} PDFs are"
+    return f"{what} read again: {'its' if count == 1 else 'their'} parser is a newer one"
 
 
 def update_documents(workspace: Workspace) -> Report:

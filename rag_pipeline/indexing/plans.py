@@ -22,6 +22,8 @@ class Plan:
     waiting: int = 0
     """Documents whose rows in the table before are themselves stale."""
     shards: tuple[tuple[str, ...], ...] = ()
+    why: str = ""
+    """Why documents are stale that have not changed, "" where none are."""
 
     @property
     def is_current(self) -> bool:

@@ -20,6 +20,8 @@ _PAD = 0.2
 _NARROW = 3
 _WIDE = 0.8
 _DEEPEST = 4
+_FULL = 0.7
+_AHEAD = 5
 
 Tabulate = Callable[[list[list[Word]], list[tuple[float, float]]], "list[list[str]] | None"]
 """Rows of words, and gutters as (x0, x1) -> the cells of a table; none of them where the rows are
@@ -43,6 +45,8 @@ class _Band:
     strips: list[_Strip] = field(default_factory=list)
     mask: int = 0
     gutters: list[tuple[int, int]] = field(default_factory=list)
+    expected: list[tuple[int, int]] = field(default_factory=list)
+    """The gutters that the first strips have; those below must bear them out."""
 
 
 def read_columns(words: Sequence[Word], tabulate: Tabulate, head: float = 0) -> list[Line]:
@@ -177,28 +181,28 @@ def _both_sides(strip: _Strip, gutter: tuple[int, int]) -> bool:
 
 def _bands(strips: list[_Strip], head: float) -> list[_Band]:
     bands: list[_Band] = []
-    for strip in strips:
+    for index, strip in enumerate(strips):
         band = bands[-1] if bands else None
-        if band is None or not _extends(band, strip, head):
-            band = _Band()
+        if band is None or not _extends(band, strips[index : index + _AHEAD], head):
+            band = _Band(expected=_begun(strips[index : index + _AHEAD]))
             bands.append(band)
         band.strips.append(strip)
         band.mask |= strip.mask
         band.gutters = _supported(band)
     for index, band in enumerate(bands):
+        if band.gutters and index and not bands[index - 1].gutters:
+            _take(band, bands[index - 1])
         if band.gutters and index + 1 < len(bands):
             _trim(band, bands[index + 1])
     return _merged([band for band in bands if band.strips])
 
 
 def _supported(band: _Band) -> list[tuple[int, int]]:
-    size = max(min(s.size for s in band.strips), 1.0)
+    size = _smallest(band)
     found = []
     for gutter in _gutters(band.mask, _NARROW):
         width = gutter[1] - gutter[0]
-        lines = sum(
-            max((s.y1 - s.y0) / (1.2 * size), 1.0) for s in band.strips if _both_sides(s, gutter)
-        )
+        lines = _lines_beside(band, gutter)
         if lines and _is_margin_of_marks(band, gutter):
             continue
         if (lines >= 4) or (lines >= 2 and width >= _WIDE * size) or (
@@ -206,6 +210,16 @@ def _supported(band: _Band) -> list[tuple[int, int]]:
         ):  # fmt: skip
             found.append(gutter)
     return found
+
+
+def _smallest(band: _Band) -> float:
+    return max(min(strip.size for strip in band.strips), 1.0)
+
+
+def _lines_beside(band: _Band, gutter: tuple[int, int]) -> float:
+    """Return how many lines have text on both sides of a gutter."""
+    height = 1.2 * _smallest(band)
+    return sum(max((s.y1 - s.y0) / height, 1.0) for s in band.strips if _both_sides(s, gutter))
 
 
 def _is_margin_of_marks(band: _Band, gutter: tuple[int, int]) -> bool:
@@ -220,21 +234,63 @@ def _is_margin_of_marks(band: _Band, gutter: tuple[int, int]) -> bool:
     return marks > 0
 
 
-def _extends(band: _Band, strip: _Strip, head: float) -> bool:
-    last = band.strips[-1]
+def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
+    """Return whether the first of these strips belongs to the band."""
+    strip, last = ahead[0], band.strips[-1]
     together = band.mask | strip.mask
-    if not band.gutters:
-        own = _supported(_Band([strip], strip.mask))
+    guides = band.gutters or band.expected
+    if not guides:
+        own = _begun(ahead)
         if not own:
             return True
         # Columns begin here, perhaps with a line of one of them that stands higher.
+        free = [(a, b) for a, b in own if not band.mask & ((1 << b) - (1 << a))]
         near = strip.y0 - last.y1 < 1.5 * strip.size and len(band.strips) <= 2
-        return near and any(_gutters(together & ~(-1 << (b + 1)), 1) and
-                            not band.mask & ((1 << b) - (1 << a)) for a, b in own)  # fmt: skip
-    if strip.y0 < head and strip.y0 - last.y1 > 2.2 * max(last.size, strip.size):
+        band.expected = free if near else []
+        return bool(band.expected)
+    gap = strip.y0 - last.y1
+    if strip.y0 < head and gap > 2.2 * max(last.size, strip.size) and not _is_full(band):
         return False
     kept = _gutters(together, _NARROW)
-    return all(any(a < d and c < b for c, d in kept) for a, b in band.gutters)
+    lost = [g for g in guides if not any(g[0] < d and c < g[1] for c, d in kept)]
+    if not lost:
+        return True
+    # A wide gap between two words is no gutter yet.
+    weak = all(_lines_beside(band, gutter) < _NARROW for gutter in lost)
+    return weak and len(lost) < len(guides)
+
+
+def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
+    """Return the gutters that the first of these strips has, alone or with those below it."""
+    found: list[tuple[int, int]] = []
+    tried = _Band()
+    for strip in ahead:
+        tried.strips.append(strip)
+        tried.mask |= strip.mask
+        found += [g for g in _supported(tried) if _both_sides(ahead[0], g)]
+    return found
+
+
+def _is_full(band: _Band) -> bool:
+    """Return whether lines fill the columns, as text does and names don't."""
+    span = band.mask.bit_length() - (band.mask & -band.mask).bit_length() + 1
+    covered = sum(strip.mask.bit_count() for strip in band.strips)
+    return covered > _FULL * span * len(band.strips)
+
+
+def _take(band: _Band, before: _Band) -> None:
+    """Take the last lines above the columns that stand in one of them."""
+    for _ in range(_AHEAD):
+        if not before.strips:
+            return
+        strip, first = before.strips[-1], band.strips[0]
+        bits = sum((1 << b) - (1 << a) for a, b in band.gutters)
+        outside = strip.mask & ~((1 << band.mask.bit_length()) - 1)
+        if strip.mask & bits or outside or first.y0 - strip.y1 > 1.5 * strip.size:
+            return
+        before.strips.pop()
+        band.strips.insert(0, strip)
+        band.mask |= strip.mask
 
 
 def _trim(band: _Band, following: _Band) -> None:

@@ -18,7 +18,8 @@ _PAGE_WORDS = re.compile(
     r"(\s*(of|von|de|di|sur|/)\s*#)?[\W_]*",
     re.I,
 )
-_AT_SIDE = re.compile(r"^\D{0,3}(\d{1,4})\b|\b(\d{1,4})\D{0,3}$")
+_SMALL = 0.92
+_TOP = 0.09
 _SAME_HEIGHT = 5.0
 _LEAST_LINE_NUMBERS = 8
 
@@ -29,7 +30,10 @@ def without_furniture(
     """Return the pages' lines without what repeats at their edges."""
     edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
     repeated = _repeated(edges, len(pages))
-    numbered = _numbered(edges)
+    numbered = _numbered(edges, body)
+    for number, lines in enumerate(pages):
+        if number:
+            numbered |= _alone(lines, heights[number], body)
     result = []
     for number, lines in enumerate(pages):
         edge = {id(line) for line, _ in edges[number]}
@@ -103,23 +107,47 @@ def _repeated(edges: Sequence[list[tuple[Line, bool]]], count: int) -> set[int]:
     return repeated
 
 
-def _numbered(edges: Sequence[list[tuple[Line, bool]]]) -> set[int]:
-    """Return the lines at an edge that hold a number which grows with the pages."""
+def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]:
+    """Return the lines with a number at a side that grows with the pages, and those beside them."""
     offsets: defaultdict[tuple[int, bool], list[tuple[int, Line]]] = defaultdict(list)
     for page, found in enumerate(edges):
         for line, at_top in found:
-            for match in _AT_SIDE.finditer(line.text.strip()):
-                value = int(match[1] or match[2])
-                offsets[value - page, at_top].append((page, line))
+            for part in {line.parts[0], line.parts[-1]} if line.parts else set():
+                if (digits := _NUMBER.search(part)) and _PAGE_WORDS.fullmatch(_key(part)):
+                    offsets[int(digits[0][:6]) - page, at_top].append((page, line))
     found_ids: set[int] = set()
+    rows: set[tuple[int, int]] = set()
     for lines in offsets.values():
         for page, line in lines:
             near = {
                 p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page
             }
-            if len(near) >= 2 or (near and line.text.strip().isdigit()):
+            if near:
+                found_ids.add(id(line))
+                rows.add((page, round(line.base)))
+    for page, found in enumerate(edges):
+        for line, _ in found:
+            beside = any((page, round(line.base) + step) in rows for step in (-1, 0, 1))
+            if beside and line.size <= 1.05 * body:
                 found_ids.add(id(line))
     return found_ids
+
+
+def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
+    """Return the lines of a small first row, well above the rest, as running titles are."""
+    if not lines:
+        return set()
+    first = min(line.base for line in lines)
+    row = [line for line in lines if line.base - first < 2]
+    below = min((line.base for line in lines if line.base - first >= 2), default=height)
+    small = all(
+        line.table is None and line.size <= _SMALL * body and len(line.text) < 120 for line in row
+    )
+    return (
+        {id(line) for line in row}
+        if small and first < _TOP * height and (below - first > 2 * body)
+        else set()
+    )
 
 
 def _is_number(line: Line, count: int) -> bool:

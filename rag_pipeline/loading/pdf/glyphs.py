@@ -21,6 +21,8 @@ _DEEPEST_FORM = 4
 _THIN = 2.5
 _SPACE = 0.13
 """The least gap between words, in font sizes; kerning stays below it."""
+_BEARING = 0.045
+_NARROW = 0.09
 _BOLD = re.compile(r"bold|black|heavy|demi|semibd|-bd|cmbx|cmb\d|sfbx|-medi|[-_]b\b", re.I)
 _ITALIC = re.compile(r"ital|obli|cmti|cmsl|[-_]i\b|-it\b", re.I)
 _FORCE_BOLD = 1 << 18
@@ -209,7 +211,10 @@ def _words(text_page: Any, frame: _Frame, found: PageGlyphs) -> dict[int, list[W
         direction = max(style.direction, 0)
         one = turn(*one, direction, frame.width, frame.height)
         two = turn(*two, direction, frame.width, frame.height)
-        builder.add(char, min(one[0], two[0]), max(one[0], two[0]), style.base, style)
+        # The box is the ink's; beside it lies what belongs to the letter, too.
+        side = (_NARROW if char in "1Iijl.,:;'|!" else _BEARING) * style.size
+        x0, x1 = min(one[0], two[0]) - side, max(one[0], two[0]) + side
+        builder.add(char, x0, x1, style.base, style)
     builder.flush()
     return builder.words
 
@@ -264,7 +269,7 @@ class _Builder:
             assert self._style is not None
             size = self._style.size
             gap = x0 - self._x1
-            reach = (_SPACE if style.direction == 0 else 0.25) * size
+            reach = _SPACE * size
             near = -0.5 * size < gap < reach
             if (rtl or self._rtl) and not near:
                 near = -0.5 * size < self._x0 - x1 < reach

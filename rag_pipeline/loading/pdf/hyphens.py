@@ -24,6 +24,7 @@ _JOINED = frozenset(
     "nevertheless somewhat likewise meanwhile forward toward towards update updates output input "
     "outputs inputs outcome outcomes income notice notable".split()
 )
+_CONJUNCTIONS = ("and", "or", "und", "oder", "et", "ou", "to")
 
 
 class Hyphens:
@@ -48,6 +49,8 @@ class Hyphens:
             return before + after if glued else f"{before} {after}"
         if not rest[0][0].islower():
             return before + after
+        if rest[0] in _CONJUNCTIONS:
+            return f"{before} {after}"
         return before[:-1] + after if self._is_one(broken[1], rest[0]) else before + after
 
     def _is_one(self, first: str, second: str) -> bool:
@@ -55,7 +58,7 @@ class Hyphens:
         together, apart = self._words[first + second], self._words[f"{first}-{second}"]
         if together or apart:
             return together >= apart
-        if "-" in first or second in ("and", "or", "und", "oder", "et", "ou", "to"):
+        if "-" in first:
             return False
         if first + second in _JOINED:
             return True

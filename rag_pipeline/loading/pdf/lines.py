@@ -11,6 +11,7 @@ from itertools import pairwise
 from rag_pipeline.loading.pdf.glyphs import Word
 
 _SPACE = 0.13
+_WIDE = 1.8
 _RAISED = 0.15
 _MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _RTL = ("R", "AL")
@@ -42,7 +43,8 @@ class Line:
     rtl: bool = False
     table: list[list[str]] | None = None
     row_bases: list[float] = field(default_factory=list)
-    confidence: float = 1.0
+    parts: tuple[str, ...] = ()
+    """The text in pieces, where wide gaps divide it."""
 
     @property
     def top(self) -> float:
@@ -74,12 +76,15 @@ def make_line(words: Sequence[Word], left: float, right: float) -> Line:
     base = bases.most_common(1)[0][0]
     text = join(words)
     first = words[0]
+    wide = [i for i in range(1, len(words)) if words[i].x0 - words[i - 1].x1 > _WIDE * size]
+    edges = [0, *wide, len(words)]
+    parts = tuple(join(words[a:b]) for a, b in pairwise(edges)) if wide else (text,)
     raised = len(words) > 1 and first.base < base - _RAISED * size and first.size < 0.9 * size
     return Line(
         text, first.x0, max(w.x1 for w in words), base, size,
         bold >= 0.85 * total, italic >= 0.85 * total, left, right,
         first_width=_first_width(words), marker=first.text if raised else "",
-        rtl=any(w.clusters for w in words) and _mostly_rtl(text),
+        rtl=any(w.clusters for w in words) and _mostly_rtl(text), parts=parts,
     )  # fmt: skip
 
 

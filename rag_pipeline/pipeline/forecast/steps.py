@@ -1,7 +1,7 @@
 """Every step of a run with what it would do, in its order; and the calls that it still needs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rag_pipeline.calls.costs import Tokens
 from rag_pipeline.evaluation.runs import load_queries
@@ -56,6 +56,8 @@ class Forecast:
     tokens: Tokens = field(default_factory=Tokens)
     usd: float | None = 0.0
     """None where the model's price or the calls are not known."""
+    why: str = ""
+    """Why documents are read again that have not changed."""
 
 
 def forecast(workspace: Workspace) -> list[Forecast]:
@@ -88,7 +90,8 @@ def forecast(workspace: Workspace) -> list[Forecast]:
                 noted = queries.judge(step)
         payee = paid_model(workspace, step) if runs_now else None
         is_chat = chat_of(config, step) is not None
-        found[step] = _forecast(workspace, step, runs_now, counts, noted, payee, is_chat, answered)
+        made = _forecast(workspace, step, runs_now, counts, noted, payee, is_chat, answered)
+        found[step] = replace(made, why=todo[step].why) if step in todo else made
         if reranking is not None:
             part = Step(RERANKING, step.partition)
             payee = paid_reranker(workspace, config.configuration(step.partition or ""))

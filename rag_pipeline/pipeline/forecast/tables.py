@@ -37,6 +37,8 @@ class Todo:
     pending: frozenset[str]
     gone: frozenset[str]
     current: int
+    why: str = ""
+    """Why documents are read again that have not changed."""
 
 
 @dataclass(slots=True)
@@ -57,7 +59,8 @@ def documents_to_do(workspace: Workspace) -> dict[Step, Todo]:
     """Return what each table of documents' rows would have to do, in the order of the flow."""
     config = workspace.config
     first = plan_documents(workspace)
-    todo = {DOCUMENTS: Todo(frozenset(first.stale), frozenset(first.orphaned), first.current)}
+    stale, orphaned = frozenset(first.stale), frozenset(first.orphaned)
+    todo = {DOCUMENTS: Todo(stale, orphaned, first.current, first.why)}
     for step in steps(config):
         if not step.row.sharded:
             continue

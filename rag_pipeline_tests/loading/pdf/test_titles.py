@@ -1,0 +1,31 @@
+"""Which declared titles are titles."""
+
+import pytest
+
+from rag_pipeline.loading.pdf.titles import declared_title
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "True", "untitled", "Microsoft Word - report final.doc", "paper_v3.tex", "", "1706.03762",
+        "Document1", "PowerPoint Presentation", "NIPS_2017_camera", "scan0001", "  ", "x",
+        "https://example.org/a", "main.dvi", "\ufffd\ufffd\ufffd text",
+    ],
+)  # fmt: skip
+def test_what_programs_leave_behind_is_no_title(title):
+    assert declared_title(title) == ""
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Attention and Its Uses",
+        "Ünïcode",
+        "LaTeX for Everyone",
+        "河口観測",
+        "Contract of Employment",
+    ],
+)
+def test_a_title_is_kept(title):
+    assert declared_title(f" {title}\n") == title
