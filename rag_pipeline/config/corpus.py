@@ -6,6 +6,7 @@ they select, so that changing one chunker re-does that chunker's partitions and 
 """
 
 import hashlib
+import importlib.util
 import itertools
 import json
 from collections.abc import Iterator, Mapping
@@ -344,7 +345,9 @@ class CorpusConfig(Settings):
     def refusals_fingerprint(self) -> str:
         """Return what refusing a document depends on besides its bytes: the limits too."""
         limits = self.documents.max_bytes, self.documents.parse_seconds
-        return fingerprint("documents", self.documents.code_version, *limits)
+        # Once scans can be read, what was refused is tried again.
+        reads_scans = ["ocr"] if importlib.util.find_spec("rapidocr") else []
+        return fingerprint("documents", self.documents.code_version, *limits, *reads_scans)
 
     def chunks_fingerprint(self, chunking: str) -> str:
         """Return what the chunks of one chunking were made from."""

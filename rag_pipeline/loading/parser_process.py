@@ -17,10 +17,16 @@ from typing import Any
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.limits import limit_memory
 from rag_pipeline.loading.parsers import Parsed, parse
 
 _ONE_AT_A_TIME = threading.Lock()
+_MEMORY = {".pdf": 500 << 20}
+_MOST_MEMORY = 2 << 30
+"""Bytes that the parser's process may grow by with one document; `_MEMORY` by suffix."""
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
+_OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
+"""How C libraries end where memory runs out."""
 _started: dict[int, "subprocess.Popen[bytes]"] = {}
 """This process's parser by this process's id: a fork must not share its parent's."""
 
@@ -83,6 +89,8 @@ def _last_words(asked: Mapping[str, Any], status: int) -> str:
         return f"{suffix} takes longer to parse than documents.parse_seconds, {asked['seconds']:g}"
     if status == -signal.SIGKILL:
         return f"the parser of {suffix} was killed: out of memory?"
+    if status in _OUT_OF_MEMORY:
+        return f"the parser of {suffix} died (status {status}): it may need too much memory"
     return f"the parser of {suffix} died (status {status})"
 
 
@@ -94,6 +102,7 @@ def serve() -> None:
     while line := questions.readline():
         asked = json.loads(line)
         raw = questions.read(asked["bytes"])
+        limit_memory(_MEMORY.get(asked["suffix"], _MOST_MEMORY))
         # Not handled, SIGALRM ends the process, whatever it is at.
         signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
         try:

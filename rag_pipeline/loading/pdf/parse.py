@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -10,16 +11,21 @@ import pypdfium2.raw as pdfium
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.furniture import without_furniture
 from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.markdown import plain, to_markdown
-from rag_pipeline.loading.pdf.page import Page, read_page
+from rag_pipeline.loading.pdf.page import Page, lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of, demote_front_matter, set_levels
 from rag_pipeline.loading.pdf.quality import measure
 from rag_pipeline.loading.pdf.titles import declared_title, title_block, without_marks
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
+_MOST_RECOGNISED = 500
+"""Pages of one document that are recognised; more count as unread."""
+_RECOGNITION_SECONDS = 120.0
+_RECOGNITION_BYTES = 3 << 30
 _MOST_UNMAPPED = 0.3
 _FEW = 30
 _LEAST_IMAGE = 0.3
@@ -43,7 +49,10 @@ def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
         raise DocumentError(document_id, "corrupt .pdf: cut off, there is no end-of-file mark")
     with _opened(document_id, raw) as document:
         declared = declared_title(_meta(document, "Title"))
-        pages = [_read(document, number) for number in range(_count(document_id, document))]
+        pages: list[Page] = []
+        for number in range(_count(document_id, document)):
+            recognised = sum(page.confidence is not None for page in pages)
+            pages.append(_read(document, number, recognised < _MOST_RECOGNISED))
     read = compose(pages, declared)
     if not read.text:
         raise DocumentError(document_id, _without_text(pages))
@@ -72,9 +81,13 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
 
 def _without_text(pages: list[Page]) -> str:
     """Return why a document has no text."""
+    scans = sum(is_unread(page) for page in pages)
+    if scans and not is_installed():
+        what = "it is a scanned page" if scans == 1 else f"{scans:,} pages are scanned"
+        return f"no text: {what}; `pip install 'rag_pipeline[ocr]'` and run again to read it"
     if any(page.characters for page in pages):
         return "no text: the fonts don't say which letters they show"
-    return "no text: scanned pages?"
+    return "no text: scanned pages?" if not is_installed() else "no text: blank pages?"
 
 
 def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
@@ -108,14 +121,32 @@ def _count(document_id: str, document: Any) -> int:
     return count
 
 
-def _read(document: Any, number: int) -> Page:
+def _read(document: Any, number: int, may_recognise: bool) -> Page:
     page = pdfium.FPDF_LoadPage(document, number)
     if not page:
         return Page(0.0, 0.0, 0)
     try:
-        return read_page(page, number)
+        read = read_page(page, number)
+        if may_recognise and is_unread(read) and is_installed():
+            read = _recognised(page, number)
+        return read
     finally:
         pdfium.FPDF_ClosePage(page)
+
+
+def _recognised(page: Any, number: int) -> Page:
+    from rag_pipeline.loading.pdf.ocr import recognise
+
+    with more_room(_RECOGNITION_SECONDS, _RECOGNITION_BYTES):
+        glyphs, confidence = recognise(page)
+    read = lay_out(glyphs, number)
+    read.confidence = confidence
+    return read
+
+
+def is_installed() -> bool:
+    """Return whether the extra `ocr` is there, which reads pages that are images."""
+    return importlib.util.find_spec("rapidocr") is not None
 
 
 @contextmanager

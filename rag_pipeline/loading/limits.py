@@ -1,0 +1,49 @@
+"""What the parser's process may take: seconds of the clock and bytes of address space."""
+
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_STATUS = Path("/proc/self/statm")
+
+
+def limit_memory(more_bytes: int) -> None:
+    """Let the process's address space grow by at most so many bytes from now on."""
+    size = _address_space()
+    if size:
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (_below(size + more_bytes, hard), hard))
+
+
+def _address_space() -> int:
+    """Return the size of the address space in bytes, 0 where the system doesn't tell."""
+    try:
+        return int(_STATUS.read_text().split()[0]) * resource.getpagesize()
+    except (OSError, ValueError):
+        return 0
+
+
+def _below(wanted: int, hard: int) -> int:
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+@contextmanager
+def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
+    """Give a slow piece of work time and memory of its own, where those are limited."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    if soft != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_AS, (_below(soft + more_bytes, hard), hard))
+    if left:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left)
+        if soft != resource.RLIM_INFINITY:
+            # What was mapped stays mapped: the models are kept for the next page.
+            room = max(soft, _address_space() + (256 << 20))
+            resource.setrlimit(resource.RLIMIT_AS, (_below(room, hard), hard))

@@ -1,0 +1,148 @@
+"""Pages that are images -> words, by the recognition models that `rapidocr` carries in its wheel.
+
+Needs the extra `ocr`. A page is drawn at 200 dots an inch, or fewer where it is very large, and
+turned upright first where its lines stand.
+"""
+
+import ctypes
+import logging
+import statistics
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pypdfium2.raw as pdfium
+
+from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word
+
+_DPI = 200
+_LARGEST_SIDE = 3600
+"""Pixels: what is larger is drawn smaller, so that a page of any size takes the same memory."""
+_LEAST_CONFIDENCE = 0.5
+_DOUBTFUL = 0.85
+_SAME_SIZE = 0.14
+_X_HEIGHT = 0.72
+"""The share of a line's box that is the size of its letters."""
+
+Image = np.ndarray[Any, np.dtype[np.uint8]]
+_Line = tuple[str, float, np.ndarray[Any, np.dtype[np.float64]]]
+"""The text of a line, its confidence, and its four corners in pixels from the top left one."""
+
+
+@cache
+def _engine() -> Any:
+    from rapidocr import RapidOCR
+
+    logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
+    return RapidOCR(
+        params={
+            "Global.log_level": "critical",
+            "Global.max_side_len": _LARGEST_SIDE,
+            "Global.text_score": _LEAST_CONFIDENCE,
+            "Global.use_cls": False,
+        }
+    )
+
+
+def recognise(page: Any) -> tuple[PageGlyphs, float]:
+    """Return the words of a loaded page, and the mean confidence of their characters."""
+    image, scale = _drawn(page)
+    height, width = image.shape[:2]
+    found = PageGlyphs(width / scale, height / scale, image_share=1.0)
+    lines = _lines(image)
+    turned = 0
+    if _is_sideways(lines):
+        # Which of the two ways it lies, the more confident reading tells.
+        readings = {quarter: _lines(np.rot90(image, quarter // 90)) for quarter in (90, 270)}
+        turned = max(readings, key=lambda quarter: _confidence(readings[quarter]))
+        lines = readings[turned]
+    elif lines and _confidence(lines) < _DOUBTFUL:
+        upside_down = _lines(np.rot90(image, 2))
+        if _confidence(upside_down) > _confidence(lines):
+            turned, lines = 180, upside_down
+    # A page turned counterclockwise for reading had its text running the other way.
+    found.turned = {0: 0, 90: 270, 180: 180, 270: 90}[turned]
+    if turned in (90, 270):
+        found.width, found.height = found.height, found.width
+    angle = _slope(lines)
+    common = statistics.median([_size(box) for _, _, box in lines] or [1.0])
+    for text, _, box in lines:
+        # Boxes are a little higher or lower with the letters in them; most lines are of one size.
+        size = _size(box)
+        size = common if abs(size - common) < _SAME_SIZE * common else size
+        found.words += _words(text, box / scale, size / scale, angle)
+        found.characters += sum(not char.isspace() for char in text)
+    return found, _confidence(lines)
+
+
+def _drawn(page: Any) -> tuple[Image, float]:
+    """Draw the page as it is displayed; return it with its pixels a point."""
+    width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
+    scale = min(_DPI / 72, _LARGEST_SIDE / max(width, height, 1.0))
+    columns, rows = max(int(width * scale), 1), max(int(height * scale), 1)
+    pixels = np.full((rows, columns, 4), 255, np.uint8)
+    bitmap = pdfium.FPDFBitmap_CreateEx(
+        columns, rows, pdfium.FPDFBitmap_BGRx, pixels.ctypes.data_as(ctypes.c_void_p), columns * 4
+    )
+    try:
+        pdfium.FPDF_RenderPageBitmap(bitmap, page, 0, 0, columns, rows, 0, pdfium.FPDF_ANNOT)
+    finally:
+        pdfium.FPDFBitmap_Destroy(bitmap)
+    return pixels[:, :, :3], scale
+
+
+def _lines(image: Image) -> list[_Line]:
+    result = _engine()(np.ascontiguousarray(image), use_cls=False)
+    if result.boxes is None or result.txts is None:
+        return []
+    return [
+        (text, float(score), np.asarray(box, dtype=float))
+        for text, score, box in zip(result.txts, result.scores, result.boxes, strict=True)
+        if text.strip()
+    ]
+
+
+def _confidence(lines: list[_Line]) -> float:
+    characters = sum(len(text) for text, _, _ in lines)
+    return sum(score * len(text) for text, score, _ in lines) / characters if characters else 0.0
+
+
+def _is_sideways(lines: list[_Line]) -> bool:
+    """Return whether most lines are higher than wide."""
+    tall = sum(
+        np.ptp(box[:, 1]) > 1.5 * np.ptp(box[:, 0]) for text, _, box in lines if len(text) > 2
+    )
+    return tall > 0.5 * max(sum(len(text) > 2 for text, _, _ in lines), 1)
+
+
+def _slope(lines: list[_Line]) -> float:
+    """Return by how much lines fall along their length, as of a page that lay askew."""
+    long = [box for text, _, box in lines if len(text) > 20]
+    if len(long) < 3:
+        return 0.0
+    return statistics.median(
+        float((box[1, 1] - box[0, 1]) / max(box[1, 0] - box[0, 0], 1.0)) for box in long
+    )
+
+
+def _size(box: Any) -> float:
+    return float(np.linalg.norm(box[3] - box[0])) * _X_HEIGHT
+
+
+def _words(text: str, box: Any, size: float, slope: float) -> list[Word]:
+    """Return a line's words, of even letters, as on a page that lay straight."""
+    x0, x1 = float(box[:, 0].min()), float(box[:, 0].max())
+    middle_y = float(box[:, 1].mean()) - slope * (x0 + x1) / 2
+    base = middle_y + 0.32 * size
+    shift = slope * middle_y
+    step = (x1 - x0) / max(len(text), 1)
+    words: list[Word] = []
+    place = 0
+    for part in text.split(" "):
+        if part:
+            start = x0 + place * step + shift
+            words.append(
+                Word(part, start, start + len(part) * step, base, size, False, False, bool(words))
+            )
+        place += len(part) + 1
+    return words

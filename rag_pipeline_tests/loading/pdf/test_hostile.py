@@ -1,0 +1,30 @@
+"""Hostile PDFs give text or a reason; what follows them is read as if they had not been."""
+
+import pytest
+
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.parser_process import parse_apart
+from rag_pipeline_tests.testing.formats import pdf_bytes
+from rag_pipeline_tests.testing.hostile_pdfs import hostile_pdfs
+
+SETTINGS = DocumentsSource(path="documents", parse_seconds=20)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_two_hundred_hostile_files_give_text_or_a_reason():
+    good = pdf_bytes("Fees are due in March.")
+    reasons: dict[str, str] = {}
+    read = 0
+    for name, raw in hostile_pdfs():
+        try:
+            read += bool(parse_apart(name, raw, ".pdf", SETTINGS).text)
+        except DocumentError as error:
+            reasons[name] = error.reason
+            assert error.reason
+            parsed = parse_apart("good.pdf", good, ".pdf", SETTINGS)
+            assert parsed.text == "Fees are due in March."
+    assert read + len(reasons) >= 200
+    assert reasons["locked"] == "encrypted .pdf: it needs a password"
+    assert "open to all" not in reasons

@@ -1,0 +1,188 @@
+"""Broken and hostile PDFs: mutations of good ones, and files that are made to do harm."""
+
+import random
+import re
+import zlib
+from collections.abc import Callable, Iterator
+
+from rag_pipeline_tests.testing.formats import pdf_bytes
+from rag_pipeline_tests.testing.pdf_set import makers
+
+_BASES = (
+    "paper-3", "report-0", "invoice-grid-0", "slides-0", "fpdf-0", "notes-0", "turned-90",
+    "cjk-STSong-Light", "clauses-0", "newsletter-0", "lines-0",
+)  # fmt: skip
+Mutation = Callable[[bytes, random.Random], bytes]
+
+
+def hostile_pdfs() -> Iterator[tuple[str, bytes]]:
+    """Yield names and bytes; the same ones each time."""
+    made = dict(makers())
+    for base in _BASES:
+        raw = made[base]().raw
+        for number, mutation in enumerate(_MUTATIONS):
+            chance = random.Random(f"{base} {number}")
+            yield f"{base}-{mutation.__name__.strip('_')}", mutation(raw, chance)
+    yield from _bombs()
+    yield "locked", pdf_bytes("x", password="secret")
+    yield "open to all", pdf_bytes("Open", owner="secret")
+
+
+def _cut(raw: bytes, chance: random.Random) -> bytes:
+    return raw[: chance.randrange(100, len(raw))] + b"\n%%EOF"
+
+
+def _cut_without_end(raw: bytes, chance: random.Random) -> bytes:
+    return raw[: chance.randrange(20, len(raw) - 10)]
+
+
+def _without_start(raw: bytes, chance: random.Random) -> bytes:
+    return b"%PDF-1.4\n" + raw[chance.randrange(20, len(raw)) :]
+
+
+def _flipped(raw: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(raw)
+    for _ in range(40):
+        changed[chance.randrange(9, len(changed))] = chance.randrange(256)
+    return bytes(changed)
+
+
+def _few_flipped(raw: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(raw)
+    for _ in range(3):
+        changed[chance.randrange(9, len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def _zeroed(raw: bytes, chance: random.Random) -> bytes:
+    start = chance.randrange(9, len(raw) // 2)
+    return raw[:start] + bytes(500) + raw[start + 500 :]
+
+
+def _wrong_start_of_table(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"startxref\s+\d+", b"startxref\n%d" % chance.randrange(len(raw) * 2), raw)
+
+
+def _wrong_offsets(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"\d{10} 00000 n", lambda _: b"%010d 00000 n" % chance.randrange(len(raw)), raw)
+
+
+def _other_references(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(
+        rb"\b\d+ 0 R",
+        lambda m: b"%d 0 R" % chance.randrange(1, 9) if chance.random() < 0.2 else m[0],
+        raw,
+    )
+
+
+def _pages_in_a_circle(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/Kids\s*\[\s*\d+ 0 R", lambda m: m[0] + b" 1 0 R 2 0 R 3 0 R 4 0 R", raw)
+
+
+def _endless_page_count(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/Count \d+", b"/Count 2147483647", raw)
+
+
+def _negative_page_count(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/Count \d+", b"/Count -5", raw)
+
+
+def _huge_page(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/MediaBox\s*\[[^]]*\]", b"/MediaBox [0 0 99999999 99999999]", raw)
+
+
+def _turned_inside_out(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/MediaBox\s*\[[^]]*\]", b"/MediaBox [600 800 -600 -800]", raw)
+
+
+def _no_page_size(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/MediaBox\s*\[[^]]*\]", b"/MediaBox [0 0 0 0]", raw)
+
+
+def _odd_rotation(raw: bytes, chance: random.Random) -> bytes:
+    return raw.replace(b"/Rotate 0", b"/Rotate 37").replace(b"/Rotate 90", b"/Rotate -7777")
+
+
+def _fonts_without_maps(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/(ToUnicode|Encoding)\b", b"/Nothing__", raw)
+
+
+def _no_fonts(raw: bytes, chance: random.Random) -> bytes:
+    return raw.replace(b"/Type /Font", b"/Type /Fond").replace(b"/BaseFont", b"/BaseFond")
+
+
+def _wrong_lengths(raw: bytes, chance: random.Random) -> bytes:
+    return re.sub(rb"/Length \d+", lambda _: b"/Length %d" % chance.randrange(1 << 31), raw)
+
+
+def _wrong_filters(raw: bytes, chance: random.Random) -> bytes:
+    return raw.replace(b"/FlateDecode", chance.choice((b"/LZWDecode", b"/DCTDecode", b"/Crypt")))
+
+
+def _no_root(raw: bytes, chance: random.Random) -> bytes:
+    return raw.replace(b"/Root", b"/Rood")
+
+
+def _twice(raw: bytes, chance: random.Random) -> bytes:
+    return raw + raw
+
+
+_MUTATIONS: tuple[Mutation, ...] = (
+    _cut, _cut_without_end, _without_start, _flipped, _few_flipped, _zeroed,
+    _wrong_start_of_table, _wrong_offsets, _other_references, _pages_in_a_circle,
+    _endless_page_count, _negative_page_count, _huge_page, _turned_inside_out, _no_page_size,
+    _odd_rotation, _fonts_without_maps, _no_fonts, _wrong_lengths, _wrong_filters, _no_root,
+    _twice,
+)  # fmt: skip
+
+
+def assembled(*objects: bytes) -> bytes:
+    """Return a PDF without a table of objects; readers rebuild it."""
+    body = b"".join(b"%d 0 obj %s endobj\n" % entry for entry in enumerate(objects, 1))
+    return b"%PDF-1.7\n" + body + b"trailer<</Root 1 0 R/Size 99>>\n%%EOF"
+
+
+def _page(contents: bytes, resources: bytes = b"", box: bytes = b"0 0 600 800") -> bytes:
+    return assembled(
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[%s]/Contents 4 0 R/Resources<<%s/Font<</F 5 0 R>>>>>>"
+        % (box, resources),
+        contents,
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        b"<</Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</XObject<</X 6 0 R>>>>/Length 5>>"
+        b"stream\n/X Do\nendstream",
+        _stream(bytes(1 << 20), b"/Type/XObject/Subtype/Image/Width 60000/Height 60000"
+                b"/BitsPerComponent 8/ColorSpace/DeviceGray"),
+    )  # fmt: skip
+
+
+def _stream(data: bytes, entries: bytes = b"", filters: int = 1) -> bytes:
+    names = b"/FlateDecode " * filters
+    for _ in range(filters):
+        data = zlib.compress(data, 9)
+    return b"<</Length %d/Filter[%s]%s>>stream\n%s\nendstream" % (len(data), names, entries, data)
+
+
+def _bombs() -> Iterator[tuple[str, bytes]]:
+    text = b"BT /F 12 Tf 72 700 Td (Fees are due in March.) Tj ET "
+    yield "form in itself", _page(_stream(text + b"/X Do "), b"/XObject<</X 6 0 R>>")
+    image = b"/XObject<</I 7 0 R>>"
+    yield "image of 60,000 by 60,000", _page(_stream(b"q 600 0 0 800 0 0 cm /I Do Q"), image)
+    yield "page of a mile", _page(_stream(b"q 1e7 0 0 1e7 0 0 cm /I Do Q"), image, b"0 0 1e7 1e7")
+    yield "zip bomb", _page(_stream(bytes(300_000_000)))
+    yield "zip bomb in zip bomb", _page(_stream(bytes(100_000_000), filters=3))
+    yield "lines without end", _page(_stream(b"0 0 m 9 9 l S " * 400_000 + text))
+    yield "braces without end", _page(_stream(b"[" * 2_000_000 + text))
+    yield "states without end", _page(_stream(b"q " * 3_000_000 + text))
+    nested = b"<</A " * 50_000 + b"1" + b">>" * 50_000
+    yield "dictionaries without end", assembled(nested, nested)
+    yield "only a head", b"%PDF-1.7\n%%EOF"
+    yield "numbers without end", _page(_stream(b"9" * 5_000_000 + b" " + text))
+    yield "letters of no size", _page(_stream(b"BT /F 0 Tf (a) Tj /F 1e9 Tf (b) Tj ET"))
+    yield "letters far away", _page(_stream(b"BT /F 9 Tf 1e9 -1e9 Td (a) Tj ET " + text))
+    everywhere = b"".join(
+        b"BT /F 8 Tf 1 0 0 1 %d %d Tm (%d) Tj ET " % (n * 37 % 590, n * 61 % 790, n)
+        for n in range(20_000)
+    )
+    yield "words everywhere", _page(_stream(everywhere))
