@@ -112,7 +112,7 @@ def _is_sideways(lines: list[_Line]) -> bool:
     tall = sum(
         np.ptp(box[:, 1]) > 1.5 * np.ptp(box[:, 0]) for text, _, box in lines if len(text) > 2
     )
-    return tall > 0.5 * max(sum(len(text) > 2 for text, _, _ in lines), 1)
+    return bool(tall > 0.5 * max(sum(len(text) > 2 for text, _, _ in lines), 1))
 
 
 def _slope(lines: list[_Line]) -> float:
