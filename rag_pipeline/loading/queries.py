@@ -20,6 +20,7 @@ from pydantic import (
 
 from rag_pipeline.datamodels import GoldSpan, Query
 from rag_pipeline.errors import InputError
+from rag_pipeline.loading.quotes import Searchable
 
 EntityType = Literal[
     "TIME", "MONEY", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION", "PERCENTAGE"
@@ -30,6 +31,7 @@ ENTITY_TYPES: tuple[str, ...] = get_args(EntityType)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_MISTAKES = 8
 _LONGEST_SHOWN = 80
+_LONGEST_OFFER = 400
 
 
 def _not_blank(value: str) -> str:
@@ -201,9 +203,10 @@ def resolve_queries(
     resolved: dict[tuple[int, int], GoldSpan | str] = {}
     for document_id, places in wanted.items():
         text = text_of(document_id)
+        searchable = None if text is None else Searchable(text)
         for index, position in places:
             span = records[index].gold_spans[position]
-            resolved[index, position] = _resolve(span, text)
+            resolved[index, position] = _resolve(span, searchable)
     queries: list[Query] = []
     problems: list[str] = []
     for index, record in enumerate(records):
@@ -231,21 +234,21 @@ def _query(record: QueryRecord, spans: list[GoldSpan]) -> Query:
     )
 
 
-def _resolve(span: SpanRecord, text: str | None) -> GoldSpan | str:
+def _resolve(span: SpanRecord, document: Searchable | None) -> GoldSpan | str:
     """Return the span, or what is wrong with it and how to mend it."""
     name = _shown(span.document_id)
-    if text is None:
+    if document is None:
         return f"there is no document {name} (or it is in quarantine); correct document_id"
-    quote = span.quote
+    text, quote = document.text, span.quote
     if span.start is None or span.end is None:
-        return _resolve_quote(span.document_id, quote or "", text)
+        return _resolve_quote(span.document_id, quote or "", document)
     if span.end > len(text):
         return (
             f"{span.start}-{span.end} lies outside {name}, which has {len(text)} characters; "
             f"correct start and end, counted in Unicode code points"
         )
-    if quote is not None and text[span.start : span.end] != quote:
-        found = _resolve_quote(span.document_id, quote, text)
+    if quote is not None and (span.start, span.end) not in document.find(quote):
+        found = _resolve_quote(span.document_id, quote, document)
         fix = (
             f"the quote stands at {found.start}-{found.end}"
             if isinstance(found, GoldSpan)
@@ -258,20 +261,24 @@ def _resolve(span: SpanRecord, text: str | None) -> GoldSpan | str:
     return GoldSpan(span.document_id, span.start, span.end)
 
 
-def _resolve_quote(document_id: str, quote: str, text: str) -> GoldSpan | str:
-    start = text.find(quote)
+def _resolve_quote(document_id: str, quote: str, document: Searchable) -> GoldSpan | str:
+    found = document.find(quote)
     name = _shown(document_id)
-    if start < 0:
-        same = " ".join(quote.split()) in " ".join(text.split())
-        fix = "it differs in white space only; " if same else ""
-        return f"{name} doesn't hold the quote {_shown(quote)}; {fix}copy it exactly"
-    starts = [start]
-    while (start := text.find(quote, start + 1)) >= 0:
-        starts.append(start)
-    if len(starts) > 1:
+    if not found:
+        nearest = document.nearest(quote)
+        fix = f"the nearest to it is {_quoted(nearest)}; " if nearest else ""
+        return f"{name} doesn't hold the quote {_shown(quote)}; {fix}copy it from the document"
+    if len(found) > 1:
+        starts = [start for start, _ in found]
         places = ", ".join(map(str, starts[:5])) + (", …" if len(starts) > 5 else "")
         return (
             f"{name} holds the quote {_shown(quote)} {len(starts)} times (at {places}); "
             f"lengthen it, or give start and end"
         )
-    return GoldSpan(document_id, starts[0], starts[0] + len(quote))
+    return GoldSpan(document_id, *found[0])
+
+
+def _quoted(passage: str) -> str:
+    """Return a passage to copy: whole, unless nobody would copy that much."""
+    shown = json.dumps(passage, ensure_ascii=False)
+    return shown if len(shown) <= _LONGEST_OFFER else f"{shown[: _LONGEST_OFFER - 3]}..."

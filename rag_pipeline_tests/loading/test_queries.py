@@ -230,7 +230,11 @@ def test_resolves_offsets_and_quotes_and_asks_for_each_document_once() -> None:
             "correct start and end or the",
         ),
         ({"document_id": "a", "quote": "5 €"}, 'holds the quote "5 €" 2 times (at 5, 21)'),
-        ({"document_id": "a", "quote": "due monthly"}, "differs in white space only"),
+        ({"document_id": "a", "quote": "FEE"}, 'holds the quote "FEE" 2 times (at 0, 14)'),
+        (
+            {"document_id": "a", "quote": "The free of 5 € was due"},
+            'the nearest to it is "The fee of 5 € is due\\nmonthly"; copy it',
+        ),
         ({"document_id": "a", "quote": "yearly"}, """doesn't hold the quote "yearly"; copy it"""),
     ],
 )
@@ -241,6 +245,63 @@ def test_a_query_that_loses_a_span_is_left_out(span: dict[str, Any], message: st
     assert len(problems) == 1
     assert problems[0].startswith("query bad: gold_spans.1: ")
     assert message in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "found"),
+    [
+        ("is due\r\n   monthly.", "due monthly", "due\r\n   monthly"),
+        ("the obliga-\n  tions last", "obligations last", "obliga-\n  tions last"),
+        ("the obligations last", "obliga-\ntions", "obligations"),
+        ("a state-of-the-\nart tool", "state-of-the-art", "state-of-the-\nart"),
+        ("the soft\u00adware is", "software", "soft\u00adware"),
+        ("an e\ufb03cient \ufb01x.", "efficient fix", "e\ufb03cient \ufb01x"),
+        (
+            "he said \u201cNo\u201d \u2014 it\u2019s",
+            '"no" - it\'s',
+            "\u201cNo\u201d \u2014 it\u2019s",
+        ),
+        ("Cafe\u0301 au lait", "Caf\u00e9 au", "Cafe\u0301 au"),
+        (
+            "\u5951\u7d04\u306e\n\u671f\u9593",
+            "\u5951\u7d04\u306e\u671f\u9593",
+            "\u5951\u7d04\u306e\n\u671f\u9593",
+        ),
+        ("Terms. terms", "terms", "terms"),  # the exact one, whatever else would match
+    ],
+)
+def test_a_quote_is_found_however_it_is_set(text: str, quote: str, found: str) -> None:
+    queries, problems = resolve_queries(
+        [record("q", {"document_id": "x", "quote": quote})], lambda _: text
+    )
+    assert problems == []
+    (span,) = queries[0].gold_spans
+    assert text[span.start : span.end] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("a loss of 5", "-5"),
+        ("from 5-10", "510"),
+        ("\ufb01x", "ix"),  # would cut the ligature
+        ("\u2060\u200b a", "\u200d\u2060"),  # nothing that is seen
+    ],
+)
+def test_another_text_is_no_match(text: str, quote: str) -> None:
+    queries, problems = resolve_queries(
+        [record("q", {"document_id": "x", "quote": quote})], lambda _: text
+    )
+    assert queries == []
+    assert "doesn't hold the quote" in problems[0]
+
+
+def test_a_quote_with_offsets_may_be_set_otherwise() -> None:
+    text = "The fee\r\n\r\n is"
+    span = {"document_id": "x", "start": 4, "end": len(text), "quote": "fee  Is"}
+    queries, problems = resolve_queries([record("q", span)], lambda _: text)
+    assert problems == []
+    assert queries[0].gold_spans == (GoldSpan("x", 4, len(text)),)
 
 
 def test_overlapping_occurrences_of_a_quote_are_ambiguous() -> None:
