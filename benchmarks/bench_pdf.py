@@ -1,0 +1,148 @@
+"""Measure the reading of PDFs beside pdfminer's and markitdown's: text, headings, tables, speed.
+
+`python -m benchmarks.bench_pdf` reads the made set; `--scans` also reads scans of some of it (slow);
+`--pages N` writes a report of N pages and says how fast, and in how much memory, it is read;
+`--files FOLDER` reads the PDFs of a folder and says what is wrong with their text.
+"""
+
+import argparse
+import io
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pypdfium2
+
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading import parser_process
+from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.pdf.parse import read_pdf
+from rag_pipeline.loading.pdf.quality import TextQuality
+from rag_pipeline_tests.testing.pdf_measures import Measured, measure
+from rag_pipeline_tests.testing.pdf_scans import scanned
+from rag_pipeline_tests.testing.pdf_set import MadePdf, makers, report
+
+Reader = Callable[[bytes], tuple[str, PageMap | None]]
+
+
+def _ours(raw: bytes) -> tuple[str, PageMap | None]:
+    read = read_pdf("a.pdf", raw)
+    return read.text, read.page_map
+
+
+def _pdfminer(raw: bytes) -> tuple[str, None]:
+    from pdfminer.high_level import extract_text
+
+    return extract_text(io.BytesIO(raw)), None
+
+
+def _markitdown(raw: bytes) -> tuple[str, None]:
+    from markitdown import StreamInfo
+    from markitdown.converters import PdfConverter
+
+    return PdfConverter().convert(io.BytesIO(raw), StreamInfo(extension=".pdf")).markdown, None
+
+
+READERS: dict[str, Reader] = {
+    "rag_pipeline": _ours, "pdfminer.six": _pdfminer, "markitdown": _markitdown,
+}  # fmt: skip
+
+
+def compare(made: list[MadePdf]) -> None:
+    """Print the means of each reader over the set."""
+    pages = sum(len(pypdfium2.PdfDocument(one.raw)) for one in made)
+    print(f"{len(made)} PDFs of {pages} pages")
+    print(f"{'':14}{'characters':>12}{'headings':>10}{'cells':>8}{'furniture':>11}{'pages':>8}"
+          f"{'pages/s':>9}")  # fmt: skip
+    for name, reader in READERS.items():
+        found: list[Measured] = []
+        started = time.process_time()
+        texts = [reader(one.raw) for one in made]
+        seconds = time.process_time() - started
+        found = [measure(one, *text) for one, text in zip(made, texts, strict=True)]
+        means = (
+            _mean(getattr(one, field) for one in found)
+            for field in ("characters", "headings", "cells", "furniture", "pages")
+        )
+        print(f"{name:14}" + "".join(
+            f"{mean:>{width}}" for mean, width in zip(means, (12, 10, 8, 11, 8), strict=True)
+        ) + f"{pages / seconds:9.1f}")  # fmt: skip
+
+
+def _mean(values: Iterator[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{statistics.mean(known):.4f}" if known else "-"
+
+
+def read_scans() -> None:
+    """Print how well scans of some of the set are read."""
+    made = dict(makers())
+    for name, turn, angle in (
+        ("clauses-0", 0, 0.7), ("report-0", 0, -0.5), ("paper-0", 0, 0.5), ("lines-1", 90, 0.0),
+        ("notes-0", 180, 0.3),
+    ):  # fmt: skip
+        one = made[name]()
+        started = time.process_time()
+        read = read_pdf(name, scanned(one.raw, turn, angle))
+        seconds = time.process_time() - started
+        one.texts = [(page, text) for page, text in one.texts if page == 1]
+        quality = TextQuality.from_json(str(read.metadata["text_quality"]))
+        print(f"{name} turned {turn} askew {angle}: characters "
+              f"{measure(one, read.text).characters:.4f}, confidence {quality.confidence:.3f}, "
+              f"{seconds:.1f} s of one core")  # fmt: skip
+
+
+def read_long(pages: int) -> None:
+    """Print speed and memory of one long document in the parser's process."""
+    raw = _long(pages)
+    settings = DocumentsSource(path="documents", parse_seconds=3600)
+    started = time.perf_counter()
+    parsed = parser_process.parse_apart("long.pdf", raw, ".pdf", settings)
+    seconds = time.perf_counter() - started
+    child = next(iter(parser_process._started.values()))
+    status = Path(f"/proc/{child.pid}/status").read_text()
+    peak = next(line.split()[1] for line in status.split("\n") if line.startswith("VmHWM"))
+    print(f"{pages} pages ({len(raw):,} bytes): {pages / seconds:.1f} pages a second by the clock, "
+          f"{len(parsed.text):,} characters, peak of {int(peak) / 1024:.0f} MiB")  # fmt: skip
+
+
+def _long(pages: int) -> bytes:
+    return report("long", 1, pages).raw
+
+
+def read_folder(folder: Path) -> None:
+    """Print what is wrong with the text of each PDF of a folder."""
+    for path in sorted(folder.rglob("*.pdf")):
+        started = time.process_time()
+        try:
+            read = read_pdf(path.name, path.read_bytes())
+        except DocumentError as error:
+            print(f"{path}: {error.reason}")
+            continue
+        quality = TextQuality.from_json(str(read.metadata["text_quality"]))
+        speed = quality.pages / (time.process_time() - started)
+        print(f"{path}: {read.title!r}, {quality.pages} pages, {speed:.0f} a second"
+              + "".join(f"; {warning}" for warning in quality.warnings()))  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scans", action="store_true")
+    parser.add_argument("--pages", type=int, default=0)
+    parser.add_argument("--files", type=Path)
+    asked = parser.parse_args()
+    if asked.files:
+        read_folder(asked.files)
+        return
+    if asked.pages:
+        read_long(asked.pages)
+        return
+    compare([make() for _, make in makers()])
+    if asked.scans:
+        read_scans()
+
+
+if __name__ == "__main__":
+    main()
