@@ -1,0 +1,72 @@
+"""Pages that are images: recognised where the extra is there, named where it is not."""
+
+import io
+
+import pytest
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfgen.canvas import Canvas
+
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.pdf import parse
+from rag_pipeline.loading.pdf.parse import read_pdf
+from rag_pipeline.loading.pdf.quality import TextQuality
+from rag_pipeline_tests.testing.pdf_layouts import Sheet
+from rag_pipeline_tests.testing.pdf_measures import character_accuracy
+from rag_pipeline_tests.testing.pdf_scans import scanned
+from rag_pipeline_tests.testing.pdf_set import MadePdf
+
+TEXT = (
+    "The harbour master records the temperature of the water before the tide turns. Our second "
+    "survey compares three independent ledgers with considerable patience."
+)
+
+
+def small_page() -> MadePdf:
+    """Return a page of two short columns, of few lines: recognition is slow."""
+    sheet = Sheet((420, 220), "Helvetica", 11)
+    for left, text in ((30, TEXT), (225, TEXT.replace("harbour", "station"))):
+        sheet.column(left, left + 165, 190, 20)
+        sheet.paragraph(text, indent=0)
+    return MadePdf("small", sheet.finish(), sheet.texts)
+
+
+def quality(read: parse.ReadPdf) -> TextQuality:
+    return TextQuality.from_json(str(read.metadata["text_quality"]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("turn", "angle"), [(0, 0.6), (90, 0.0)])
+def test_a_scan_of_two_columns_is_read(turn, angle):
+    pytest.importorskip("rapidocr", reason="pip install 'rag_pipeline[ocr]'")
+    made = small_page()
+    read = read_pdf("small", scanned(made.raw, turn, angle))
+    assert character_accuracy(made, read.text) >= 0.98
+    found = quality(read)
+    assert (found.recognised, found.unread) == (1, 0)
+    assert found.confidence is not None
+    assert found.confidence > 0.9
+
+
+def test_without_the_extra_a_scan_is_refused_with_what_to_install(monkeypatch):
+    monkeypatch.setattr(parse, "is_installed", lambda: False)
+    with pytest.raises(DocumentError) as caught:
+        read_pdf("scan.pdf", scanned(small_page().raw))
+    assert caught.value.reason == (
+        "no text: it is a scanned page; `pip install 'rag_pipeline[ocr]'` and run again to read it"
+    )
+
+
+def test_of_a_mixed_document_the_pages_with_text_are_read_and_the_others_counted(monkeypatch):
+    monkeypatch.setattr(parse, "is_installed", lambda: False)
+    from PIL import Image
+
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=(420, 220))
+    canvas.drawString(30, 100, "Fees are due in March, and again in September of each year.")
+    canvas.showPage()
+    canvas.drawImage(ImageReader(Image.new("L", (420, 220), 200)), 0, 0, 420, 220)
+    canvas.save()
+    read = read_pdf("mixed.pdf", out.getvalue())
+    assert read.text == "Fees are due in March, and again in September of each year."
+    assert quality(read).unread == 1
+    assert quality(read).warnings() == ["1 of 2 pages are images that were not read"]
