@@ -1,7 +1,7 @@
 """Measure the reading of PDFs beside pdfminer's and markitdown's: text, headings, tables, speed.
 
-`python -m benchmarks.bench_pdf` reads the made set; `--scans` also reads scans of some of it, which
-is slow; `--pages N` writes a report of N pages and says how fast, and in how much memory, it is read;
+`python -m benchmarks.bench_pdf` reads the made set; `--scans` also reads scans of a part, slowly;
+`--pages N` writes a report of N pages and says how fast, and in how much memory, it is read;
 `--files FOLDER` reads the PDFs of a folder and says what is wrong with their text.
 """
 

@@ -178,8 +178,15 @@ def _words(text_page: Any, frame: _Frame, found: PageGlyphs) -> dict[int, list[W
     count = min(pdfium.FPDFText_CountChars(text_page), MOST_CHARACTERS)
     style: _Style | None = None
     last = None
+    high = 0
     for index in range(count):
         code = get_unicode(text_page, index)
+        if 0xD800 <= code < 0xDC00:
+            high = code
+            continue
+        if 0xDC00 <= code < 0xE000 and high:
+            code = 0x10000 + ((high - 0xD800) << 10) + code - 0xDC00
+        high = 0
         owner = get_object(text_page, index)
         if not owner:
             continue  # a blank or line end that PDFium guessed
@@ -192,6 +199,8 @@ def _words(text_page: Any, frame: _Frame, found: PageGlyphs) -> dict[int, list[W
         assert style is not None
         char = chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
         char = _LIGATURES.get(char, char)
+        if "\U0001d400" <= char <= "\U0001d7ff":  # letters of formulas, in bold, script, italics
+            char = unicodedata.normalize("NFKC", char)
         if not char or char.isspace():
             builder.space()
             continue

@@ -94,7 +94,7 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
         body, page_notes = _split_notes(lines, styles, heights[number])
         for block in _page_blocks(body, styles):
             target = found[-1] if found else None
-            if target is not None and _continues(target, block):
+            if target is not None and _continues(target, block, bool(floats)):
                 offset = len(target.lines)
                 target.lines += block.lines
                 target.breaks |= {offset + place for place in block.breaks}
@@ -122,11 +122,11 @@ def _open(block: Block) -> bool:
     return not _ENDS.search(text) and len(block.lines) > 1
 
 
-def _continues(before: Block, block: Block) -> bool:
+def _continues(before: Block, block: Block, over_floats: bool) -> bool:
     if block.kind != "text" or before.kind not in ("text", "item", "note"):
         return False
     one, two = before.last, block.lines[0]
-    if one.page == two.page and one.column == two.column:
+    if one.page == two.page and one.column == two.column and not over_floats:
         return False
     if abs(one.size - two.size) > 0.06 * one.size or _ENDS.search(one.text):
         return False

@@ -11,6 +11,8 @@ from rag_pipeline.loading.pdf.lines import join
 _TOUCH = 3.0
 _LEAST_WIDTH = 60.0
 _MOST_CELL_WORDS = 80
+_LEAST_PARTS = 3
+_SHORT = 4
 _MOST_RULES = 3000
 _TALLEST_GAP = 260.0
 _PAD = 0.25
@@ -159,7 +161,7 @@ def _grid(
         middle = (word.x0 + word.x1) / 2
         row = sum(word.base - 0.3 * word.size > y for y in ys[1:-1])
         slots[row][sum(middle > x for x in xs[1:-1])].append(word)
-    kept = [row for row in slots if any(row)]
+    kept = [part for row in slots if any(row) for part in _parted(row)]
     used = [i for i in range(n_columns) if any(row[i] for row in kept)]
     if len(kept) < 2 or len(used) < 2:
         return None
@@ -169,6 +171,24 @@ def _grid(
     if sum(sum(bool(c) for c in row) >= 2 for row in cells) < 0.5 * len(cells):
         return None
     return [[w for slot in row for w in slot] for row in kept], cells
+
+
+def _parted(row: list[list[Word]]) -> list[list[list[Word]]]:
+    """Return the rows of short cells that stand between two level rules, if they are several."""
+    lines = [rows_of(cell) for cell in row if cell]
+    count = len(lines[0])
+    if count < _LEAST_PARTS or any(len(cell) != count for cell in lines) or len(lines) < 2:
+        return [row]
+    bases = [max(word.base for word in line) for line in lines[0]]
+    for cell in lines:
+        for line, base in zip(cell, bases, strict=True):
+            if abs(max(word.base for word in line) - base) > 2 or len(line) > _SHORT:
+                return [row]
+    parts: list[list[list[Word]]] = [[[] for _ in row] for _ in bases]
+    for place, cell_words in enumerate(row):
+        for index, line in enumerate(rows_of(cell_words)):
+            parts[index][place] = line
+    return parts
 
 
 def _stacks(
