@@ -8,6 +8,8 @@
     │   └── NotReleasedError   the corpus has no release yet
     ├── ProviderError          a model failed on one input
     │   ├── TransientError     … and may not when asked again: busy, too slow, cut off, garbled
+    │   ├── PaidInVainError    … of which no reply could be used, however often it was asked
+    │   ├── TextsFailedError   a model failed on some of many texts
     │   ├── CallsStoppedError  no call can work now: a wrong key or model, an outage
     │   ├── TextTooLongError   a text is longer than the model reads, and may not be cut
     │   ├── MissingExtraError  an optional package is not installed
@@ -21,7 +23,7 @@ A message names the value, the place (file, corpus, variant, document) and what 
 import importlib.metadata
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
@@ -62,7 +64,8 @@ class TransientError(ProviderError):
     """A call failed in a way that may pass; `calls` tries it again.
 
     `retry_after` is how many seconds the provider asked to wait; `limited` says that it refused
-    the call for its rate and not for trouble of its own; `reached` that it answered at all.
+    the call for its rate and not for trouble of its own; `reached` that it answered at all;
+    `connected` that there was a server to send it to; `paid` that it may have been paid for.
     """
 
     def __init__(
@@ -72,11 +75,29 @@ class TransientError(ProviderError):
         *,
         limited: bool = False,
         reached: bool = True,
+        connected: bool = True,
+        paid: bool = True,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.limited = limited
         self.reached = reached
+        self.connected = connected
+        self.paid = paid and connected
+
+
+class PaidInVainError(ProviderError):
+    """Each of several replies that may have been paid for was late, cut off or garbled."""
+
+
+class TextsFailedError(ProviderError):
+    """A model failed on some texts; `failed` says why on each, the vectors of the rest are kept."""
+
+    def __init__(self, failed: Mapping[str, ProviderError]) -> None:
+        text, first = next(iter(failed.items()))
+        more = f" (and {len(failed) - 1} more texts)" if len(failed) > 1 else ""
+        super().__init__(f"{first}; the text begins {text[:60]!r}{more}")
+        self.failed = failed
 
 
 class CallsStoppedError(ProviderError):

@@ -8,7 +8,7 @@ want the same at once pay for it once.
 
 from rag_pipeline.calls.cache import CallCache, CallCounts, call_key, count_calls
 from rag_pipeline.calls.claims import Claims
-from rag_pipeline.calls.endpoint import Answer, Endpoint, open_endpoint
+from rag_pipeline.calls.endpoint import Answer, Endpoint, asked_again, open_endpoint
 from rag_pipeline.calls.failures import failure_of_status, redacted, unreachable
 from rag_pipeline.calls.pool import run_bounded, run_calls
 
@@ -18,6 +18,7 @@ __all__ = [
     "CallCounts",
     "Claims",
     "Endpoint",
+    "asked_again",
     "call_key",
     "count_calls",
     "failure_of_status",

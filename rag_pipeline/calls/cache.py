@@ -136,10 +136,26 @@ class CallCache:
                 "INSERT OR REPLACE INTO calls (key, value, used) VALUES (?, ?, ?)",
                 ((key, value, now) for key, value in answers.items()),
             )
+            connection.executemany(
+                "DELETE FROM failures WHERE key = ?", ((key,) for key in answers)
+            )
             if self.exchange is not None:
                 post(connection, [Record("answer", *answer) for answer in answers.items()])
         if self.exchange is not None:
             self.exchange.posted(len(answers))
+
+    def failures(self, keys: Sequence[bytes]) -> dict[bytes, int]:
+        """Return in how many earlier runs these keys' calls have failed, of those that have."""
+        return dict(self._select("SELECT key, runs FROM failures", keys))
+
+    def fail(self, keys: Sequence[bytes]) -> None:
+        """Note that these keys' calls have failed in this run; an answer forgets it."""
+        with self.connection() as connection:
+            connection.executemany(
+                "INSERT INTO failures (key, runs) VALUES (?, 1) "
+                "ON CONFLICT (key) DO UPDATE SET runs = runs + 1",
+                ((key,) for key in keys),
+            )
 
     kinds = frozenset({"answer"})
 
@@ -185,6 +201,9 @@ class CallCache:
         connection.execute(
             "CREATE TABLE IF NOT EXISTS claims "
             "(key BLOB PRIMARY KEY, owner TEXT NOT NULL, since REAL NOT NULL)"
+        )
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS failures (key BLOB PRIMARY KEY, runs INTEGER NOT NULL)"
         )
         if self.exchange is not None:
             open_outbox(connection, "SELECT 'answer', key, value FROM calls")

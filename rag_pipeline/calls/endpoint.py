@@ -5,7 +5,9 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -13,13 +15,20 @@ from typing import Generic, TypeVar
 from rag_pipeline.calls.limits import RateLimiter
 from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import RemoteModel
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.errors import CallsStoppedError, PaidInVainError, ProviderError, TransientError
 
 T = TypeVar("T")
 
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 60.0
 _FAILURES_OF_AN_OUTAGE = 5
+_INPUTS_OF_AN_OUTAGE = 3
+"""So many inputs must fail before the provider is to blame, and not one of them."""
+_TRIES_IN_DOUBT = 5
+_TRIES_OF_A_BAD_INPUT = 3
+_MOST_DOUBLINGS = 3
+_MOST_PAID_IN_VAIN = 8
+"""So many replies to one input that can't be used, or come late, may be paid for."""
 _NEVER_REACHED_SECONDS = 15.0
 _PROBE_SECONDS = 30.0
 
@@ -33,12 +42,48 @@ class Answer(Generic[T]):
     tokens: int | None = None
 
 
+_failed_before: ContextVar[int] = ContextVar("failed_before", default=0)
+
+
+@contextmanager
+def asked_again(failures: int) -> Iterator[None]:
+    """Tell the calls inside the block that their input has failed in so many earlier runs.
+
+    Such an input is tried three times at most, each time with twice the timeout of the run before
+    (up to eight times the settings'), and its failures say nothing about the provider.
+    """
+    token = _failed_before.set(failures)
+    try:
+        yield
+    finally:
+        _failed_before.reset(token)
+
+
+@dataclass(eq=False, slots=True)
+class Sending:
+    """One input on its way.
+
+    It is `suspect` itself, and not the provider, when it failed in an earlier run, or while other
+    inputs were answered.
+    """
+
+    failed_before: int = 0
+    started: float | None = None
+    tries: int = 0
+    paid_in_vain: int = 0
+    suspect: bool = False
+
+    def __post_init__(self) -> None:
+        self.suspect = self.failed_before > 0
+
+
 @dataclass(slots=True)
 class Circuit:
-    """Opens when nothing but failures came back for `patience` seconds.
+    """Opens when three or more inputs have failed for `patience` seconds and none was answered.
 
-    A server that was never reached gets 15 seconds: its address is wrong more often than it is
-    down. An open circuit lets one call through every 30 seconds; its success closes it.
+    A server that was never reached gets 15 seconds, and one input is enough where nothing listens:
+    its address is wrong more often than it is down. An open circuit lets one call through every
+    30 seconds; its success closes it.
     """
 
     name: str
@@ -50,6 +95,7 @@ class Circuit:
     _reached: bool = field(init=False, default=False)
     _reason: str = field(init=False, default="")
     _next_probe: float | None = field(init=False, default=None)
+    _failing: set[Sending] = field(init=False, default_factory=set)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def check(self) -> None:
@@ -63,31 +109,57 @@ class Circuit:
             raise self._stopped()
 
     def succeed(self) -> None:
-        """Note a reply."""
+        """Note a reply: the provider is up, and what fails meanwhile fails by itself."""
         with self._lock:
-            self._reached, self._failures, self._next_probe = True, 0, None
+            for sending in self._failing:
+                sending.suspect = True
+            self._close()
             self.last_success = self.clock()
 
     def limited(self) -> None:
         """Note a refusal for the rate: the provider is up, but did not answer."""
         with self._lock:
-            self._reached, self._failures, self._next_probe = True, 0, None
+            self._close()
 
-    def fail(self, error: TransientError) -> None:
-        """Note a failure; raise CallsStoppedError if it is one too many."""
+    def fail(self, error: TransientError, sending: Sending) -> None:
+        """Note an input's failure; raise CallsStoppedError if it is one too many."""
         with self._lock:
             now = self.clock()
             self._reached |= error.reached
+            self._reason = str(error)
+            if self._next_probe is not None:
+                self._failures += 1
+                self._next_probe = now + _PROBE_SECONDS
+                raise self._stopped()
+            if sending.suspect and error.connected:
+                return
             if self._failures == 0:
                 self._since = now
             self._failures += 1
-            self._reason = str(error)
-            lasting = now - self._since
+            self._failing.add(sending)
             most = self.patience if self._reached else _NEVER_REACHED_SECONDS
-            down = lasting >= min(self.patience, most) and self._failures >= _FAILURES_OF_AN_OUTAGE
-            if down or self._next_probe is not None:
+            lasting = now - self._since >= min(self.patience, most)
+            if lasting and self._failures >= _FAILURES_OF_AN_OUTAGE and self._blames(error):
                 self._next_probe = now + _PROBE_SECONDS
                 raise self._stopped()
+
+    def blames(self, error: TransientError) -> bool:
+        """Tell whether the provider is to blame for a failure, and not its input."""
+        with self._lock:
+            return self._blames(error)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Return whether inputs have failed for `patience` seconds, too few to tell by."""
+        with self._lock:
+            return bool(self._failing) and self.clock() - self._since >= self.patience
+
+    def _blames(self, error: TransientError) -> bool:
+        return not error.connected or len(self._failing) >= _INPUTS_OF_AN_OUTAGE
+
+    def _close(self) -> None:
+        self._reached, self._failures, self._next_probe = True, 0, None
+        self._failing.clear()
 
     def _stopped(self) -> CallsStoppedError:
         seconds = self.clock() - self._since
@@ -114,21 +186,22 @@ class Endpoint:
         `attempt` makes one request and raises TransientError, CallsStoppedError, or ProviderError
         for this input alone. `tokens` is an estimate for the limit per minute. Waits with
         exponential backoff and full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015)
-        or as long as the provider asks. Raises ProviderError when it has failed for `patience`
-        seconds while others succeeded, CallsStoppedError when none did or the circuit opens.
+        or as long as the provider asks. Raises ProviderError when this input has failed for
+        `patience` seconds, PaidInVainError after eight replies that may be paid for and can't be
+        used, CallsStoppedError when the circuit opens: see `Circuit`.
         """
-        started: float | None = None
-        tries = 0
+        sending = Sending(_failed_before.get())
         while True:
             self.circuit.check()
             await self._wait_for_turn(tokens)
-            started = self.circuit.clock() if started is None else started
+            sending.started = self.circuit.clock() if sending.started is None else sending.started
             try:
-                answer = await self._attempt(attempt)
+                answer = await self._attempt(attempt, sending)
             except TransientError as error:
                 self.limiter.settle(tokens, 0.0)
-                tries += 1
-                await self.sleep(self._pause_after(error, tries, started))
+                sending.tries += 1
+                sending.paid_in_vain += error.paid
+                await self.sleep(self._pause_after(error, sending))
             except CallsStoppedError:
                 raise
             except ProviderError:
@@ -148,32 +221,49 @@ class Endpoint:
             await self.sleep(wait + random.uniform(0, min(wait, 1.0) / 4))
             wait = self.limiter.paused
 
-    async def _attempt(self, attempt: Callable[[], Awaitable[Answer[T]]]) -> Answer[T]:
+    async def _attempt(
+        self, attempt: Callable[[], Awaitable[Answer[T]]], sending: Sending
+    ) -> Answer[T]:
+        timeout = self.timeout * 2 ** min(sending.failed_before, _MOST_DOUBLINGS)
         try:
-            async with asyncio.timeout(self.timeout):
+            async with asyncio.timeout(timeout):
                 return await attempt()
         except TimeoutError:
             raise TransientError(
-                f"{self.name}: no answer within {self.timeout:g} s", reached=False
+                f"{self.name}: no answer within {timeout:g} s", reached=False
             ) from None
 
-    def _pause_after(self, error: TransientError, tries: int, started: float) -> float:
+    def _pause_after(self, error: TransientError, sending: Sending) -> float:
         """Return the seconds to wait before the next try; raise when there is none."""
         if error.limited:
             self.circuit.limited()
             if error.retry_after is not None:
                 self.limiter.pause(min(error.retry_after, self.patience))
         else:
-            self.circuit.fail(error)
-        waited = self.circuit.clock() - started
+            self.circuit.fail(error, sending)
+        assert sending.started is not None
+        waited = self.circuit.clock() - sending.started
         left = self.patience - waited
-        if left < (error.retry_after or _FIRST_BACKOFF / 10):
-            message = f"{error}; given up after {tries} tries in {waited:.0f} s"
-            if self.circuit.last_success <= started:
+        exhausted = left < (error.retry_after or _FIRST_BACKOFF / 10)
+        in_vain = sending.paid_in_vain >= _MOST_PAID_IN_VAIN
+        if (
+            in_vain
+            or exhausted
+            or (not error.limited and sending.tries >= self._most_tries(sending))
+        ):
+            message = f"{error}; given up after {sending.tries} tries in {waited:.0f} s"
+            answered = self.circuit.last_success > sending.started
+            if not answered and (error.limited or self.circuit.blames(error)):
                 raise CallsStoppedError(f"{message}, and no other call succeeded meanwhile")
-            raise ProviderError(message)
-        ceiling = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** min(tries - 1, 16))
+            raise PaidInVainError(message) if in_vain else ProviderError(message)
+        ceiling = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** min(sending.tries - 1, 16))
         return min(left, (error.retry_after or 0.0) + random.uniform(0, ceiling))
+
+    def _most_tries(self, sending: Sending) -> float:
+        """Return how often an input is tried: a known bad one, or after one, not for long."""
+        if sending.failed_before:
+            return _TRIES_OF_A_BAD_INPUT
+        return _TRIES_IN_DOUBT if self.circuit.in_doubt else float("inf")
 
 
 def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:

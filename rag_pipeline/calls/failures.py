@@ -2,6 +2,7 @@
 
 import email.utils
 import re
+import socket
 import time
 from collections.abc import Mapping
 
@@ -44,7 +45,7 @@ def failure_of_status(
         return CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")
     if status in _PASSING or status >= 500:
         wait = read_retry_after(headers)
-        return TransientError(said, wait, limited=status == 429)
+        return TransientError(said, wait, limited=status == 429, paid=False)
     if status in _STOPPING or stops:
         cure = {401: "check the key", 403: "check what the key may use", 402: "pay the bill"}
         return CallsStoppedError(f"{said}; {cure.get(status, 'check model and base_url')}")
@@ -53,8 +54,11 @@ def failure_of_status(
 
 def unreachable(what: str, error: BaseException, *secrets: str | None) -> TransientError:
     """Return the error of an attempt that got no reply: refused, cut off or timed out."""
-    root, inner = error, error.__cause__ or error.__context__
+    root = error
+    connected = not _is_no_connection(error)
+    inner = error.__cause__ or error.__context__
     while inner is not None:
+        connected &= not _is_no_connection(inner)
         # The deepest of the system's errors tells most; libraries pass others on the way.
         if isinstance(inner, OSError) or (
             not isinstance(root, OSError) and inner is root.__cause__
@@ -62,7 +66,16 @@ def unreachable(what: str, error: BaseException, *secrets: str | None) -> Transi
             root = inner
         inner = inner.__cause__ or inner.__context__
     reason = str(root) or type(root).__name__
-    return TransientError(f"{what}: {redacted(reason, *secrets)}", reached=False)
+    return TransientError(
+        f"{what}: {redacted(reason, *secrets)}", reached=False, connected=connected
+    )
+
+
+def _is_no_connection(error: BaseException) -> bool:
+    """Tell whether nobody was there to send to; libraries agree on these names of it."""
+    names = {"ConnectError", "ConnectTimeout", "ClientConnectorError"}
+    refused = isinstance(error, ConnectionRefusedError | socket.gaierror)
+    return refused or type(error).__name__ in names
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:

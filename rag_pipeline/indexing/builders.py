@@ -19,7 +19,7 @@ from rag_pipeline.datamodels import (
     parse_metadata,
     rows_of,
 )
-from rag_pipeline.errors import DocumentError, ProviderError, UnknownReplyError
+from rag_pipeline.errors import DocumentError, ProviderError, TextsFailedError, UnknownReplyError
 from rag_pipeline.indexing.plans import Report
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Table
@@ -135,13 +135,24 @@ def read_in_order(
 def build_vectors(
     workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
-    """Embed the contextualized chunks of documents."""
+    """Embed the contextualized chunks of documents; those it fails on go to `report.failed`."""
     table = workspace.contextualized_chunks(key)
     embed = workspace.embed(key.embedding, report.calls)
     schema = workspace.vector_index(key).schema
     fingerprint = workspace.config.vector_fingerprint(*key.variants)
     for batch in read_in_order(table, CONTEXTUALIZED_CHUNKS_SCHEMA.names, document_ids):
-        documents = batch.column("document_id").to_pylist()
-        yield from vector_index.index_chunks(
-            [batch], partial(embed, documents=documents), schema, fingerprint
-        )
+        while batch.num_rows:
+            documents = batch.column("document_id").to_pylist()
+            whole = partial(embed, documents=documents)
+            try:
+                yield from vector_index.index_chunks([batch], whole, schema, fingerprint)
+                break
+            except TextsFailedError as error:
+                for document_id, text in zip(
+                    documents, vector_index.indexed_texts(batch), strict=True
+                ):
+                    if text in error.failed:
+                        reason = str(TextsFailedError({text: error.failed[text]}))
+                        report.failed.setdefault(document_id, reason)
+                rest = [document_id not in report.failed for document_id in documents]
+                batch = batch.filter(pa.array(rest))

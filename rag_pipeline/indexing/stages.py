@@ -142,13 +142,14 @@ def build_shard(stage: Stage, document_ids: Sequence[str]) -> Report:
     """Build the rows of these documents and put them in the place of the old ones.
 
     Documents that a model failed on keep what they had and stay stale; they stand in quarantine
-    until they succeed. Raises the model's ProviderError where it failed on all of them.
+    until they succeed. Raises the model's ProviderError where it failed on all of them and there
+    is nothing yet that the next steps could go on with.
     """
     started = time.perf_counter()
     report = Report(documents=len(document_ids))
     stage.table.ensure()
     batches = list(stage.build(document_ids, report))
-    if report.failed and len(report.failed) == len(document_ids):
+    if report.failed and len(report.failed) == len(document_ids) and not stage.table.state():
         first = next(iter(report.failed.values()))
         others = len(report.failed) - 1
         raise ProviderError(first + (f" (and {others} more documents)" if others else ""))

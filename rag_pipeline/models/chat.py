@@ -14,6 +14,7 @@ from rag_pipeline.calls import (
     CallCache,
     CallCounts,
     Claims,
+    asked_again,
     call_key,
     count_calls,
     run_bounded,
@@ -152,6 +153,7 @@ async def _ask_all(
     sent: list[bytes],
 ) -> None:
     warm: dict[str, asyncio.Event] = {}
+    failures = claims.cache.failures(list(prompts))
 
     async def one(key: bytes) -> None:
         prompt = prompts[key]
@@ -162,11 +164,13 @@ async def _ask_all(
             await warm[prompt.prefix].wait()
         sent.append(key)
         try:
-            reply = await _ask_one(prompt, chat)
+            with asked_again(failures.get(key, 0)):
+                reply = await _ask_one(prompt, chat)
         except CallsStoppedError:
             raise
         except ProviderError as error:
             known[key] = error
+            claims.cache.fail([key])
             claims.give_up([key])
         else:
             claims.cache.put({key: _pack(reply)})

@@ -13,6 +13,7 @@ from rag_pipeline.calls import (
     CallCache,
     CallCounts,
     Claims,
+    asked_again,
     call_key,
     count_calls,
     run_bounded,
@@ -24,7 +25,9 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.errors import (
     CallsStoppedError,
+    PaidInVainError,
     ProviderError,
+    TextsFailedError,
     TransientError,
     UnknownReplyError,
 )
@@ -37,6 +40,9 @@ from rag_pipeline.models.providers import (
     Tokens,
     Vectors,
 )
+
+_REFUSED_ALIKE = 3
+"""So many texts are refused, each alone and no other accepted, before the request is to blame."""
 
 
 class Embedded(NamedTuple):
@@ -75,8 +81,9 @@ def embed_tokens(
     Texts that were embedded before, or stand here twice, are not sent again; each request's
     vectors are committed before its slot takes the next one. `documents` tells each text's
     document, the chunks of one following each other, to models that embed them together.
-    Raises ProviderError when the model returns vectors of a wrong count, dimension or value, and
-    TextTooLongError before anything is sent.
+    Raises TextsFailedError when all other texts are embedded and some could not be, ProviderError
+    when the model returns vectors of a wrong count, dimension or value, CallsStoppedError when no
+    call can work, and TextTooLongError before anything is sent.
     """
     inputs = _inputs(texts, embedder, input_type, documents)
     keys = [_key(texts, embedder, input_type) for texts in inputs]
@@ -139,13 +146,21 @@ def _embed_missing(
         sent.extend(batch)
         advance("texts", len(made.vectors))
 
+    failed: dict[bytes, ProviderError] = {}
     while missing:
         others: list[bytes] = []
         if isinstance(embedder, RemoteEmbedder):
             # All of them now, so that what is too long is told before it costs.
-            batches = list(embedder.batches([inputs[key] for key in missing]))
-            mine = claims.draw(([missing[i] for i in batch] for batch in batches), others)
-            run_calls(_request_all(mine, inputs, embedder, input_type, keep))
+            # What failed in an earlier run is sent alone, lest it fails others again.
+            failures = claims.cache.failures(missing)
+            fresh = [key for key in missing if key not in failures]
+            batches = list(embedder.batches([inputs[key] for key in fresh]))
+            groups = [[fresh[i] for i in batch] for batch in batches] + [[k] for k in failures]
+            mine = claims.draw(groups, others)
+            of_mine = run_calls(_request_all(mine, inputs, embedder, input_type, keep, failures))
+            claims.cache.fail(list(of_mine))
+            claims.give_up(list(of_mine))
+            failed |= of_mine
         else:
             local = _local(embedder)
             alone = local.batches([inputs[key][0] for key in missing])
@@ -154,6 +169,8 @@ def _embed_missing(
         missing = claims.wait(others, known)
         answered = set(others).difference(missing)
         advance("texts", sum(len(inputs[key]) for key in answered))
+    if failed:
+        raise TextsFailedError({text: e for key, e in failed.items() for text in inputs[key]})
 
 
 async def _request_all(
@@ -162,32 +179,48 @@ async def _request_all(
     embedder: RemoteEmbedder,
     input_type: InputType,
     keep: Callable[[Sequence[bytes], Embedded], None],
-) -> None:
-    """Embed inputs with many requests in flight."""
-    async with embedder.connect() as send:
+    failures: Mapping[bytes, int],
+) -> dict[bytes, ProviderError]:
+    """Embed inputs with many requests in flight; return those that failed.
 
-        async def one(batch: list[bytes]) -> None:
+    Where a request fails, its halves are sent, until the inputs that it failed on stand alone.
+    """
+    failed: dict[bytes, ProviderError] = {}
+    kept = refused = 0
+
+    async def one(batch: list[bytes]) -> None:
+        nonlocal kept, refused
+        parts = [batch]
+        while parts:
+            part = parts.pop()
+            # A part of what has failed is not tried for long: one of them will fail again.
+            earlier = failures.get(part[0], 0) if len(part) == len(batch) else 1
             try:
-                vectors, _ = await send([inputs[key] for key in batch], input_type)
+                with asked_again(earlier):
+                    vectors, _ = await send([inputs[key] for key in part], input_type)
             except (TransientError, CallsStoppedError):
                 raise
             except ProviderError as error:
-                if len(batch) == 1:
-                    start = inputs[batch[0]][0][:60]
-                    raise ProviderError(f"{error}; the text begins {start!r}") from None
-                # One text was refused, and with it the others: find it, keep theirs.
-                half = len(batch) // 2
-                failed: ProviderError | None = None
-                for part in (batch[:half], batch[half:]):
-                    try:
-                        await one(part)
-                    except ProviderError as of_part:
-                        failed = failed or of_part
-                raise failed or error from None
-            _check(vectors, sum(len(inputs[key]) for key in batch), embedder)
-            keep(batch, Embedded(vectors, [b""] * len(vectors)))
+                if len(part) > 1 and not isinstance(error, PaidInVainError):
+                    half = len(part) // 2
+                    parts += [part[half:], part[:half]]
+                    continue
+                failed.update(dict.fromkeys(part, error))
+                refused += sum(key not in failures for key in part)
+                if not kept and refused >= _REFUSED_ALIKE:
+                    # It is the request and not a text that is refused, or nothing can be read.
+                    raise CallsStoppedError(
+                        f"{error}; the same for each of {refused} texts and no text was embedded: "
+                        f"check the model's settings"
+                    ) from None
+            else:
+                _check(vectors, sum(len(inputs[key]) for key in part), embedder)
+                keep(part, Embedded(vectors, [b""] * len(vectors)))
+                kept += len(part)
 
+    async with embedder.connect() as send:
         await run_bounded(batches, one, embedder.max_concurrency)
+    return failed
 
 
 def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType) -> Embedded:

@@ -34,6 +34,12 @@ def indexed_text(context: str | None, text: str) -> str:
     return f"{text}\n\n{context}" if context else text
 
 
+def indexed_texts(batch: pa.RecordBatch) -> list[str]:
+    """Return what is embedded of each contextualized chunk."""
+    contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
+    return [indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)]
+
+
 def index_chunks(
     batches: Iterable[pa.RecordBatch],
     embed: Callable[[Sequence[str]], Embedded],
@@ -43,8 +49,7 @@ def index_chunks(
     """Turn batches of contextualized chunks into rows of a vector index (see `vector_schema`)."""
     dimension = schema.field("vector").type.list_size
     for batch in batches:
-        contexts, texts = batch.column("context").to_pylist(), batch.column("text").to_pylist()
-        indexed = [indexed_text(c, t) for c, t in zip(contexts, texts, strict=True)]
+        indexed = indexed_texts(batch)
         try:
             made = embed(indexed)
         except TextTooLongError as error:

@@ -4,11 +4,16 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.calls.endpoint import Answer, Circuit, Endpoint
+from rag_pipeline.calls.endpoint import Answer, Circuit, Endpoint, Sending, asked_again
 from rag_pipeline.calls.limits import RateLimiter
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.errors import (
+    CallsStoppedError,
+    PaidInVainError,
+    ProviderError,
+    TransientError,
+)
 
-BUSY = TransientError("m: busy (HTTP 500)")
+BUSY = TransientError("m: busy (HTTP 500)", paid=False)
 
 
 class World:
@@ -90,12 +95,56 @@ def test_a_wait_beyond_patience_is_not_begun():
     assert world.now == 0.0
 
 
-def test_a_provider_that_is_down_stops_the_run_and_is_probed_later():
+def test_one_input_that_always_fails_is_given_up_and_the_provider_is_not():
+    world = World(patience=60)
+    for _ in range(2):
+        with pytest.raises(ProviderError, match="busy") as failure:
+            world.send(lambda n: BUSY)
+        assert not isinstance(failure.value, CallsStoppedError)
+    assert world.now <= 60 + 8, "the second one is not waited for as long: the provider is in doubt"
+    assert world.send(lambda n: Answer("yes")) == "yes"
+
+
+def test_a_provider_that_is_down_stops_the_run_by_the_third_input():
     world = World(patience=60)
     world.send(lambda n: Answer("yes"))
-    with pytest.raises(CallsStoppedError, match=r"m: (stopped after|busy)"):
+    for _ in range(2):
+        with pytest.raises(ProviderError):
+            world.send(lambda n: BUSY)
+    with pytest.raises(CallsStoppedError, match="m: stopped after"):
         world.send(lambda n: BUSY)
-    assert world.now <= 60
+    assert world.now <= 60 + 8
+
+
+def test_an_input_that_failed_before_is_tried_three_times_and_says_nothing_of_the_provider():
+    world = World(patience=60)
+    for _ in range(5):
+        with asked_again(2), pytest.raises(ProviderError, match="given up after 3 tries"):
+            world.send(lambda n: BUSY)
+    assert world.tries == 15
+    assert world.send(lambda n: Answer("yes")) == "yes"
+
+
+def test_an_input_gets_more_time_with_every_run_that_it_failed_in():
+    world = World(patience=60)
+    world.endpoint.timeout = 0.01
+
+    async def hang() -> Answer[str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def one() -> None:
+        await world.endpoint.send(hang)
+
+    for runs, seconds in ((1, "0.02"), (2, "0.04"), (9, "0.08")):
+        with asked_again(runs), pytest.raises(ProviderError, match=f"within {seconds} s"):
+            asyncio.run(one())
+
+
+def test_replies_that_may_be_paid_and_cannot_be_used_are_asked_for_eight_times():
+    world = World(patience=3600)
+    with pytest.raises(PaidInVainError, match="given up after 8 tries"):
+        world.send(lambda n: TransientError("m: the reply is not JSON"))
 
 
 def many(world: World, outcome: Callable[[], Awaitable[Answer[str]]], count: int) -> list[object]:
@@ -111,10 +160,10 @@ def test_an_open_circuit_lets_one_probe_through_and_closes_on_its_success():
     circuit = Circuit("m", 60, circuit_clock.clock)
     circuit.succeed()
     for _ in range(10):
-        circuit.fail(BUSY)
+        circuit.fail(BUSY, Sending())
     circuit_clock.now = 61
     with pytest.raises(CallsStoppedError, match="stopped after 11 failures in a row over 61 s"):
-        circuit.fail(BUSY)
+        circuit.fail(BUSY, Sending())
     with pytest.raises(CallsStoppedError):
         circuit.check()
     circuit_clock.now = 92
@@ -127,7 +176,7 @@ def test_an_open_circuit_lets_one_probe_through_and_closes_on_its_success():
 
 def test_an_address_that_never_answered_is_given_up_sooner():
     world = World(patience=300)
-    refused = TransientError("m: Connection refused", reached=False)
+    refused = TransientError("m: Connection refused", reached=False, connected=False)
     with pytest.raises(CallsStoppedError, match="Connection refused"):
         world.send(lambda n: refused)
     assert world.now < 60

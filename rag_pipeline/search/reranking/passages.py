@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.calls import CallCache, CallCounts, call_key, run_bounded, run_calls
+from rag_pipeline.calls import CallCache, CallCounts, asked_again, call_key, run_bounded, run_calls
 from rag_pipeline.calls.costs import Tokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
@@ -79,7 +79,9 @@ def score_passages(
         failed |= dict.fromkeys(unknown, UnknownReplyError(f"{scorer.identity}: not asked yet"))
     elif isinstance(scorer, RemoteScorer):
         if missing:
-            run_calls(_score_all(missing, scorer, keep, failed))
+            refused = run_calls(_score_all(missing, scorer, keep, cache.failures(list(missing))))
+            cache.fail(list(refused))
+            failed |= refused
     else:
         _score_here(missing, scorer, keep, failed)
     if counts is not None:
@@ -125,14 +127,16 @@ async def _score_all(
     requests: Mapping[bytes, Asked],
     scorer: RemoteScorer,
     keep: Callable[[bytes, list[float]], None],
-    failed: dict[bytes, ProviderError],
-) -> None:
+    failures: Mapping[bytes, int],
+) -> dict[bytes, ProviderError]:
+    failed: dict[bytes, ProviderError] = {}
     async with scorer.connect() as send:
 
         async def one(item: tuple[bytes, Asked]) -> None:
             key, (query, passages) = item
             try:
-                scores, _ = await send(query, list(passages))
+                with asked_again(failures.get(key, 0)):
+                    scores, _ = await send(query, list(passages))
             except CallsStoppedError:
                 raise
             except ProviderError as error:
@@ -142,6 +146,7 @@ async def _score_all(
             advance("calls", 1)
 
         await run_bounded(requests.items(), one, scorer.max_concurrency)
+    return failed
 
 
 def _score_here(

@@ -1,0 +1,137 @@
+"""Inputs on which a model always fails: they are missing and named, everything else goes on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import ChatModel, CohereReranker, OpenAIEmbedding
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TextsFailedError
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.embedding import embed
+from rag_pipeline.models.providers import open_embedder, open_scorer
+from rag_pipeline.search.reranking.passages import Asked, score_passages
+from rag_pipeline_tests.testing.model_faults import Failure, Fault, poison, short
+from rag_pipeline_tests.testing.model_replies import DIMENSION
+from rag_pipeline_tests.testing.model_server import serving
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CallCache:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    return CallCache(tmp_path / "calls.sqlite")
+
+
+def chat(url: str, **changes: Any) -> ChatModel:
+    settings = {"provider": "openai", "model": "m", "base_url": url, "patience_seconds": 0.3}
+    return ChatModel.model_validate({**settings, **changes})
+
+
+def embedding(url: str, **changes: Any) -> Any:
+    settings = {"model": "m", "base_url": url, "dimensions": DIMENSION, "patience_seconds": 0.3}
+    return open_embedder(
+        OpenAIEmbedding.model_validate({"provider": "openai", **settings, **changes})
+    )
+
+
+@pytest.mark.parametrize("concurrency", [1, 16])
+def test_one_poison_prompt_blocks_neither_its_own_run_nor_the_next(
+    cache: CallCache, concurrency: int
+) -> None:
+    prompts = [Prompt(f"p{n}") for n in range(41)]
+    with serving(faults=poison(Fault(500), "p40")) as server:
+        settings = chat(server.url, max_concurrency=concurrency)
+        for run in range(3):
+            *good, bad = ask(prompts, settings, cache)
+            assert [reply.text for reply in good if isinstance(reply, Reply)] == [
+                f"P{n}" for n in range(40)
+            ]
+            assert isinstance(bad, ProviderError)
+            assert "HTTP 500" in str(bad)
+            if run == 0:
+                first = len(server.requests)
+        assert len(server.requests) == first + 2 * 3, "known to be bad, it is tried three times"
+        assert max(server.billed.values()) == 1
+    assert cache.failures(_keys(settings, prompts)) == {_keys(settings, prompts)[-1]: 3}
+
+
+def _keys(settings: ChatModel, prompts: list[Prompt]) -> list[bytes]:
+    from rag_pipeline.models.chat import _key
+
+    return [_key(settings, prompt) for prompt in prompts]
+
+
+def test_what_was_poison_is_answered_when_the_server_has_been_mended(cache: CallCache) -> None:
+    broken = True
+
+    def faults(path: str, body: dict[str, Any]) -> Failure:
+        return poison(Fault(500), "p1")(path, body) if broken else None
+
+    with serving(faults=faults) as server:
+        settings = chat(server.url)
+        ask([Prompt("p0"), Prompt("p1")], settings, cache)
+        broken = False
+        replies = ask([Prompt("p0"), Prompt("p1")], settings, cache)
+        assert [reply.text for reply in replies if isinstance(reply, Reply)] == ["P0", "P1"]
+        assert server.billed.total() == 2
+    assert cache.failures(_keys(settings, [Prompt("p1")])) == {}
+
+
+def test_one_percent_of_poison_stops_none_of_five_runs(cache: CallCache) -> None:
+    bad = {f"p{n}" for n in range(0, 500, 100)}
+    with serving(faults=poison(Fault(500), *bad)) as server:
+        settings = chat(server.url, max_concurrency=32)
+        for run in range(1, 6):
+            names = [f"p{n}" for n in range(100 * run)]
+            replies = ask([Prompt(name) for name in names], settings, cache)
+            missing = {
+                name for name, reply in zip(names, replies, strict=True)
+                if isinstance(reply, ProviderError)
+            }  # fmt: skip
+            assert missing == bad & set(names)
+        assert max(server.billed.values()) == 1
+        assert server.wasted.total() == 0
+
+
+def test_texts_beside_a_poison_one_are_embedded(cache: CallCache) -> None:
+    texts = [f"t{n}" for n in range(40)]
+    with serving(faults=poison(Fault(500), "t7")) as server:
+        embedder = embedding(server.url)
+        for _ in range(3):
+            with pytest.raises(TextsFailedError, match=r"HTTP 500.*begins 't7'") as failure:
+                embed(texts, embedder, cache)
+            assert set(failure.value.failed) == {"t7"}
+        assert sorted(server.answered) == sorted(set(texts) - {"t7"})
+        assert len(embed([t for t in texts if t != "t7"], embedder, cache)) == 39
+        assert max(server.billed.values()) == 1
+
+
+def test_a_refused_request_is_told_from_a_refused_text(cache: CallCache) -> None:
+    texts = [f"t{n}" for n in range(512)]
+    with serving(faults=lambda path, body: Fault(400, "unsupported: dimensions")) as server:
+        with pytest.raises(CallsStoppedError, match=r"unsupported: dimensions.*model's settings"):
+            embed(texts, embedding(server.url, max_texts=512), cache)
+        assert len(server.requests) <= 15
+
+
+def test_a_server_that_is_always_a_vector_short_is_paid_eight_times_a_batch(
+    cache: CallCache,
+) -> None:
+    with serving(faults=lambda path, body: short) as server:
+        with pytest.raises(ProviderError, match="vectors came back"):
+            embed([f"t{n}" for n in range(8)], embedding(server.url, patience_seconds=60), cache)
+        assert len(server.requests) == 8
+
+
+def test_a_poison_query_leaves_the_others_scored(cache: CallCache) -> None:
+    asked = [Asked(f"q{n}", ("one", "two")) for n in range(10)]
+    with serving(faults=poison(Fault(500), "q9")) as server:
+        scorer = open_scorer(
+            CohereReranker(method="cohere", model="m", base_url=server.url, patience_seconds=0.3)
+        )
+        for _ in range(3):
+            *good, bad = score_passages(asked, scorer, cache)
+            assert isinstance(bad, ProviderError)
+            assert not any(isinstance(one, ProviderError) for one in good)
+        assert max(server.billed.values()) == 1
