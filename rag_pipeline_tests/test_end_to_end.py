@@ -6,7 +6,10 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.calls import call_key
+from rag_pipeline.cli.judge import show_explanation
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import InputError
+from rag_pipeline.evaluation.runs import left_out, load_queries, why_left_out
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
@@ -78,6 +81,12 @@ def test_only_what_changed_is_worked_on(tmp_path, corpus_file, run_all):
     found = corpus.search("doctor's note sickness", k=20)
     assert "policy/leave.md" not in {chunk.document_id for chunk in found}
     assert corpus.leaderboard()["queries_left_out"] == 1
+    assert left_out(workspace).startswith("1 of 4 queries is left out")
+    assert any("1 of 4 queries is left out" in reason for reason in corpus.release().reasons)
+    (lost,) = {"q1", "q2", "q3", "q4"} - {q.query_id for q in load_queries(workspace)}
+    assert 'there is no document "policy/leave.md"' in why_left_out(workspace, lost)[0]
+    with pytest.raises(InputError, match=f"query '{lost}' is left out, nothing is measured of it"):
+        show_explanation(corpus_file, lost, None, 5, as_json=False)
 
 
 def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, run_all):

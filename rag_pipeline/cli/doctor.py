@@ -129,9 +129,14 @@ def _inputs(config: CorpusConfig) -> str:
     check_inputs(config)
     if config.queries_path is None:
         return "no queries: nothing is measured, the first configuration is released"
+    from rag_pipeline.evaluation.runs import left_out
     from rag_pipeline.loading.queries import read_queries
 
-    return f"{len(read_queries(config.queries_path))} queries in {config.queries_path}"
+    lost = ""
+    if "://" in config.store_url or Path(config.store_url).exists():
+        lost = left_out(Workspace(config))
+    count = len(read_queries(config.queries_path))
+    return f"{count} queries in {config.queries_path}" + (f"; {lost}" if lost else "")
 
 
 def _disk(store: Path) -> str:

@@ -1,5 +1,6 @@
 """`rag compare`, `rag explain`, `rag gate`, `rag report`: what the evaluation says, and why."""
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +18,7 @@ from rag_pipeline.evaluation.comparison import Reference, compare, pairs, shown_
 from rag_pipeline.evaluation.failures import Diagnosis, diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.retrieval_metrics import METRICS
-from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.evaluation.runs import load_queries, why_left_out
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.release.gate import kept_scores
@@ -57,7 +58,13 @@ def show_explanation(
     evaluated = load_leaderboard(workspace).names()
     known = [q.query_id for q in load_queries(workspace)]
     if query_id not in known:
-        raise InputError(f"no query {query_id!r}; there are: {_some(known)}")
+        if why := why_left_out(workspace, query_id):
+            raise InputError(
+                f"query {query_id!r} is left out, nothing is measured of it: {'; '.join(why)}"
+            )
+        near = difflib.get_close_matches(query_id, known, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"no query {query_id!r}{meant}; there are: {_some(known)}")
     chosen = configuration or _serving(workspace, evaluated)
     workspace.config.configuration(chosen)
     if chosen not in evaluated:

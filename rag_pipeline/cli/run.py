@@ -26,6 +26,7 @@ from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import (
     QUERIES_FILE,
+    left_out,
     load_queries,
     load_scores,
 )
@@ -279,7 +280,9 @@ def _show_problems(workspace: Workspace) -> None:
             refused += [f"{r['document_id']}: {r['reason']}" for r in batch.to_pylist()]
     _warn("in quarantine (not indexed)", "document", sorted(dict.fromkeys(refused)))
     problems = workspace.store.read_note(QUERIES_FILE).get("problems", [])
-    _warn("not in the documents (their queries are left out)", "gold span", problems)
+    _warn("not in the documents", "gold span", problems)
+    if lost := left_out(workspace):
+        console.print(f"[yellow]{lost}[/yellow]", soft_wrap=True)
 
 
 def _warn(what: str, noun: str, problems: Sequence[str]) -> None:

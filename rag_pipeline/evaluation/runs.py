@@ -28,7 +28,7 @@ from rag_pipeline.evaluation.retrieval_metrics import (
 from rag_pipeline.evaluation.scores import ranking_metrics
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.indexing import read_documents
-from rag_pipeline.loading.queries import read_queries, resolve_queries
+from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queries
 from rag_pipeline.search.pinned import Pinned, open_index, pin
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.retrieval import read_question, remembering, retrieve_all
@@ -80,7 +80,7 @@ def update_queries(workspace: Workspace) -> list[str]:
         found = next(iter(read_documents(workspace, [document_id])), None)
         return found.text if found else None
 
-    queries, problems = resolve_queries(records, text_of)
+    queries, problems = resolve_queries(records, text_of, workspace.documents().state)
     save_queries(workspace, made_from, queries, problems, len(records))
     return problems
 
@@ -110,6 +110,26 @@ def load_queries(workspace: Workspace) -> list[Query]:
     if rows is None:
         return []
     return [_query(json.loads(record)) for record in rows.column("record").to_pylist()]
+
+
+def left_out(workspace: Workspace) -> str:
+    """Return how many of the queries are not measured, as a sentence; "" if all are."""
+    note = workspace.store.read_note(QUERIES_FILE)
+    lost = int(note.get("read", 0)) - len(load_queries(workspace)) if note else 0
+    if lost <= 0:
+        return ""
+    few = "; what is measured says little about them" if 2 * lost > note["read"] else ""
+    return (
+        f"{lost} of {note['read']} queries {'is' if lost == 1 else 'are'} left out, "
+        f"as their gold is not in the documents{few}"
+    )
+
+
+def why_left_out(workspace: Workspace, query_id: str) -> list[str]:
+    """Return what is wrong with the gold of a query that is left out."""
+    problems = workspace.store.read_note(QUERIES_FILE).get("problems", [])
+    start = problem_of(query_id)
+    return [problem.removeprefix(start) for problem in problems if problem.startswith(start)]
 
 
 def _query(record: dict[str, Any]) -> Query:

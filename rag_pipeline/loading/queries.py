@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -32,6 +32,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_MISTAKES = 8
 _LONGEST_SHOWN = 80
 _LONGEST_OFFER = 400
+_WEAKEST_ID = 0.75
 
 
 def _not_blank(value: str) -> str:
@@ -188,13 +189,16 @@ def _explain(error: Any) -> str:
 
 
 def resolve_queries(
-    records: list[QueryRecord], text_of: Callable[[str], str | None]
+    records: list[QueryRecord],
+    text_of: Callable[[str], str | None],
+    known: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[list[Query], list[str]]:
     """Find every gold span in its document.
 
     `text_of` returns a document's text, None for an unknown one; it is asked once a document,
-    one document at a time. Returns the queries, and a message for every span that can't be
-    found. A query that loses a span is left out: half a gold would make false numbers.
+    one document at a time. `known` returns the ids of all documents, among which one is looked
+    for that an unknown id may have meant. Returns the queries, and a message for every span that
+    can't be found. A query that loses a span is left out: half a gold would make false numbers.
     """
     wanted: dict[str, list[tuple[int, int]]] = {}
     for index, record in enumerate(records):
@@ -206,7 +210,9 @@ def resolve_queries(
         searchable = None if text is None else Searchable(text)
         for index, position in places:
             span = records[index].gold_spans[position]
-            resolved[index, position] = _resolve(span, searchable)
+            resolved[index, position] = (
+                _unknown(document_id, known()) if searchable is None else _resolve(span, searchable)
+            )
     queries: list[Query] = []
     problems: list[str] = []
     for index, record in enumerate(records):
@@ -216,10 +222,15 @@ def resolve_queries(
             if isinstance(found, GoldSpan):
                 spans.append(found)
             else:
-                problems.append(f"query {record.query_id}: gold_spans.{position}: {found}")
+                problems.append(f"{problem_of(record.query_id)}gold_spans.{position}: {found}")
         if len(spans) == len(record.gold_spans):
             queries.append(_query(record, spans))
     return queries, problems
+
+
+def problem_of(query_id: str) -> str:
+    """Return what the messages about a query's gold spans begin with."""
+    return f"query {query_id}: "
 
 
 def _query(record: QueryRecord, spans: list[GoldSpan]) -> Query:
@@ -234,11 +245,30 @@ def _query(record: QueryRecord, spans: list[GoldSpan]) -> Query:
     )
 
 
-def _resolve(span: SpanRecord, document: Searchable | None) -> GoldSpan | str:
+def _unknown(document_id: str, known: Iterable[str]) -> str:
+    """Say that there is no such document, and which one may have been meant."""
+    from rapidfuzz.distance import Indel
+    from rapidfuzz.process import extractOne
+
+    known = list(known)
+    name = PurePosixPath(document_id).name.casefold()
+    in_other_folder = [i for i in known if PurePosixPath(i).name.casefold() == name]
+    near = extractOne(
+        document_id,
+        in_other_folder or known,
+        scorer=Indel.normalized_similarity,
+        score_cutoff=0.0 if in_other_folder else _WEAKEST_ID,
+    )
+    meant = f"did you mean {_shown(near[0])}? Else " if near else ""
+    return (
+        f"there is no document {_shown(document_id)} (or it is in quarantine); "
+        f"{meant}correct document_id"
+    )
+
+
+def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str:
     """Return the span, or what is wrong with it and how to mend it."""
     name = _shown(span.document_id)
-    if document is None:
-        return f"there is no document {name} (or it is in quarantine); correct document_id"
     text, quote = document.text, span.quote
     if span.start is None or span.end is None:
         return _resolve_quote(span.document_id, quote or "", document)

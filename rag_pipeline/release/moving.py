@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.runs import run_file
+from rag_pipeline.evaluation.runs import left_out, run_file
 from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
 from rag_pipeline.release.gate import Decision, decide, forget_scores, keep_scores, kept_file
 from rag_pipeline.release.manifest import (
@@ -68,7 +68,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
         run_digest=note["digest"],
         pinned=replace(Pinned(**note["pinned"]), documents_version=documents_version),
         metrics=next(asdict(r)["metrics"] for r in board if r.name == configuration.name),
-        reasons=tuple(reasons),
+        reasons=tuple(filter(None, [*reasons, left_out(workspace)])),
         previous=before,
         gate=asdict(decision),
     )

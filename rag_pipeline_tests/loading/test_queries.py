@@ -304,6 +304,29 @@ def test_a_quote_with_offsets_may_be_set_otherwise() -> None:
     assert queries[0].gold_spans == (GoldSpan("x", 4, len(text)),)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        ("acme.txt", "nda/acme.txt"),
+        ("nda/ACME.txt", "nda/acme.txt"),
+        ("nda/cedr.txt", "nda/cedar.txt"),
+    ],
+)
+def test_a_mistyped_document_is_answered_with_the_one_meant(wanted: str, meant: str) -> None:
+    known = ["nda/acme.txt", "nda/cedar.txt", "policy/leave.md"]
+    _, problems = resolve_queries(
+        [record("q", {"document_id": wanted, "quote": "x"})], lambda _: None, lambda: known
+    )
+    assert f'did you mean "{meant}"?' in problems[0]
+
+
+def test_no_document_is_offered_that_is_not_alike() -> None:
+    _, problems = resolve_queries(
+        [record("q", {"document_id": "other.pdf", "quote": "x"})], lambda _: None, lambda: ["a.txt"]
+    )
+    assert "did you mean" not in problems[0]
+
+
 def test_overlapping_occurrences_of_a_quote_are_ambiguous() -> None:
     _, problems = resolve_queries(
         [record("q", {"document_id": "x", "quote": "aa"})], lambda _: "baaab"
