@@ -63,6 +63,7 @@ def test_a_document_that_takes_too_long_is_refused_and_the_next_is_read(slow):
         ("os.kill(os.getpid(), 9)", "the parser of .pdf was killed: out of memory?"),
         ("os.kill(os.getpid(), 11)", "the parser of .pdf died (status -11)"),
         ("print('Parsing!') or 1 / 0", "corrupt .pdf: division by zero"),
+        ("bytearray(3 << 30)", ".pdf needs more memory than there is"),
     ],
 )
 def test_a_parser_that_dies_takes_one_document_along(slow, monkeypatch, parser, reason):

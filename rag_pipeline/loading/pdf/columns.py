@@ -34,10 +34,8 @@ class _Strip:
     y0: float
     y1: float
     mask: int = 0
-
-    @property
-    def size(self) -> float:
-        return max(word.size for word in self.words)
+    size: float = 1.0
+    """That of the largest word."""
 
 
 @dataclass(slots=True)
@@ -141,6 +139,7 @@ def _strips(words: list[Word]) -> list[_Strip]:
             strips.append(_Strip([word], y0, y1))
     for strip in strips:
         strip.mask = _mask(strip.words)
+        strip.size = max(word.size for word in strip.words)
     return strips
 
 

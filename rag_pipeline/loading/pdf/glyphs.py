@@ -278,6 +278,7 @@ class _Builder:
             assert self._style is not None
             size = self._style.size
             gap = x0 - self._x1
+            accented = char in _ACCENTS or self._parts[-1] in _ACCENTS
             reach = _SPACE * size
             near = -0.5 * size < gap < reach
             if (rtl or self._rtl) and not near:
@@ -287,10 +288,10 @@ class _Builder:
                 and style[3:] == self._style[3:] and style.direction == self._style.direction
             )  # fmt: skip
             if not (near and same):
-                if same and self._accent(char, x0, x1):
+                if same and accented and self._accent(char, x0, x1):
                     return
                 self.flush()
-            elif self._accent(char, x0, x1):
+            elif accented and self._accent(char, x0, x1):
                 return
         if not self._parts:
             self._x0, self._x1, self._base, self._style = x0, x1, base, style

@@ -6,6 +6,7 @@ turned upright first where its lines stand.
 
 import ctypes
 import logging
+import re
 import statistics
 from functools import cache
 from typing import Any
@@ -21,6 +22,8 @@ _LARGEST_SIDE = 3600
 _LEAST_CONFIDENCE = 0.5
 _DOUBTFUL = 0.85
 _SAME_SIZE = 0.14
+_GLUED = re.compile(r"(?<=[a-z][.,;:!?])(?=[A-Z][a-z])")
+"""Where the models leave out a blank, after the end of a sentence."""
 _X_HEIGHT = 0.72
 """The share of a line's box that is the size of its letters."""
 
@@ -96,7 +99,7 @@ def _lines(image: Image) -> list[_Line]:
     if result.boxes is None or result.txts is None:
         return []
     return [
-        (text, float(score), np.asarray(box, dtype=float))
+        (_GLUED.sub(" ", text), float(score), np.asarray(box, dtype=float))
         for text, score, box in zip(result.txts, result.scores, result.boxes, strict=True)
         if text.strip()
     ]

@@ -12,6 +12,7 @@ _TOUCH = 3.0
 _LEAST_WIDTH = 60.0
 _MOST_CELL_WORDS = 80
 _LEAST_PARTS = 3
+_LABEL = 12
 _SHORT = 4
 _MOST_RULES = 3000
 _TALLEST_GAP = 260.0
@@ -75,6 +76,8 @@ def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list
     if count == 2:
         if all(cell.rstrip(" .").isdigit() for cell in columns[1]) and words[0] > 1.5:
             return []  # a table of contents
+        if characters[0] <= _LABEL and words[0] <= 2 and shared >= 0.8 and numeric[1] < 0.6:
+            return []  # signs or short names beside what they stand for
         labels = sum(cell.endswith(":") for cell in columns[0]) / len(columns[0])
         if labels >= 0.6:
             return [] if words[1] > 6 else _merged(cells)
