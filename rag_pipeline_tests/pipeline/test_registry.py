@@ -31,7 +31,7 @@ def test_the_assets_are_called_what_users_know_them_by():
     ]
 
 
-@pytest.mark.parametrize("asset", ASSETS.values(), ids=str)
+@pytest.mark.parametrize("asset", ASSETS.values(), ids=list(ASSETS))
 def test_a_row_reads_earlier_rows_and_says_how_it_is_planned_and_made(asset: Any) -> None:
     earlier = list(ASSETS)[: list(ASSETS).index(asset.name)]
     assert set(asset.reads) <= set(earlier)
