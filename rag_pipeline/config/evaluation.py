@@ -130,7 +130,7 @@ class RuleContext(_ContextJudge):
     `similarities` are the least cosines of high, medium and low.
     """
 
-    code_version = 1
+    code_version = 2
     judge: Literal["rules"] = "rules"
     similarities: tuple[float, float, float] = (0.6, 0.45, 0.3)
 
@@ -138,7 +138,7 @@ class RuleContext(_ContextJudge):
 class ChatContext(_ContextJudge):
     """A chat model judges level and use of each context, and lists what is missing."""
 
-    code_version = 1
+    code_version = 2
     judge: Literal["llm"]
     chat: str
 

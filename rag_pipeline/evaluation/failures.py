@@ -10,18 +10,28 @@ import pyarrow.compute as pc
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
+from rag_pipeline.evaluation.quality.labels import load_labels
 from rag_pipeline.evaluation.runs import load_queries, run_file
 from rag_pipeline.evaluation.scores import Scores, read_scores
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.workspace import Workspace
 
 Reason = Literal[
-    "in no chunk", "not retrieved", "retrieved below k", "retrieved but not used", "answered"
+    "in no chunk",
+    "not retrieved",
+    "retrieved below k",
+    "judged not to answer",
+    "retrieved but not used",
+    "answered",
 ]
 REASONS: dict[Reason, str] = {
     "in no chunk": "no chunk holds enough of the gold text: the chunking cuts it up",
     "not retrieved": "chunks that answer exist, and none of them was retrieved",
     "retrieved below k": "a chunk that answers was retrieved, but after the first k",
+    "judged not to answer": (
+        "a chunk that holds gold text is among the first k, and the judge says that it does not "
+        "answer"
+    ),
     "retrieved but not used": "a chunk that answers is among the first k, and the answer lacks it",
     "answered": "a chunk that answers is among the first k",
 }
@@ -32,7 +42,7 @@ _USED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A retrieved chunk, its rank from 1, and whether it answers."""
+    """A retrieved chunk, its rank from 1, and whether it answers: by the judge, else by gold."""
 
     rank: int
     chunk_id: str
@@ -68,6 +78,8 @@ class Diagnosis:
     @property
     def why(self) -> str:
         """Return the reason in a sentence, with this query's numbers."""
+        if self.reason == "not retrieved" and not self.gold:
+            return "none of the judged passages answers; there is no gold text to tell more"
         if self.reason == "retrieved below k":
             return (
                 f"the first chunk that answers stands at rank {self.rank}, after the first {self.k}"
@@ -112,18 +124,19 @@ def _scores(workspace: Workspace, configuration: str, k: int) -> Scores:
 def _diagnose(
     workspace: Workspace, configuration: str, queries: Sequence[Query], scores: Scores, k: int
 ) -> list[Diagnosis]:
-    ranked = _passages(workspace, configuration, queries)
+    ranked, by_gold = _passages(workspace, configuration, queries)
     gold = _gold_texts(workspace, queries)
     found = []
     for query in queries:
         passages = ranked.get(query.query_id, [])
         rank = next((p.rank for p in passages if p.answers), None)
+        reason = _reason(scores, query.query_id, k, rank, by_gold.get(query.query_id))
         found.append(
             Diagnosis(
                 query,
                 configuration,
                 k,
-                _reason(scores, query.query_id, k, rank),
+                reason,
                 rank,
                 tuple(gold[s.document_id, s.start, s.end] for s in query.gold_spans),
                 tuple(passages),
@@ -132,24 +145,34 @@ def _diagnose(
     return found
 
 
-def _reason(scores: Scores, query_id: str, k: int, rank: int | None = None) -> Reason:
+def _reason(
+    scores: Scores, query_id: str, k: int, rank: int | None = None, by_gold: int | None = None
+) -> Reason:
+    """Return the earliest stage that fails; `rank` and `by_gold` are those of the first chunk that
+    answers by whoever judges, and by gold."""
     if scores[f"AnswerPresence@{k}"].get(query_id):
         told = scores.get("CriticalRecall", {}).get(query_id)
         if told is None:
             told = scores.get("EntityRecall", {}).get(query_id)
         return "answered" if told is None or told >= _USED else "retrieved but not used"
-    if rank is not None:
+    if rank is not None and rank > k:
         return "retrieved below k"
-    # AP is a share of the chunks that answer: without any, it is not defined.
-    return "not retrieved" if scores["AP"].get(query_id) is not None else "in no chunk"
+    if by_gold is not None and by_gold <= k:
+        return "judged not to answer"
+    told = scores.get("Answerable")
+    if told is None:  # scores of an earlier version: AP was not defined where no chunk answers
+        return "in no chunk" if scores["AP"].get(query_id) is None else "not retrieved"
+    return "in no chunk" if told.get(query_id) == 0 else "not retrieved"
 
 
 def _passages(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
-) -> dict[str, list[Passage]]:
+) -> tuple[dict[str, list[Passage]], dict[str, int]]:
+    """Return the passages of each query, and the rank of the first that answers by gold."""
     run = workspace.store.read_parquet(run_file(configuration))
     if run is None:
-        return {}
+        return {}, {}
+    judged = load_labels(workspace, configuration) if workspace.config.evaluation.judge else {}
     gold = {query.query_id: query.gold_spans for query in queries}
     wanted = pa.array(list(gold), pa.string())
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -157,14 +180,21 @@ def _passages(
         rows.setdefault(row["query_id"], []).append(row)
     fields = ("rank", "chunk_id", "document_id", "start", "end", "text")
     found: dict[str, list[Passage]] = {}
+    by_gold: dict[str, int] = {}
     for query_id, ranked in rows.items():
         bare = [Passage(**{f: row[f] for f in fields}, answers=False) for row in ranked]
         labels = relevance_labels(bare, gold[query_id])
+        if any(labels):
+            by_gold[query_id] = bare[labels.index(True)].rank
+        # Where a judge decides, what it was not asked about or failed on does not answer for sure.
+        if workspace.config.evaluation.judge:
+            told = [bool(label) for label in judged.get(query_id, [])]
+            labels = [*told, *[False] * (len(bare) - len(told))][: len(bare)]
         found[query_id] = [
             Passage(p.rank, p.chunk_id, p.document_id, p.start, p.end, p.text, label)
             for p, label in zip(bare, labels, strict=True)
         ]
-    return found
+    return found, by_gold
 
 
 def _gold_texts(

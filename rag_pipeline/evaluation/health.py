@@ -7,7 +7,7 @@ below.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rag_pipeline.config import HealthLimits
 from rag_pipeline.evaluation.summary import mean_of_known
@@ -35,15 +35,17 @@ class Health:
     missing: int
     """Queries that were not judged, or had nothing to judge."""
     average_relevance: float | None
-    """Mean ContextRelevance, over the scale's end: 0..1."""
+    """Mean ContextRelevance, over the best that is attainable for the query: 0..1."""
     usage_rate: float | None
-    """Mean share of a query's contexts that were used."""
+    """Mean share of a query's contexts that were used, over the best that is attainable: 0..1."""
     missing_rate: float | None
     """Share of queries that lack anything."""
     ranking_efficiency: float | None
     """Mean of max(0, ContextPrecision - RankingPenalty) over queries with a relevant context."""
     optimal_rate: float | None
     """Share of queries with three to five relevant contexts."""
+    raw_relevance: float | None = None
+    """Mean ContextRelevance, over the scale's end, as a release keeps it: 0..1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +60,48 @@ class Alert:
     description: str
 
 
-def measure_health(rows: Sequence[Mapping[str, float | None]], scale: float = 1.0) -> Health:
-    """Summarize rows of `CONTEXT_METRICS`, one a query."""
-    judged = [row for row in rows if row.get("ContextRelevance") is not None]
+class Attainable(NamedTuple):
+    """What perfect retrieval reaches for one query, which may have one chunk to find: 0..1.
+
+    `relevance` is that of the best contexts there are, `usage` the share of them that is of high
+    or medium relevance. 0 where nothing relevant is there to be found: the whole scale counts then.
+    """
+
+    relevance: float = 1.0
+    usage: float = 1.0
+
+
+def measure_health(
+    rows: Sequence[Mapping[str, float | None]],
+    scale: float = 1.0,
+    attainable: Sequence[Attainable] = (),
+) -> Health:
+    """Summarize rows of `CONTEXT_METRICS`, one a query, relative to what is `attainable` for each.
+
+    Without `attainable`, relevance and usage count on the whole scale.
+    """
+    best = attainable or [Attainable()] * len(rows)
+    both = [
+        (row, at)
+        for row, at in zip(rows, best, strict=True)
+        if row.get("ContextRelevance") is not None
+    ]
+    judged = [row for row, _ in both]
     relevant = [row for row in judged if row["RelevantCount"]]
     return Health(
         queries=len(judged),
         missing=len(rows) - len(judged),
-        average_relevance=mean_of_known(_number(row["ContextRelevance"]) / scale for row in judged),
-        usage_rate=mean_of_known(_number(row["UsageRate"]) for row in judged),
+        average_relevance=mean_of_known(
+            _reached(_number(row["ContextRelevance"]) / scale, at.relevance) for row, at in both
+        ),
+        usage_rate=mean_of_known(_reached(_number(row["UsageRate"]), at.usage) for row, at in both),
         missing_rate=mean_of_known(float(_number(row["MissingItems"]) > 0) for row in judged),
         ranking_efficiency=mean_of_known(
             max(0.0, _number(row["ContextPrecision"]) - _number(row["RankingPenalty"]))
             for row in relevant
         ),
         optimal_rate=mean_of_known(float(row["RelevantCount"] in _OPTIMAL) for row in judged),
+        raw_relevance=mean_of_known(_number(row["ContextRelevance"]) / scale for row in judged),
     )
 
 
@@ -132,7 +161,8 @@ def find_alerts(
         if limit is not None
     ]
     if limits.drop is not None:
-        alerts.append(_drop(health.average_relevance, released_relevance, limits.drop))
+        own = health.average_relevance if health.raw_relevance is None else health.raw_relevance
+        alerts.append(_drop(own, released_relevance, limits.drop))
     return alerts
 
 
@@ -167,6 +197,10 @@ def _drop(value: float | None, released: float | None, limit: float) -> Alert:
     said = f"average relevance {value:.2f}, {released:.2f} in the release"
     cure = "" if drop <= limit else "; compare with it before this configuration is released"
     return Alert(name, drop <= limit, "warning", drop, limit, said + cure)
+
+
+def _reached(value: float, attainable: float) -> float:
+    return min(1.0, value / attainable) if attainable else value
 
 
 def _number(value: float | None) -> float:

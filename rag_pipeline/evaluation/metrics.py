@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from rag_pipeline.datamodels import Query, ScoredChunk
-from rag_pipeline.evaluation.spans import CharacterCounts, count_characters
+from rag_pipeline.evaluation.spans import CharacterCounts, characters_within, count_characters
 
 Direction = Literal["higher", "lower", "neither"]
 Needs = Literal["labels", "relevant", "spans", "chunks"]
@@ -40,7 +40,10 @@ class Ranking:
     labels: Sequence[bool]
     """Whether each chunk answers the query, by its gold spans or by a judge."""
     relevant: int
-    """How many chunks of the whole index answer the query."""
+    """How many chunks of the whole index answer the query, and one for each gold span that none
+    answers: gold that a chunking destroyed counts as not found."""
+    lost: int = 0
+    """How many gold spans no chunk of the index answers."""
     _characters: dict[int, CharacterCounts] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -50,6 +53,10 @@ class Ranking:
         if k not in self._characters:
             self._characters[k] = count_characters(self.chunks, self.query.gold_spans, k)
         return self._characters[k]
+
+    def recall_within(self, budget: int) -> float | None:
+        """Return the share of gold characters in the first `budget` characters of the chunks."""
+        return characters_within(self.chunks, self.query.gold_spans, budget).recall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

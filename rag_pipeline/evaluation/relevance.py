@@ -1,8 +1,9 @@
 """Turn gold spans into relevance judgements: which chunks of a chunking answer which query."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,25 @@ class _Gold:
     ends: Any
 
 
+class Relevant(NamedTuple):
+    """What of a chunking answers one query."""
+
+    chunk_ids: frozenset[str] = frozenset()
+    lost: int = 0
+    """Number of gold spans that no chunk answers: the chunking cuts them up or leaves them out."""
+
+
 def relevant_chunks(
     queries: Iterable[Query], chunks: pa.Table | Iterable[pa.RecordBatch]
 ) -> dict[str, frozenset[str]]:
-    """Return the ids of all chunks that answer each query (see `answers`), by query id.
+    """Return the ids of all chunks that answer each query, by query id (see `judge_chunks`)."""
+    return {query_id: found.chunk_ids for query_id, found in judge_chunks(queries, chunks).items()}
+
+
+def judge_chunks(
+    queries: Iterable[Query], chunks: pa.Table | Iterable[pa.RecordBatch]
+) -> dict[str, Relevant]:
+    """Return all chunks that answer each query (see `answers`) and what is lost, by query id.
 
     `chunks` has the columns chunk_id, document_id, start and end, in any order of rows; other
     columns are ignored. Batches are read once and not kept: memory is bounded by the batch and the
@@ -38,11 +54,14 @@ def relevant_chunks(
     queries = list(queries)
     relevant: dict[str, set[str]] = {query.query_id: set() for query in queries}
     gold = _lay_out(queries)
+    answered: set[int] = set()
     if gold.query_ids:
         for batch in _batches(chunks):
             for row, chunk_ids in _answering(gold, batch):
+                answered.add(row)
                 relevant[gold.query_ids[row]].update(chunk_ids)
-    return {query_id: frozenset(chunk_ids) for query_id, chunk_ids in relevant.items()}
+    lost = Counter(q for row, q in enumerate(gold.query_ids) if row not in answered)
+    return {q: Relevant(frozenset(chunk_ids), lost[q]) for q, chunk_ids in relevant.items()}
 
 
 def _batches(chunks: pa.Table | Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -50,7 +69,9 @@ def _batches(chunks: pa.Table | Iterable[pa.RecordBatch]) -> Iterable[pa.RecordB
 
 
 def _lay_out(queries: list[Query]) -> _Gold:
-    rows = [(q.query_id, s) for q in queries for s in q.gold_spans if s.end > s.start]
+    rows = [
+        (q.query_id, s) for q in queries for s in dict.fromkeys(q.gold_spans) if s.end > s.start
+    ]
     documents = {span.document_id: None for _, span in rows}
     position = {document_id: index for index, document_id in enumerate(documents)}
     origins = np.array([position[span.document_id] for _, span in rows], np.int64) * _STRETCH

@@ -9,6 +9,7 @@ from rag_pipeline.evaluation.metrics import Needs, Ranking, RankingMetric
 
 _PRESENCE_CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _CUTOFFS = (1, 3, 5, 10, 20)
+_BUDGETS = (2_000, 4_000, 8_000)
 _HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {"nDCG@10", "RR@10", "R@5", "IoU@5"}
 
 Measure = Callable[[Ranking], float | None]
@@ -32,6 +33,10 @@ def _span_recall(k: int) -> Measure:
 
 def _span_precision(k: int) -> Measure:
     return lambda r: r.characters(k).precision
+
+
+def _budget_recall(budget: int) -> Measure:
+    return lambda r: r.recall_within(budget)
 
 
 def _iou(k: int) -> Measure:
@@ -98,6 +103,21 @@ RANKING_METRICS = (
         )
         for k in _CUTOFFS
     ),
+    *(
+        _metric(
+            f"BudgetRecall@{budget}",
+            f"Share of the gold characters in the first {budget:,} characters of the chunks.",
+            _budget_recall(budget),
+            "spans",
+        )
+        for budget in _BUDGETS
+    ),
+    _metric(
+        "Answerable",
+        "Whether any chunk of the index answers; 0 where the chunking cuts the gold text up.",
+        lambda r: float(r.relevant > r.lost),
+        "spans",
+    ),
 )
 """The metrics of retrieval that come with the package, in the order to show them."""
 
@@ -110,14 +130,17 @@ def evaluate_query(
     ranked: Sequence[ScoredChunk],
     relevant_chunk_ids: Collection[str],
     metrics: Sequence[RankingMetric] = RANKING_METRICS,
+    lost: int = 0,
 ) -> dict[str, float | None]:
     """Return the metrics of one query by name; None where one is a share of nothing.
 
     `ranked` holds the retrieved chunks, best first; `relevant_chunk_ids` all chunks of the same
-    chunking that answer the query (see `relevant_chunks`).
+    chunking that answer the query, and `lost` counts the gold spans that none answers (see
+    `judge_chunks`).
 
     - No gold text (no spans, or empty ones): every metric that needs gold is None.
-    - No chunk of the chunking answers: AnswerPresence, P and RR are 0.0; R, nDCG and AP are None.
+    - A lost gold span counts as a relevant chunk that is not found, so that no chunking gains by
+      cutting gold up; where no chunk answers, R, nDCG and AP are 0.0 as AnswerPresence is.
     - Nothing retrieved: SpanPrecision is None.
 
     Raises ValueError if a chunk is ranked twice, or if `relevant_chunk_ids` and the gold spans
@@ -129,7 +152,7 @@ def evaluate_query(
     relevant_ids = frozenset(relevant_chunk_ids)
     if has_gold:
         _check_agreement(query, ranked, labels, relevant_ids)
-    subject = Ranking(query, ranked, labels, len(relevant_ids))
+    subject = Ranking(query, ranked, labels, len(relevant_ids) + lost, lost)
     return {
         m.name: m.measure(subject) if has_gold or m.needs == "chunks" else None for m in metrics
     }

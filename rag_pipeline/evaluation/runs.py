@@ -19,7 +19,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
-from rag_pipeline.evaluation.relevance import relevant_chunks
+from rag_pipeline.evaluation.relevance import judge_chunks
 from rag_pipeline.evaluation.retrieval_metrics import (
     RANKING_METRICS,
     evaluate_query,
@@ -36,7 +36,7 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 QUERIES_FILE = "evaluation/queries.parquet"
-SCORES_VERSION = 1
+SCORES_VERSION = 2
 RUN_SCHEMA = pa.schema(
     [
         ("query_id", pa.string()),
@@ -313,14 +313,15 @@ def update_scores(
     searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     spans = ["chunk_id", "document_id", "start", "end"]
     gold_documents = sorted({s.document_id for q in queries for s in q.gold_spans})
-    relevant = relevant_chunks(
+    relevant = judge_chunks(
         queries, searched.read(spans, gold_documents, version=pinned.vector_version)
     )
     metrics = ranking_metrics()
     scores = []
     for query in queries:
         chunks = ranked[query.query_id]
-        measured = evaluate_query(query, chunks, relevant[query.query_id], metrics)
+        found = relevant[query.query_id]
+        measured = evaluate_query(query, chunks, found.chunk_ids, metrics, found.lost)
         if labels is not None:
             measured |= judged_metrics(query, chunks, labels.get(query.query_id, []), metrics)
         scores.append(measured)

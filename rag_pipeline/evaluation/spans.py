@@ -7,6 +7,7 @@ Chroma Technical Report, 2024, on characters (Unicode code points) in place of t
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rag_pipeline.datamodels import GoldSpan
 from rag_pipeline.evaluation.answer_presence import Span
 
 
@@ -50,6 +51,24 @@ def count_characters(ranked: Sequence[Span], gold_spans: Sequence[Span], k: int)
         retrieved=sum(max(0, chunk.end - chunk.start) for chunk in top),
         found=gold + union_length(top) - union_length([*gold_spans, *top]),
     )
+
+
+def characters_within(
+    ranked: Sequence[Span], gold_spans: Sequence[Span], budget: int
+) -> CharacterCounts:
+    """Count gold, retrieved and found characters for the first `budget` characters of the chunks.
+
+    The chunk that passes the budget is cut there, so that chunks of every size are compared by the
+    same amount of text.
+    """
+    top: list[Span] = []
+    for chunk in ranked:
+        if budget <= 0:
+            break
+        end = min(chunk.end, chunk.start + budget)
+        top.append(GoldSpan(chunk.document_id, chunk.start, end))
+        budget -= end - chunk.start
+    return count_characters(top, gold_spans, len(top))
 
 
 def union_length(spans: Iterable[Span]) -> int:

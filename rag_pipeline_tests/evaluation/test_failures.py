@@ -1,11 +1,15 @@
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from rag_pipeline import indexing
+from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.failures import diagnose, failures
 from rag_pipeline.evaluation.runs import RUN_SCHEMA, load_queries, run_file, update_queries
-from rag_pipeline_tests.testing.corpora import DOCUMENTS
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_file
 from rag_pipeline_tests.testing.score_files import write_scores
 
 TEXT = DOCUMENTS["policy/travel.md"]
@@ -78,3 +82,36 @@ def test_before_the_evaluation_there_is_nothing_to_diagnose(workspace):
         failures(workspace, "plain")
     write_scores(workspace, "plain", {"AnswerPresence@5": [1.0]})
     assert failures(workspace, "plain") == []
+
+
+def with_judge(workspace, labels):
+    """Return the workspace with a judge of the first passages, and what it said of each query."""
+    from rag_pipeline.evaluation.quality.notes import quality_file
+
+    judge = {"judge": "llm", "chat": "judge", "passages": 3}
+    chat = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    folder = Path(workspace.config.where).parent
+    file = write_file(folder, chats={"judge": chat}, evaluation={"relevance": judge})
+    judged = Workspace(load_config(file))
+    rows = [(q, label) for q, said in labels.items() for label in said]
+    table = pa.table({"query_id": [q for q, _ in rows], "label": [label for _, label in rows]})
+    judged = Workspace(load_config(file))
+    judged.store.write_parquet(quality_file("relevance_labels", "plain"), table, {"digest": "d"})
+    return judged
+
+
+def test_a_judge_tells_which_passages_answer(evaluated):
+    no = [False] * 3
+    judged = with_judge(evaluated, {"q1": no, "q2": no, "q3": no, "q4": [False, True, False]})
+    # Under a judge AP is known of no query; gold tells that no chunk answers q4.
+    scored(judged, AnswerPresence_at_5=[0, 0, 0, 0], AP=[None] * 4, Answerable=[1, 1, 1, 0])
+    found = {d.query.query_id: d for d in failures(judged, "plain")}
+    assert {q: d.reason for q, d in found.items()} == {
+        "q1": "judged not to answer",
+        "q2": "not retrieved",
+        "q3": "not retrieved",
+        "q4": "in no chunk",
+    }
+    assert "the judge says that it does not answer" in found["q1"].why
+    assert "first 5" in found["q1"].why
+    assert [p.answers for p in found["q4"].retrieved[:3]] == [False, True, False]

@@ -1,7 +1,9 @@
 import pytest
 
 from rag_pipeline.config import HealthLimits
-from rag_pipeline.evaluation.health import Health, checked, find_alerts, measure_health
+from rag_pipeline.datamodels import GoldSpan, Query
+from rag_pipeline.evaluation.context_quality.rules import best_levels
+from rag_pipeline.evaluation.health import Attainable, Health, checked, find_alerts, measure_health
 
 
 def row(relevance, precision=1.0, penalty=0.0, usage=1.0, missing=0.0, relevant=3.0):
@@ -40,9 +42,31 @@ def test_relevance_is_brought_back_from_its_scale():
     assert measure_health([row(8.0), row(6.0)], scale=10.0).average_relevance == 0.7
 
 
+def test_perfect_retrieval_of_one_gold_span_alarms_nobody():
+    """One gold chunk and four others of its document: (1 + 4 x 0.3) / 5, one used of five."""
+    gold = Query("q", "?", (GoldSpan("a", 0, 100),))
+    chunks = [GoldSpan("a", 100 * n, 100 * n + 100) for n in range(20)]
+    levels = best_levels(gold, chunks, 5)
+    assert levels == ["high", "low", "low", "low", "low"]
+    at = [Attainable(relevance=2.2 / 5, usage=1 / 5)]
+    health = measure_health([row(0.44, usage=0.2, relevant=1)], attainable=at)
+    assert (health.average_relevance, health.usage_rate) == pytest.approx((1.0, 1.0))
+    assert all(alert.passed for alert in find_alerts(health, HealthLimits(), 0.44))
+    poor = measure_health([row(0.22, usage=0.0, relevant=0)], attainable=at)
+    assert poor.average_relevance == pytest.approx(0.5)
+    failed = {a.name for a in find_alerts(poor, HealthLimits(), 0.44) if not a.passed}
+    assert failed == {"context_relevance", "context_usage", "no_drop_against_release"}
+
+
+def test_the_best_contexts_of_a_document_of_two_chunks_by_hand():
+    gold = Query("q", "?", (GoldSpan("a", 0, 100),))
+    chunks = [GoldSpan("a", 0, 95), GoldSpan("a", 95, 300)]
+    assert best_levels(gold, chunks, 5) == ["high", "medium", "none", "none", "none"]
+
+
 def test_nothing_judged_is_null_and_alarms_nobody():
     health = measure_health([NOTHING])
-    assert health == Health(0, 1, None, None, None, None, None)
+    assert health == Health(0, 1, None, None, None, None, None, None)
     alerts = find_alerts(health, HealthLimits(), 0.9)
     assert alerts and all(alert.passed for alert in alerts)
     assert all("no query was judged" in alert.description for alert in alerts)

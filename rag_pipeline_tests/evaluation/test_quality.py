@@ -232,7 +232,7 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
             "q4": relevance,
         }
         assert notes[2]["health"]["queries"] == 2
-        assert notes[2]["health"]["average_relevance"] == relevance
+        assert notes[2]["health"]["raw_relevance"] == relevance
 
         broken = False
         asked = len(server.requests)

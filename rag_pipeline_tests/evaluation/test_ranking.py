@@ -30,11 +30,11 @@ def test_by_hand():
     assert ranking.reciprocal_rank([False, False, False, True], 3) == 0.0
 
 
-def test_a_share_of_nothing_is_none():
+def test_what_can_not_be_found_is_not_found():
     labels = [False, False]
-    assert ranking.recall(labels, 0, 5) is None
-    assert ranking.ndcg(labels, 0, 10) is None
-    assert ranking.average_precision(labels, 0) is None
+    assert ranking.recall(labels, 0, 5) == 0.0
+    assert ranking.ndcg(labels, 0, 10) == 0.0
+    assert ranking.average_precision(labels, 0) == 0.0
     assert ranking.precision(labels, 5) == 0.0
     assert ranking.reciprocal_rank(labels, 10) == 0.0
 
@@ -96,7 +96,7 @@ def test_laws(labels, missed, k):
         ranking.average_precision(labels, relevant),
     )
     if relevant == 0:
-        assert shares == (None, None, None)
+        assert shares == (0.0, 0.0, 0.0)
         return
     assert all(0 <= share <= 1 + 1e-12 for share in shares)
     assert shares[0] <= ranking.recall(labels, relevant, k + 1)

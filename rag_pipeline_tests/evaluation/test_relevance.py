@@ -7,6 +7,7 @@ from rag_pipeline import Chunk, GoldSpan, Query
 from rag_pipeline.datamodels import CHUNKS_SCHEMA
 from rag_pipeline.evaluation import answers, relevant_chunks
 from rag_pipeline.evaluation.ranking import recall
+from rag_pipeline.evaluation.relevance import judge_chunks
 
 
 def table(chunks):
@@ -56,6 +57,19 @@ def test_by_hand():
         "empty_gold": frozenset(),
         "no_gold": frozenset(),
     }
+
+
+def test_gold_that_no_chunk_answers_is_lost():
+    queries = [
+        query("cut_up", ("a", 0, 30), ("b", 0, 3)),
+        query("gone", ("z", 0, 10), ("z", 0, 10), ("b", 0, 3)),
+        query("none"),
+    ]
+    pieces = [Chunk("a", n, n + 40, "") for n in (-29, 21)]  # 11 and 9 of the 30 characters
+    found = judge_chunks(queries, table([*pieces, Chunk("b", 0, 10, "")]))
+    assert found["cut_up"] == ({"b#0-10"}, 1)
+    assert found["gone"] == ({"b#0-10"}, 1)
+    assert found["none"] == (frozenset(), 0)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 100])

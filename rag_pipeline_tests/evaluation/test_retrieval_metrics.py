@@ -30,7 +30,8 @@ RELEVANT = frozenset({"a#0-20", "b#0-8"})  # the second is not retrieved
 def test_metric_names_in_order():
     assert METRICS[:11] == tuple(f"AnswerPresence@{k}" for k in (*range(1, 11), 20))
     assert METRICS[11:14] == ("nDCG@10", "RR@10", "AP")
-    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5
+    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 1
+    assert METRICS[-4:] == (*(f"BudgetRecall@{n}" for n in (2000, 4000, 8000)), "Answerable")
     for name in ("R", "P", "SpanRecall", "SpanPrecision", "IoU"):
         assert [m for m in METRICS if m.startswith(f"{name}@")] == [
             f"{name}@{k}" for k in (1, 3, 5, 10, 20)
@@ -77,19 +78,38 @@ def test_gold_that_no_chunk_answers():
     values = evaluate_query(query, [scored("a", 0, 20), scored("a", 25, 50)], frozenset())
     for name, value in values.items():
         metric = name.split("@")[0]
-        if metric in ("R", "nDCG", "AP"):
-            assert value is None, name
-        elif metric in ("AnswerPresence", "P", "RR"):
+        if metric in ("R", "nDCG", "AP", "AnswerPresence", "P", "RR", "Answerable"):
             assert value == 0.0, name
     assert values["SpanRecall@3"] == pytest.approx(7 / 20)
     assert values["SpanPrecision@3"] == pytest.approx(7 / 45)
     assert values["IoU@3"] == pytest.approx(7 / 58)
 
 
+def test_a_chunking_that_cuts_up_gold_gains_nothing_by_it():
+    """Of two gold spans one is lost: what is left stands first, half of what there was to find."""
+    values = evaluate_query(QUERY, [scored("a", 0, 20)], {"a#0-20"}, lost=1)
+    assert values["R@5"] == 1 / 2
+    assert values["AP"] == 1 / 2
+    assert values["nDCG@10"] == pytest.approx(1 / (1 + 0.6309297535714574))
+    assert values["Answerable"] == 1.0
+
+
+def test_a_small_chunk_answers_a_long_gold_span_but_holds_little_of_it():
+    """3 of 2,000 characters answer; the budget is filled by what else is retrieved."""
+    query = Query("q", "?", (GoldSpan("a", 0, 2_000),))
+    ranked = [scored("a", 500, 503), scored("b", 0, 3_000), scored("a", 0, 1_500)]
+    values = evaluate_query(query, ranked, {"a#500-503", "a#0-1500"})
+    assert values["AnswerPresence@1"] == 1.0
+    assert values["BudgetRecall@2000"] == pytest.approx(3 / 2_000)
+    assert values["BudgetRecall@4000"] == pytest.approx(997 / 2_000)  # 3 + 3,000 + 997 characters
+    assert values["BudgetRecall@8000"] == pytest.approx(1_500 / 2_000)
+
+
 def test_nothing_retrieved():
     values = evaluate_query(QUERY, [], RELEVANT)
     for name, value in values.items():
-        assert value == (None if name.startswith("SpanPrecision") else 0.0), name
+        expected = {"Answerable": 1.0}.get(name, 0.0)
+        assert value == (None if name.startswith("SpanPrecision") else expected), name
 
 
 def test_a_chunk_ranked_twice_is_refused():

@@ -1,14 +1,14 @@
 """Judge contexts without a chat model: levels from gold spans or likeness, use from key phrases."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import RuleContext
 from rag_pipeline.datamodels import Answer, Query, ScoredChunk
-from rag_pipeline.evaluation.answer_presence import answers
+from rag_pipeline.evaluation.answer_presence import Span, answers
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
 from rag_pipeline.evaluation.entities import find
 
@@ -108,11 +108,22 @@ def _used(
     return used
 
 
+def best_levels(query: Query, chunks: Iterable[Span], contexts: int) -> list[Level]:
+    """Return the levels of the best contexts that there are, best first, of `chunks`.
+
+    `chunks` are all of the documents that the gold spans lie in; those of other documents are
+    `none`, as is what lacks to the number of `contexts`.
+    """
+    order: tuple[Level, ...] = ("high", "medium", "low", "none")
+    levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=order.index)
+    return [*levels, *["none" for _ in range(contexts)]][:contexts]
+
+
 def _has_gold(query: Query) -> bool:
     return any(span.end > span.start for span in query.gold_spans)
 
 
-def _gold_level(chunk: ScoredChunk, query: Query) -> Level:
+def _gold_level(chunk: Span, query: Query) -> Level:
     if any(answers(chunk, gold) for gold in query.gold_spans):
         return "high"
     same = [gold for gold in query.gold_spans if gold.document_id == chunk.document_id]
@@ -134,7 +145,7 @@ def _missing(query: Query, chunks: Sequence[ScoredChunk], answer: Answer) -> lis
     if _has_gold(query):
         return [
             f"{gold.document_id}#{gold.start}-{gold.end}"
-            for gold in query.gold_spans
+            for gold in dict.fromkeys(query.gold_spans)
             if gold.end > gold.start and not any(answers(chunk, gold) for chunk in chunks)
         ]
     if query.entities:

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.config import ChatContext, Configuration, Models, Settings
+from rag_pipeline.config import ChatContext, Configuration, Context, Models, Settings
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import Answered, AnswerScore
 from rag_pipeline.evaluation.context_quality import (
@@ -17,10 +18,13 @@ from rag_pipeline.evaluation.context_quality import (
     judge_by_rules,
     judge_with_llm,
 )
-from rag_pipeline.evaluation.health import measure_health
+from rag_pipeline.evaluation.context_quality.rules import best_levels
+from rag_pipeline.evaluation.context_quality.scores import Judged, context_relevance
+from rag_pipeline.evaluation.health import Attainable, measure_health
 from rag_pipeline.evaluation.quality.answers import load_answers, sentence_embed
 from rag_pipeline.evaluation.quality.notes import made_from, write
-from rag_pipeline.evaluation.runs import load_queries, load_ranked
+from rag_pipeline.evaluation.runs import load_queries, load_ranked, run_file
+from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.workspace import Workspace
 
 _CONTEXTS = pa.list_(pa.struct([("level", pa.string()), ("used", pa.bool_())]))
@@ -77,9 +81,41 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
         "missing": kept.count(None) + len(failed),
         "errors": list(dict.fromkeys(failures))[:20],
         "calls": asdict(counts),
-        "health": asdict(measure_health(rows, settings.scale)),
+        "health": asdict(
+            measure_health(
+                rows, settings.scale, _attainable(workspace, configuration, queries, settings)
+            )
+        ),
     }
     return write(workspace, "context_scores", configuration.name, source, pa.table(columns), more)
+
+
+def _attainable(
+    workspace: Workspace, configuration: Configuration, queries: Sequence[Query], rates: Context
+) -> list[Attainable]:
+    """Return what perfect retrieval of the same chunks reaches; the whole scale without gold."""
+    pinned = Pinned(**workspace.store.read_note(run_file(configuration.name))["pinned"])
+    searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    documents = {q.query_id: {s.document_id for s in q.gold_spans} for q in queries}
+    of_document: dict[str, list[GoldSpan]] = {d: [] for ds in documents.values() for d in ds}
+    spans = ["document_id", "start", "end"]
+    for batch in searched.read(spans, sorted(of_document), version=pinned.vector_version):
+        for row in batch.to_pylist():
+            of_document[row["document_id"]].append(
+                GoldSpan(row["document_id"], row["start"], row["end"])
+            )
+    found = []
+    for query in queries:
+        chunks = [c for d in documents[query.query_id] for c in of_document[d]]
+        if not chunks:
+            found.append(Attainable())
+            continue
+        levels = best_levels(query, chunks, rates.contexts)
+        judged = ContextJudgement(tuple(Judged(level, used=True) for level in levels))
+        relevant = sum(level in ("high", "medium") for level in levels)
+        relevance = (context_relevance(judged, rates) or 0.0) / rates.scale
+        found.append(Attainable(relevance, relevant / len(levels)))
+    return found
 
 
 def _further_scores(
