@@ -159,10 +159,10 @@ def _reason(
         return "retrieved below k"
     if by_gold is not None and by_gold <= k:
         return "judged not to answer"
-    told = scores.get("Answerable")
-    if told is None:  # scores of an earlier version: AP was not defined where no chunk answers
+    answerable = scores.get("Answerable")
+    if answerable is None:  # scores of an earlier version: AP was not defined where no chunk answers
         return "in no chunk" if scores["AP"].get(query_id) is None else "not retrieved"
-    return "in no chunk" if told.get(query_id) == 0 else "not retrieved"
+    return "in no chunk" if answerable.get(query_id) == 0 else "not retrieved"
 
 
 def _passages(

@@ -116,7 +116,8 @@ def best_levels(query: Query, chunks: Iterable[Span], contexts: int) -> list[Lev
     """
     order: tuple[Level, ...] = ("high", "medium", "low", "none")
     levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=order.index)
-    return [*levels, *["none" for _ in range(contexts)]][:contexts]
+    nothing: list[Level] = ["none"] * contexts
+    return [*levels, *nothing][:contexts]
 
 
 def _has_gold(query: Query) -> bool:
