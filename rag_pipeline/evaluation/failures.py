@@ -160,7 +160,9 @@ def _reason(
     if by_gold is not None and by_gold <= k:
         return "judged not to answer"
     answerable = scores.get("Answerable")
-    if answerable is None:  # scores of an earlier version: AP was not defined where no chunk answers
+    if (
+        answerable is None
+    ):  # scores of an earlier version: AP was not defined where no chunk answers
         return "in no chunk" if scores["AP"].get(query_id) is None else "not retrieved"
     return "in no chunk" if answerable.get(query_id) == 0 else "not retrieved"
 
