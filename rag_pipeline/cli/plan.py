@@ -44,7 +44,8 @@ def show_plan(file: Path, as_json: bool) -> None:
                 table.add_row(step, *[""] * (2 + asks), f"[dim]{_doing(row)}[/dim]")
             step = f"  {row.step.partition}"
         asset = row.step.asset
-        what = _documents(row) if row.step.partition or row.stale or row.orphaned else _doing(row)
+        own = row.step.partition or row.stale or row.orphaned
+        what = _documents(row) if own else describe(row)
         table.add_row(
             escape(step),
             _number(row.chunks, row.exact) if asset in ASSETS and ASSETS[asset].sharded else "",
@@ -133,6 +134,8 @@ def _documents(row: Forecast) -> str:
         noun = "document" if row.stale == 1 else "documents"
         kind = "new or changed " if row.current else ""
         parts.append(f"{row.stale:,} {kind}{noun}" + (f" ({row.why})" if row.why else ""))
+    elif row.why:
+        parts.append(row.why)
     if row.orphaned:
         parts.append(f"drop {row.orphaned:,}")
     return ", ".join(parts)

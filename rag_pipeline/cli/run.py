@@ -264,8 +264,9 @@ def _line(number: int, total: int, result: "StepResult") -> str:
         parts.append(f"{metadata['release']}: {metadata['configuration']}")
     place = f"[{number:>{len(str(total))}}/{total}]"
     done = f"  {escape(', '.join(parts))}" if parts else ""
+    why = f"  ({result.why})" if result.why else ""
     return (
-        f"[green]✓[/green] [dim]{escape(place)}[/dim] {escape(str(result.step))}{done}  "
+        f"[green]✓[/green] [dim]{escape(place)}[/dim] {escape(str(result.step))}{done}{why}  "
         f"[dim]{result.seconds:.1f} s[/dim]"
     )
 

@@ -12,7 +12,7 @@ from rag_pipeline.indexing.documents import (
     update_documents,
 )
 from rag_pipeline.indexing.lexical import plan_lexical, update_lexical
-from rag_pipeline.indexing.plans import Plan, Report
+from rag_pipeline.indexing.plans import MADE_OTHERWISE, Plan, Report
 from rag_pipeline.indexing.stages import (
     STAGES,
     Stage,
@@ -25,6 +25,7 @@ from rag_pipeline.indexing.stages import (
 )
 
 __all__ = [
+    "MADE_OTHERWISE",
     "STAGES",
     "Plan",
     "Report",

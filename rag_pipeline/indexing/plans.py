@@ -10,6 +10,8 @@ from rag_pipeline.calls.costs import Totals
 from rag_pipeline.datamodels import QUARANTINE_SCHEMA, rows_of
 
 MAX_SHARD_DOCUMENTS = 256
+MADE_OTHERWISE = "settings or code changed"
+"""Why something is made anew although nothing that it reads has changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,13 @@ from rag_pipeline.indexing.builders import (
     build_contexts,
     build_vectors,
 )
-from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
+from rag_pipeline.indexing.plans import (
+    MADE_OTHERWISE,
+    MAX_SHARD_DOCUMENTS,
+    Plan,
+    Report,
+    quarantine_rows,
+)
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
@@ -118,24 +124,29 @@ def plan(stage: Stage) -> Plan:
     refused = stage.quarantine.state()
     stale: list[str] = []
     waiting = current = 0
+    why = ""
     for document_id in sorted(before):
         state = before[document_id]
         if not stage.covers(document_id):
             continue
         if state.fingerprint != stage.upstream_fingerprint:
             waiting += 1
+            why = MADE_OTHERWISE if document_id in mine else why
             continue
         done = mine.get(document_id) or refused.get(document_id)
         if done is not None and done[:2] == (state.content_hash, stage.fingerprint):
             current += 1
         else:
             stale.append(document_id)
+            # What a model failed on stands under no fingerprint.
+            if done is not None and done.content_hash == state.content_hash and done.fingerprint:
+                why = MADE_OTHERWISE
     known = (set(mine) | set(refused)) - {d for d in before if stage.covers(d)}
     most = stage.shard_documents or MAX_SHARD_DOCUMENTS
     weights = _weights(stage, before, stale)
     together = groups((weights[document_id] for document_id in stale), most, stage.shard_weight)
     shards = tuple(tuple(stale[place] for place in group) for group in together)
-    return Plan(tuple(stale), tuple(sorted(known)), current, waiting, shards)
+    return Plan(tuple(stale), tuple(sorted(known)), current, waiting, shards, why)
 
 
 def build_shard(stage: Stage, document_ids: Sequence[str]) -> Report:

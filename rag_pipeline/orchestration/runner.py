@@ -18,7 +18,7 @@ from rag_pipeline.indexing import open_stage
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
 from rag_pipeline.orchestration.verdicts import passed
-from rag_pipeline.pipeline.planning import Step, plan_step, steps
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, why
 from rag_pipeline.workspace import Workspace
 
 
@@ -31,6 +31,8 @@ class StepResult:
     seconds: float = 0.0
     calls: CallCounts = field(default_factory=CallCounts)
     metadata: dict[str, Any] = field(default_factory=dict)
+    why: str = ""
+    """Why it was made anew, "" for what is new or changed itself."""
 
 
 Announce = Callable[[Step, int | None], Callable[[str, int], None]]
@@ -51,23 +53,30 @@ def run(
     workspace = Workspace(config)
     definitions = None
     made: dict[Step, dict[str, Any]] = {}
+    reasons: dict[Step, str] = {}
     with _instance() as instance:
         for step in steps(config, configuration):
             started = time.perf_counter()
             if step in made:
-                yield StepResult(step, True, metadata=made[step])
+                before = step.row.made_with
+                reason = f"{before} changed" if reasons.get(Step(before, step.partition)) else ""
+                yield StepResult(step, True, metadata=made[step], why=reason)
                 continue
-            if not plan_step(workspace, step).must_run and passed(workspace, step):
+            todo = plan_step(workspace, step)
+            if not todo.must_run and passed(workspace, step):
                 saved = CallCounts(saved=_texts(workspace, step))
                 yield StepResult(step, ran=False, calls=saved)
                 continue
             # Whoever waits at the terminal is better served by the reason at once.
             definitions = definitions or build_definitions(config, retries=None)
+            if todo.must_run:
+                reasons[step] = todo.why or why(workspace, step, made)
             with listening(announce(step, _total(workspace, step))):
                 made |= _materialize(definitions, instance, config, step)
             metadata = made.get(step, {})
             calls = CallCounts(metadata.get("calls_made", 0), metadata.get("calls_saved", 0))
-            yield StepResult(step, True, time.perf_counter() - started, calls, metadata)
+            seconds = time.perf_counter() - started
+            yield StepResult(step, True, seconds, calls, metadata, reasons.get(step, ""))
 
 
 @contextmanager

@@ -38,6 +38,8 @@ class Asset:
     table: Callable[[Workspace, Key], Table] | None = None
     plan: Callable[[Workspace, Key], Plan] | None = None
     is_current: Callable[[Workspace, Key], bool] | None = None
+    place: Callable[[Key], str] | None = None
+    """Its file in the store, or the folder of its builds; None for a table or an input."""
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
     """Whether all that it lacks is judgements that failed: another run asks for them again."""
     update: Callable[[Workspace, Key], Outcome] | None = None

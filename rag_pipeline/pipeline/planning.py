@@ -1,8 +1,10 @@
 """What there is to do: every asset partition in the order of the flow, and whether it is stale."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rag_pipeline.config import LEVELS, CorpusConfig, Key
+from rag_pipeline.indexing import MADE_OTHERWISE
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
 from rag_pipeline.workspace import Workspace
@@ -43,6 +45,8 @@ class StepPlan:
     waiting: int = 0
     current: int = 0
     must_run: bool = False
+    why: str = ""
+    """Why documents that have not changed are stale."""
 
 
 def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
@@ -73,6 +77,22 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
     ]
 
 
+def why(workspace: Workspace, step: Step, anew: Collection[Step]) -> str:
+    """Return why a step makes again what it made before; `anew` are the steps that run before it.
+
+    Empty for what is made for the first time, and for tables and inputs, whose plans tell.
+    """
+    if step.row.place is None:
+        return ""
+    folder, _, name = step.row.place(step.key(workspace.config)).rpartition("/")
+    if name not in workspace.store.list(folder):
+        return ""
+    changed = [before.asset for before in upstream(workspace.config, step) if before in anew]
+    if changed:
+        return f"{', '.join(dict.fromkeys(changed))} changed"
+    return "what failed is asked for again" if is_incomplete(workspace, step) else MADE_OTHERWISE
+
+
 def step_stored_as(name: str) -> Step | None:
     """Return the step that a table is of, listed or not; None where it is not an asset's."""
     asset, _, partition = name.partition(".")
@@ -97,6 +117,7 @@ def plan_step(workspace: Workspace, step: Step) -> StepPlan:
             todo.waiting,
             todo.current,
             not todo.is_current,
+            todo.why,
         )
     assert step.row.is_current is not None
     return StepPlan(step, must_run=not step.row.is_current(workspace, key))

@@ -13,12 +13,17 @@ from rag_pipeline.config import Configuration, CorpusConfig, Key, Level
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.health import checked
-from rag_pipeline.evaluation.leaderboard import leaderboard_digest, leaderboard_is_current
-from rag_pipeline.evaluation.scores import SCORE_ASSETS
+from rag_pipeline.evaluation.leaderboard import (
+    LEADERBOARD_FILE,
+    leaderboard_digest,
+    leaderboard_is_current,
+)
+from rag_pipeline.evaluation.scores import SCORE_ASSETS, score_file
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check
 from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.release.checks import CHECKS, check_queries_complete
+from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import Table, state_digest
 from rag_pipeline.workspace import Workspace
@@ -81,6 +86,7 @@ def _judged(
         by="configuration",
         applies=applies,
         is_current=lambda workspace, key: quality.is_current(workspace, name, key),
+        place=lambda key: score_file(name, key),
         is_incomplete=lambda workspace, key: quality.is_incomplete(workspace, name, key),
         made_from=lambda workspace, key: (quality.made_from(workspace, name, key),),
         update=update,
@@ -189,6 +195,7 @@ _ROWS = (
         by="contextualizer",
         applies=lambda config, configuration: bool(config.engine(configuration)),
         is_current=lambda workspace, key: not indexing.plan_lexical(workspace, key),
+        place=lambda key: f"lexical/{key}",
         update=updates.lexical_index,
         sweep="after",
         made_from=_lexical_paths,
@@ -217,6 +224,7 @@ _ROWS = (
         is_current=lambda workspace, key: runs.run_is_current(
             workspace, workspace.config.configuration(key)
         ),
+        place=runs.run_file,
         update=updates.retrieval_run,
         made_from=_run_inputs,
         kind="parquet",
@@ -242,6 +250,7 @@ _ROWS = (
         is_current=lambda workspace, key: runs.scores_are_current(
             workspace, workspace.config.configuration(key)
         ),
+        place=runs.scores_file,
         update=updates.answer_presence,
         made_from=lambda workspace, key: (runs.scores_digest(workspace, key),),
         kind="parquet",
@@ -280,6 +289,7 @@ _ROWS = (
         name="leaderboard",
         reads=SCORE_ASSETS,
         is_current=lambda workspace, _: leaderboard_is_current(workspace),
+        place=lambda _: LEADERBOARD_FILE,
         update=lambda workspace, _: updates.leaderboard(workspace, _costs(workspace)),
         made_from=lambda workspace, _: (leaderboard_digest(workspace),),
         # One configuration that can't be built holds back itself, not the comparison of the rest.
@@ -292,6 +302,7 @@ _ROWS = (
         name="release",
         reads=("leaderboard",),
         is_current=_release_is_current,
+        place=lambda _: CURRENT,
         update=updates.publish_release,
         # Before the gate: a store stays level even where nothing is let through for long.
         sweep="before",

@@ -105,7 +105,8 @@ def test_what_changed_in_the_documents(tmp_path: Path, run_all: Any) -> None:
     assert rows["chunks", "recursive_150"] == (
         "cut documents into chunks: 2 new or changed documents, drop 1"
     )
-    assert rows["leaderboard", None] == "compare the configurations"
+    changed = "answer_presence, entity_scores, context_scores changed"
+    assert rows["leaderboard", None] == f"compare the configurations: {changed}"
 
     results = {r.step: r for r in run_all(file)}
     for step, before in plan.items():
@@ -224,3 +225,26 @@ def test_a_retriever_that_splits_queries_is_known_once_its_index_is(
     results = {r.step: r for r in run_all(file)}
     assert (plan[split].calls, plan[split].exact) == (5, True)
     assert plan[split].calls == results[split].calls.made
+
+
+def test_why_something_is_made_anew(tmp_path: Path, run_all: Any) -> None:
+    file = write_corpus(tmp_path)
+    outcome = rag("run", file)
+    assert "changed" not in outcome.out, "of a new corpus nothing is made anew"
+    changed = attributes()
+    changed["chunkings"]["recursive_150"]["max_characters"] = 160
+    write_corpus(tmp_path, **changed)
+    table = " ".join(rag("plan", file).out.split())
+    assert "4 documents (settings or code changed)" in table
+    reasons = {str(step): f.why for step, f in planned(file).items() if f.runs}
+    settings = "settings or code changed"
+    assert reasons["chunks recursive_150"] == settings
+    assert reasons["vector_index recursive_150.none.minilm"] == settings
+    assert reasons["lexical_index recursive_150.structural"] == "contextualized_chunks changed"
+    assert reasons["retrieval_run plain"] == "vector_index changed"
+    run_all(file)
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text("\n".join(queries.read_text().splitlines()[:-1]) + "\n")
+    reasons = {str(step): f.why for step, f in planned(file).items() if f.runs}
+    assert reasons["queries"] == ""
+    assert reasons["retrieval_run plain"] == "queries changed"

@@ -22,7 +22,7 @@ from rag_pipeline.pipeline.forecast.tables import (
     needed_by_table,
 )
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
-from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream, why
 from rag_pipeline.workspace import Workspace
 
 RERANKING = "reranking"
@@ -57,7 +57,7 @@ class Forecast:
     usd: float | None = 0.0
     """None where the model's price or the calls are not known."""
     why: str = ""
-    """Why documents are read again that have not changed."""
+    """Why it is made anew, "" for what is new or changed itself."""
 
 
 def forecast(workspace: Workspace) -> list[Forecast]:
@@ -91,7 +91,9 @@ def forecast(workspace: Workspace) -> list[Forecast]:
         payee = paid_model(workspace, step) if runs_now else None
         is_chat = chat_of(config, step) is not None
         made = _forecast(workspace, step, runs_now, counts, noted, payee, is_chat, answered)
-        found[step] = replace(made, why=todo[step].why) if step in todo else made
+        running = [s for s in before if found[s].runs]
+        reason = todo[step].why if step in todo else why(workspace, step, running) * runs_now
+        found[step] = replace(made, why=reason)
         if reranking is not None:
             part = Step(RERANKING, step.partition)
             payee = paid_reranker(workspace, config.configuration(step.partition or ""))

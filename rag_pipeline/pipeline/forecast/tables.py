@@ -71,7 +71,7 @@ def documents_to_do(workspace: Workspace) -> dict[Step, Todo]:
         gone = frozenset((before.gone & here) | set(own.orphaned))
         carried = {d for d in before.pending if stage.covers(d)}
         pending = frozenset((set(own.stale) | carried) - before.gone)
-        todo[step] = Todo(pending, gone, len(here - pending - gone))
+        todo[step] = Todo(pending, gone, len(here - pending - gone), own.why)
     return todo
 
 
