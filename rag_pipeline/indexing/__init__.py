@@ -8,6 +8,7 @@ from rag_pipeline.indexing.builders import read_documents
 from rag_pipeline.indexing.documents import (
     document_rows,
     listing_digest,
+    loaded_listing,
     plan_documents,
     update_documents,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "document_rows",
     "finish",
     "listing_digest",
+    "loaded_listing",
     "open_stage",
     "plan",
     "plan_documents",

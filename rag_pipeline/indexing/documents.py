@@ -26,6 +26,7 @@ from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
 _LOAD_CHARACTERS = 4_000_000
+_LOADED = "documents.listing.json"
 
 
 def plan_documents(workspace: Workspace) -> Plan:
@@ -63,6 +64,8 @@ def _why(count: int) -> str:
 def update_documents(workspace: Workspace) -> Report:
     """Load new and changed files, quarantine what can't be used, drop what is gone."""
     started = time.perf_counter()
+    # Before the first file is read: one that changes meanwhile differs from it.
+    listing = listing_digest(workspace.config)
     report = Report()
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
     documents.ensure()
@@ -116,8 +119,18 @@ def update_documents(workspace: Workspace) -> Report:
     report.dropped = len(orphans)
     if report.documents or report.dropped:
         documents.compact()
+    workspace.store.write_json(_LOADED, listing)
     report.seconds = time.perf_counter() - started
     return report
+
+
+def loaded_listing(workspace: Workspace) -> str | None:
+    """Return the digest of the files as the last load that succeeded found them, if there is one.
+
+    See `listing_digest`.
+    """
+    listing: str | None = workspace.store.read_json(_LOADED)
+    return listing
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.automation import SENSOR_SECONDS, Jobs
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.requests import survey
+from rag_pipeline.orchestration.requests import survey, why_not_loaded
 from rag_pipeline.workspace import Workspace
 
 _SECONDS = 10
@@ -66,6 +66,9 @@ def _standstill(config: CorpusConfig) -> dg.SensorDefinition:
         if found.requests or found.waiting:
             return dg.SkipReason("work is under way")  # what it comes to is not known yet
         problems = [f"{step}: {reason}" for step, reason in found.stuck.items()]
+        unloaded = why_not_loaded(workspace, context.instance)
+        if unloaded:
+            problems.append(f"changed files are not loaded: {unloaded}")
         quarantined = workspace.quarantine("documents").count()
         if quarantined:
             problems.append(f"{quarantined} documents in quarantine")

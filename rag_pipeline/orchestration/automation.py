@@ -5,10 +5,18 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.indexing import listing_digest
+from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.partitions import asset_names
-from rag_pipeline.orchestration.requests import run_request, running_steps, survey
+from rag_pipeline.orchestration.recovery import fail_lost_runs
+from rag_pipeline.orchestration.requests import (
+    LISTING_TAG,
+    is_run_of,
+    refusal,
+    run_request,
+    running_steps,
+    survey,
+)
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
@@ -66,6 +74,7 @@ def build_sensors(config: CorpusConfig, jobs: Jobs) -> list[dg.SensorDefinition]
 
 def _documents_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
     documents = Step("documents")
+    workspace = Workspace(config)
 
     @dg.sensor(
         name=identifier(config, "changed_documents"),
@@ -75,14 +84,23 @@ def _documents_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
         "sizes and times only.",
     )
     def changed_documents(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        _recover(context, config)
         if documents in running_steps(context.instance, config):
             return dg.SensorResult(skip_reason="the documents are being loaded")
         listing = listing_digest(config)
-        if listing == context.cursor:
-            return dg.SensorResult(skip_reason="no file has changed")
-        return dg.SensorResult([run_request(config, documents, listing)], cursor=listing)
+        if listing == loaded_listing(workspace):
+            return dg.SensorResult(skip_reason="no file has changed since the last load")
+        why_not = refusal(context.instance, config, documents, LISTING_TAG, listing)
+        if why_not is not None:
+            return dg.SensorResult(skip_reason=f"the changed files are not loaded: {why_not}")
+        return dg.SensorResult([run_request(config, documents, listing, LISTING_TAG)])
 
     return changed_documents
+
+
+def _recover(context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
+    for run_id in fail_lost_runs(context.instance, lambda run: is_run_of(config, run)):
+        context.log.warning(f"run {run_id} is failed: its process is gone")
 
 
 def _stale_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
@@ -99,6 +117,7 @@ def _stale_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
         "after a setting, a query or a document changed.",
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        _recover(context, config)
         found = survey(workspace, context.instance)
         for step, reason in found.stuck.items():
             context.log.warning(f"{step} is not asked for: {reason}")

@@ -3,23 +3,33 @@
 A requested run carries the hash of what it would be made from. While the last run of a partition
 carries the same hash, asking again would bring the same result: a failed build, or a release
 that its gate refused, waits until a setting or an input changes or the documents are loaded again.
+A run that was interrupted says nothing of its inputs and is asked for again, a few times.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, job_name
+from rag_pipeline.orchestration.recovery import was_interrupted
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
 INPUTS_TAG = "rag_pipeline/inputs"
+LISTING_TAG = "rag_pipeline/listing"
+"""The files that a load was asked for."""
 PARTITION_TAG = "dagster/partition"
+MOST_INTERRUPTIONS = 3
+"""A run is asked for this often while each is interrupted; then a person is told."""
+
+_LOOKED_AT = 20
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -69,22 +79,61 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance) -> Survey:
             except RagPipelineError as error:
                 found.stuck[step] = str(error)
                 continue
-            if _last_inputs(instance, config, step) == inputs:
-                # Items that a judge failed on hold back nothing; the next load asks for them again
-                if is_incomplete(workspace, step):
-                    continue
-                found.stuck[step] = "its last run came to nothing"
-            else:
+            why_not = refusal(instance, config, step, INPUTS_TAG, inputs)
+            if why_not is None:
                 found.requests[step] = inputs
+            # Items that a judge failed on hold back nothing; the next load asks for them again.
+            elif not is_incomplete(workspace, step):
+                found.stuck[step] = why_not
     return found
 
 
-def run_request(config: CorpusConfig, step: Step, inputs: str) -> dg.RunRequest:
-    """Return the request of one step."""
+def refusal(
+    instance: dg.DagsterInstance, config: CorpusConfig, step: Step, tag: str, value: str
+) -> str | None:
+    """Return why a step is not asked for once more with this tag, None where it may be."""
+    tags = {PARTITION_TAG: step.partition} if step.partition else {}
+    wanted = dg.RunsFilter(job_name=job_name(config, step.asset), tags=tags)
+    interrupted = 0
+    for run in instance.get_runs(wanted, limit=_LOOKED_AT):
+        if tag not in run.tags:
+            continue  # somebody else's
+        if run.tags[tag] != value:
+            break
+        if not was_interrupted(instance, run):
+            return "its last run came to nothing"
+        interrupted += 1
+        if interrupted == MOST_INTERRUPTIONS:
+            return f"its last {interrupted} runs were interrupted"
+    return None
+
+
+def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance) -> str | None:
+    """Return why files that changed since the last load are not asked for again, None otherwise."""
+    config = workspace.config
+    listing = listing_digest(config)
+    if listing == loaded_listing(workspace):
+        return None
+    return refusal(instance, config, Step("documents"), LISTING_TAG, listing)
+
+
+def run_request(
+    config: CorpusConfig, step: Step, value: str, tag: str = INPUTS_TAG
+) -> dg.RunRequest:
+    """Return the request of one step, with what it is asked for as a tag."""
     return dg.RunRequest(
         job_name=job_name(config, step.asset),
         partition_key=step.partition,
-        tags={"corpus": config.corpus, INPUTS_TAG: inputs},
+        # Whoever asked asks again; the daemon's own repetition would be a second run of the same.
+        tags={"corpus": config.corpus, tag: value, "dagster/max_retries": "0"},
+    )
+
+
+def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
+    """Return whether a run works on a corpus, whoever launched it."""
+    by_job = {job_name(config, name) for name in ASSETS}
+    return run.job_name in by_job or any(
+        key.path[0] == config.corpus for key in run.asset_selection or ()
     )
 
 
@@ -116,13 +165,6 @@ def _settled(workspace: Workspace, step: Step) -> bool:
 def _last_load(instance: dg.DagsterInstance, config: CorpusConfig) -> str:
     event = instance.get_latest_materialization_event(asset_key(config, "documents"))
     return event.run_id if event else "never"
-
-
-def _last_inputs(instance: dg.DagsterInstance, config: CorpusConfig, step: Step) -> str | None:
-    tags: Mapping[str, str] = {PARTITION_TAG: step.partition} if step.partition else {}
-    wanted = dg.RunsFilter(job_name=job_name(config, step.asset), tags=tags)
-    last = next(iter(instance.get_runs(wanted, limit=1)), None)
-    return last.tags.get(INPUTS_TAG) if last else None
 
 
 def _hash(*parts: object) -> str:

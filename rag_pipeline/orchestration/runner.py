@@ -17,6 +17,7 @@ from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagP
 from rag_pipeline.indexing import open_stage
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
+from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, why
 from rag_pipeline.workspace import Workspace
@@ -105,7 +106,7 @@ def _materialize(
         partition_key=step.partition,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         raise_on_error=False,
-        tags={"corpus": config.corpus},
+        tags={"corpus": config.corpus, **process_tag()},
     )
     if not result.success:
         raise _failure(step, result)

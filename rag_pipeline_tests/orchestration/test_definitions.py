@@ -225,7 +225,7 @@ def test_a_corpus_file_is_a_component(tmp_path, monkeypatch):
     [
         (
             {"chunkings": {"a": {"method": "recusive"}}},
-            "chunkings.a.method: 'recusive' is not one of: 'fixed', 'recursive', 'markdown'",
+            "chunkings.a.method: 'recusive' is not one of: 'fixed', 'given', 'markdown', ",
         ),
         ({"serve": "worst"}, "serve: 'worst' is not one of: best, default, plain"),
         ({"queues": "x"}, "queues: unknown setting; allowed here: "),

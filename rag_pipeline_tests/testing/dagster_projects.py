@@ -17,12 +17,14 @@ from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import identifier
 
 
-def ask(file: Path, instance: dg.DagsterInstance) -> tuple[list[dg.RunRequest], str | None]:
-    """Let the sensor for stale partitions look once; return its requests or why there are none."""
+def ask(
+    file: Path, instance: dg.DagsterInstance, name: str = "stale_partitions"
+) -> tuple[list[dg.RunRequest], str | None]:
+    """Let a sensor look once; return its requests or why there are none."""
     config = load_config(file)
     definitions = build_definitions(config, retries=None)
     repository = definitions.get_repository_def()
-    sensor = repository.get_sensor_def(identifier(config, "stale_partitions"))
+    sensor = repository.get_sensor_def(identifier(config, name))
     context = dg.build_sensor_context(instance=instance, repository_def=repository)
     tick = sensor.evaluate_tick(context)
     return list(tick.run_requests or ()), tick.skip_message

@@ -1,0 +1,120 @@
+"""Runs that something from outside ended: found, failed where nobody did, and told from others.
+
+Dagster watches a run's process only where its launcher can ask for it. One that was started on
+this machine and is gone, as after a crash of the machine, would stay STARTED and hold its place
+in the queue for good.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import dagster as dg
+
+PROCESS_TAG = "rag_pipeline/process"
+"""Machine and process id of a run that no launcher started."""
+
+_LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
+"""Set by the launcher whose runs are processes beside the code server, where sensors run too."""
+
+_CLOCK_SECONDS = 10.0
+_OUTSIDE = ("ChildProcessCrashException", "DagsterExecutionInterruptedError")
+
+GONE = "Its process is gone: it was killed, or the machine restarted."
+
+
+def process_tag() -> dict[str, str]:
+    """Return the tag of a run that this process does itself."""
+    return {PROCESS_TAG: f"{socket.gethostname()}:{os.getpid()}"}
+
+
+def fail_lost_runs(
+    instance: dg.DagsterInstance, is_ours: Callable[[dg.DagsterRun], bool]
+) -> list[str]:
+    """Fail those of our unfinished runs whose process on this machine is gone; return their ids."""
+    wanted = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
+    lost = []
+    for record in instance.get_run_records(wanted):
+        run = record.dagster_run
+        if not is_ours(run):
+            continue
+        pid = _process_of(instance, run)
+        if pid is None or _lives(pid, record.start_time):
+            continue
+        current = instance.get_run_by_id(run.run_id)
+        if current is not None and not current.is_finished:  # it may have ended meanwhile
+            instance.report_run_failed(current, GONE)
+            lost.append(run.run_id)
+    return lost
+
+
+def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Return whether a finished run says nothing of its work: the same run may do well.
+
+    It was canceled, its process or a worker died, or the project could not be loaded.
+    """
+    if run.status == dg.DagsterRunStatus.CANCELED:
+        return True
+    if run.status != dg.DagsterRunStatus.FAILURE:
+        return False
+    records = instance.get_records_for_run(
+        run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
+    ).records
+    return all(_is_from_outside(record.event_log_entry) for record in records)
+
+
+def _is_from_outside(entry: dg.EventLogEntry) -> bool:
+    event = entry.dagster_event
+    error = event.step_failure_data.error if event else None
+    return error is not None and error.cls_name in _OUTSIDE
+
+
+def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
+    """Return the id of a run's process; None where it is not one of this machine."""
+    host, _, own = run.tags.get(PROCESS_TAG, "").partition(":")
+    if own.isdecimal():
+        return int(own) if host == socket.gethostname() else None
+    if _LOCAL_LAUNCH_TAG not in run.tags:
+        return None
+    records = instance.get_records_for_run(
+        run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT
+    ).records
+    return _first_pid(record.event_log_entry for record in records)
+
+
+def _first_pid(entries: Iterable[dg.EventLogEntry]) -> int | None:
+    for entry in entries:
+        event = entry.dagster_event
+        data = event.event_specific_data if event else None
+        pid = getattr(data, "metadata", {}).get("pid")
+        if pid is not None and str(pid.value).isdecimal():
+            return int(pid.value)
+    return None
+
+
+def _lives(pid: int, run_started: float | None) -> bool:
+    """Return whether a process lives and is older than the run: ids are given out again."""
+    status = Path(f"/proc/{pid}/stat")
+    if not status.parent.parent.is_dir():
+        return _answers(pid)
+    try:
+        fields = status.read_text().rpartition(")")[2].split()
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+    except OSError:
+        return False
+    if fields[0] == "Z":
+        return False
+    started = time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return run_started is None or started <= run_started + _CLOCK_SECONDS
+
+
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,120 @@
+"""What is asked for again after a run that something from outside ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs, was_interrupted
+from rag_pipeline.orchestration.requests import LISTING_TAG, MOST_INTERRUPTIONS
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+from rag_pipeline_tests.testing.dagster_projects import ask, execute
+
+ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+NEW = {"new.txt": "The fee of the new agreement is 12 euros."}
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    """Return a corpus file whose documents are loaded, and one more document is there now."""
+    file = write_corpus(tmp_path, configurations=[ONE])
+    for result in run(load_config(file)):
+        if result.step.asset == "documents":
+            break
+    write_documents(tmp_path / "documents", NEW)
+    return file
+
+
+def started(instance, tags, job="tiny__update_documents"):
+    return instance.create_run_for_job(
+        dg.JobDefinition(name=job, graph_def=dg.GraphDefinition(name=job)),
+        status=dg.DagsterRunStatus.STARTED,
+        tags=tags,
+    )
+
+
+def asked(file, instance):
+    return ask(file, instance, "changed_documents")
+
+
+def test_a_change_is_asked_for_until_it_is_loaded(loaded, instance):
+    (request,), _ = asked(loaded, instance)
+    (again,), _ = asked(loaded, instance)
+    assert again.tags[LISTING_TAG] == request.tags[LISTING_TAG]
+    assert execute(loaded, instance, request)
+    assert asked(loaded, instance) == ([], "no file has changed since the last load")
+
+
+def test_what_the_command_line_loaded_is_not_asked_for(loaded, instance):
+    for result in run(load_config(loaded)):
+        if result.step.asset == "documents":
+            break
+    assert asked(loaded, instance) == ([], "no file has changed since the last load")
+
+
+@pytest.mark.parametrize("status", ["report_run_canceled", "report_run_failed"])
+def test_a_run_that_did_nothing_is_asked_for_again_a_few_times(loaded, instance, status):
+    for _ in range(MOST_INTERRUPTIONS):
+        (request,), _ = asked(loaded, instance)
+        getattr(instance, status)(started(instance, request.tags))
+    requests, reason = asked(loaded, instance)
+    assert requests == []
+    assert reason == "the changed files are not loaded: its last 3 runs were interrupted"
+
+
+def test_a_load_that_failed_by_itself_waits_for_a_change(loaded, instance):
+    (loaded.parent / "documents").rename(loaded.parent / "gone")
+    (request,), _ = asked(loaded, instance)
+    assert not execute(loaded, instance, request)
+    requests, reason = asked(loaded, instance)
+    assert requests == []
+    assert reason == "the changed files are not loaded: its last run came to nothing"
+    (loaded.parent / "gone").rename(loaded.parent / "documents")
+    assert len(asked(loaded, instance)[0]) == 1
+
+
+def test_a_run_whose_process_was_killed_is_failed_and_asked_for_again(loaded, instance):
+    (request,), _ = asked(loaded, instance)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        mine = f"{socket.gethostname()}:{process.pid}"
+        lost = started(instance, {**request.tags, PROCESS_TAG: mine})
+        assert asked(loaded, instance) == ([], "the documents are being loaded")
+        process.send_signal(signal.SIGKILL)
+    (again,), _ = asked(loaded, instance)
+    assert again.tags[LISTING_TAG] == request.tags[LISTING_TAG]
+    failed = instance.get_run_by_id(lost.run_id)
+    assert failed.status == dg.DagsterRunStatus.FAILURE
+    assert was_interrupted(instance, failed)
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {},
+        {PROCESS_TAG: f"another-machine:{2**22 + 1}"},
+        {PROCESS_TAG: f"{socket.gethostname()}:{os.getpid()}"},
+    ],
+)
+def test_a_run_elsewhere_or_alive_is_left_alone(instance, tags):
+    left = started(instance, tags)
+    assert fail_lost_runs(instance, lambda run: True) == []
+    assert not instance.get_run_by_id(left.run_id).is_finished
+
+
+def test_a_process_id_that_was_given_out_again_is_no_sign_of_life(instance, monkeypatch):
+    lost = started(instance, {PROCESS_TAG: f"{socket.gethostname()}:{os.getpid()}"})
+    record = instance.get_run_record_by_id(lost.run_id)
+    earlier = record._replace(start_time=1.0)  # long before this process
+    monkeypatch.setattr(type(instance), "get_run_records", lambda *_, **__: [earlier])
+    assert fail_lost_runs(instance, lambda run: True) == [lost.run_id]
+
+
+def test_runs_of_others_are_left_alone(instance):
+    started(instance, {PROCESS_TAG: f"{socket.gethostname()}:{2**22 + 1}"})
+    assert fail_lost_runs(instance, lambda run: False) == []
