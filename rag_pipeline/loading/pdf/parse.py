@@ -87,7 +87,7 @@ def _without_text(pages: list[Page]) -> str:
         return f"no text: {what}; `pip install 'rag_pipeline[ocr]'` and run again to read it"
     if any(page.characters for page in pages):
         return "no text: the fonts don't say which letters they show"
-    return "no text: scanned pages?" if not is_installed() else "no text: blank pages?"
+    return "no text: scanned pages?"
 
 
 def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
