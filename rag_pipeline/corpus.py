@@ -26,6 +26,7 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.board import Board
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.indexing import read_documents
+from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.models.embedding import Embedded, embed_queries
 from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline.release import Release
@@ -170,6 +171,17 @@ class Corpus:
         if document is None:
             raise InputError(f"{self.name}: no document {document_id!r}")
         return document
+
+    def places(self, chunks: Sequence[ScoredChunk]) -> list[Place | None]:
+        """Return where each chunk stands in its document; None where the release lacks that."""
+        wanted = sorted({chunk.document_id for chunk in chunks})
+        version = self.release().pinned.documents_version
+        found: dict[str, Place] = {}
+        for document in read_documents(self.workspace, wanted, version):
+            for chunk in chunks:
+                if chunk.document_id == document.document_id:
+                    found[chunk.chunk_id] = place_of(document, chunk.start, chunk.end)
+        return [found.get(chunk.chunk_id) for chunk in chunks]
 
     def release(self) -> Release:
         """Return the manifest that is served."""

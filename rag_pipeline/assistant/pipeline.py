@@ -34,6 +34,7 @@ from rag_pipeline.assistant.results import (
 from rag_pipeline.config import Answers, AssistantSettings, ChatAnswers, ExtractiveAnswers
 from rag_pipeline.datamodels import Citation, Document, ScoredChunk
 from rag_pipeline.errors import ProviderError, RagPipelineError
+from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.search.staged import Expansion
 
 
@@ -151,6 +152,11 @@ class Assistant:
         checked(query)
         chosen = self._searcher.chosen(datasets, document_id)
         return self._searcher.search(query, chosen, document_id, k).passages
+
+    def places(self, passages: Sequence[Passage]) -> list[Place | None]:
+        """Return where each passage stands in its document, None where its source keeps that."""
+        held = cache(self._searcher.held)
+        return [_place(p.chunk, p, held) for p in passages]
 
     def find_document(
         self, document_id: str, datasets: Sequence[str] | None = None
@@ -379,6 +385,7 @@ class Assistant:
                 c.text,
                 c.supports,
                 of_chunk[c.chunk_id].origin,
+                _place(c, of_chunk[c.chunk_id], held),
             )
             for c in answer.citations
             if c.chunk_id in of_chunk
@@ -412,6 +419,15 @@ def _raised(made: Sequence[Formed | ProviderError]) -> Formed:
     if isinstance(one, ProviderError):
         raise one
     return one
+
+
+def _place(
+    span: Citation | ScoredChunk,
+    passage: Passage,
+    held: Callable[[str, str, bool], Document | None],
+) -> Place | None:
+    document = held(passage.dataset, span.document_id, passage.origin is not None)
+    return None if document is None else place_of(document, span.start, span.end)
 
 
 def _bears_out(

@@ -7,6 +7,7 @@ from typing import Any
 from rag_pipeline.answering.forms import Row
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.loading.places import Place
 
 Progress = Callable[[str, int, int], None]
 """Called when a stage begins: its name, how many are done, how many there are."""
@@ -36,7 +37,8 @@ class FoundDocument:
 class Source:
     """A cited span; `verified` tells whether the document's text bears it out.
 
-    `origin` says where an expanded document came from; it is None for the corpus's own.
+    `origin` says where an expanded document came from; it is None for the corpus's own. `place` is
+    None where the document's source shows passages only.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Source:
     text: str
     verified: bool
     origin: Mapping[str, Any] | None = None
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from rag_pipeline.assistant import Assisted
 from rag_pipeline.cli.console import console, visible
+from rag_pipeline.cli.tables import source_of
 
 
 def as_record(made: Assisted) -> dict[str, Any]:
@@ -15,6 +16,8 @@ def as_record(made: Assisted) -> dict[str, Any]:
         {"dataset": p.dataset, **asdict(p.chunk), "metadata": dict(p.chunk.metadata)}
         for p in made.passages
     ]
+    for source, made_source in zip(record["sources"], made.sources, strict=True):
+        source["place"] = made_source.place and made_source.place.record()
     return record
 
 
@@ -27,7 +30,7 @@ def show_answer(made: Assisted, trace: bool) -> None:
     for source in made.sources:
         mark = "" if source.verified else " [red](not in the document)[/red]"
         added = f" [yellow]({_origin(source.origin)})[/yellow]" if source.origin else ""
-        where = f"{source.document_id} {source.start}-{source.end}"
+        where = source_of(source, source.place)
         console.print(f"\\[{source.number}] [bold]{visible(where)}[/bold]{mark}{added}")
     for problem in made.problems:
         console.print(f"[red]{visible(problem)}[/red]", soft_wrap=True)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rag_pipeline import release
 from rag_pipeline.cli.console import console, indented, print_json, show_next, visible
 from rag_pipeline.cli.find import rag
+from rag_pipeline.cli.tables import source_of
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.comparison import Reference, compare, pairs, shown_metrics
@@ -211,14 +212,14 @@ def _show_diagnosis(found: Diagnosis) -> None:
     if query.answer:
         console.print(f"answer: {visible(query.answer)}", soft_wrap=True)
     for gold in found.gold:
-        console.print(f"gold: [cyan]{visible(gold.document_id)}\\[{gold.start}:{gold.end}][/cyan]")
+        console.print(f"gold: [cyan]{visible(source_of(gold, gold.place))}[/cyan]")
         shown = "(the document is gone)" if gold.text is None else _cut(gold.text)
         console.print(indented(visible(shown)), soft_wrap=True)
     console.print(f"\n{escape(found.configuration)}: [bold]{found.reason}[/bold]: {found.why}")
     answering = [p for p in found.retrieved[_PASSAGES:] if p.answers][:1]
     for passage in [*found.retrieved[:_PASSAGES], *answering]:
         mark = "[green]answers[/green]" if passage.answers else "[dim]does not answer[/dim]"
-        source = f"{visible(passage.document_id)}\\[{passage.start}:{passage.end}]"
+        source = visible(source_of(passage, passage.place))
         console.print(f"[bold]{passage.rank}.[/bold] [cyan]{source}[/cyan]  {mark}", soft_wrap=True)
         console.print(indented(visible(_cut(passage.text))), soft_wrap=True)
 

@@ -305,7 +305,8 @@ def _show_sample(config: CorpusConfig, file: Path) -> None:
     question = _sample_question(corpus)
     if question:
         console.print(f"[bold]{indented(visible(question), '')}[/bold]", soft_wrap=True)
-        show_chunks(corpus.search(question, k=1))
+        found = corpus.search(question, k=1)
+        show_chunks(found, corpus.places(found))
     changed = f"[dim]# after a change in the documents or in {escape(shown_path(file))}[/dim]"
     console.print("Next:")
     for arguments, comment in (

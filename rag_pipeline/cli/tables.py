@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,10 @@ from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.release import Release
 
 if TYPE_CHECKING:
+    from rag_pipeline.assistant.results import Source
+    from rag_pipeline.evaluation.failures import GoldText, Passage
     from rag_pipeline.loading.importers import ImportReport
+    from rag_pipeline.loading.places import Place
 
 _METRICS = (
     "AnswerPresence@1",
@@ -96,19 +100,24 @@ def _verdict(row: BoardRow, metric: str, kind: str, name: str) -> str:
     return f"[{colour}]{word}[/{colour}]" if colour else word
 
 
-def show_chunks(chunks: Sequence[ScoredChunk]) -> None:
-    """Print retrieved chunks with their source."""
+def show_chunks(chunks: Sequence[ScoredChunk], places: "Sequence[Place | None]" = ()) -> None:
+    """Print retrieved chunks with their source, and where in it they stand."""
     if not chunks:
         console.print("nothing found")
-    for rank, chunk in enumerate(chunks, 1):
+    for rank, (chunk, place) in enumerate(zip_longest(chunks, places), 1):
         text = " ".join(chunk.text.split())
         text = text if len(text) <= _SNIPPET else text[: _SNIPPET - 1] + "…"
-        source = f"{visible(chunk.document_id)}\\[{chunk.start}:{chunk.end}]"
+        source = visible(source_of(chunk, place))
         lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]  [dim]{chunk.score:.3f}[/dim]"]
         if chunk.title:
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
         lines += [indented(visible(text)), ""]
         console.print("\n".join(lines), soft_wrap=True)
+
+
+def source_of(span: "ScoredChunk | Source | Passage | GoldText", place: "Place | None") -> str:
+    """Return document and place of a span; its offsets where nothing else is known."""
+    return f"{span.document_id}[{place.label if place else f'{span.start}:{span.end}'}]"
 
 
 def show_releases(releases: Sequence[Release], serving: str) -> None:

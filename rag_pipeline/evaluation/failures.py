@@ -1,7 +1,7 @@
 """Scores and runs -> which queries fail under a configuration, what was found instead, and why."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from rag_pipeline.evaluation.quality.labels import load_labels
 from rag_pipeline.evaluation.runs import load_queries, run_file
 from rag_pipeline.evaluation.scores import Scores, read_scores
 from rag_pipeline.indexing import read_documents
+from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.workspace import Workspace
 
 Reason = Literal[
@@ -38,11 +39,15 @@ REASONS: dict[Reason, str] = {
 """Why a query fails, the earliest stage first."""
 
 _USED = 0.5
+_PLACED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A retrieved chunk, its rank from 1, and whether it answers: by the judge, else by gold."""
+    """A retrieved chunk, its rank from 1, and whether it answers: by the judge, else by gold.
+
+    `place` is known of the first few only.
+    """
 
     rank: int
     chunk_id: str
@@ -51,6 +56,7 @@ class Passage:
     end: int
     text: str
     answers: bool
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,7 @@ class GoldText:
     start: int
     end: int
     text: str | None
+    place: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,9 @@ def _diagnose(
     workspace: Workspace, configuration: str, queries: Sequence[Query], scores: Scores, k: int
 ) -> list[Diagnosis]:
     ranked, by_gold = _passages(workspace, configuration, queries)
-    gold = _gold_texts(workspace, queries)
+    wanted = {(s.document_id, s.start, s.end) for q in queries for s in q.gold_spans}
+    first = {(p.document_id, p.start, p.end) for some in ranked.values() for p in some[:_PLACED]}
+    texts = _texts(workspace, wanted | first)
     found = []
     for query in queries:
         passages = ranked.get(query.query_id, [])
@@ -138,8 +147,19 @@ def _diagnose(
                 k,
                 reason,
                 rank,
-                tuple(gold[s.document_id, s.start, s.end] for s in query.gold_spans),
-                tuple(passages),
+                tuple(
+                    GoldText(
+                        s.document_id,
+                        s.start,
+                        s.end,
+                        *texts.get((s.document_id, s.start, s.end), (None, None)),
+                    )
+                    for s in query.gold_spans
+                ),
+                tuple(
+                    replace(p, place=texts.get((p.document_id, p.start, p.end), (None, None))[1])
+                    for p in passages
+                ),
             )
         )
     return found
@@ -199,18 +219,18 @@ def _passages(
     return found, by_gold
 
 
-def _gold_texts(
-    workspace: Workspace, queries: Iterable[Query]
-) -> dict[tuple[str, int, int], GoldText]:
-    spans = {(s.document_id, s.start, s.end) for query in queries for s in query.gold_spans}
-    wanted = sorted({document_id for document_id, _, _ in spans})
-    texts = {d.document_id: d.text for d in read_documents(workspace, wanted)} if wanted else {}
+def _texts(
+    workspace: Workspace, spans: Collection[tuple[str, int, int]]
+) -> dict[tuple[str, int, int], tuple[str, Place]]:
+    """Return text and place of spans of the documents as they are now; one at a time is held."""
+    of_document: dict[str, list[tuple[int, int]]] = {}
+    for document_id, start, end in spans:
+        of_document.setdefault(document_id, []).append((start, end))
     return {
-        (document_id, start, end): GoldText(
-            document_id,
-            start,
-            end,
-            texts[document_id][start:end] if document_id in texts else None,
+        (document.document_id, start, end): (
+            document.text[start:end],
+            place_of(document, start, end),
         )
-        for document_id, start, end in spans
+        for document in (read_documents(workspace, sorted(of_document)) if of_document else ())
+        for start, end in of_document[document.document_id]
     }

@@ -31,7 +31,10 @@ def read_documents(
 ) -> Iterator[Document]:
     """Stream loaded documents from the store, as they are now or at a pinned version."""
     columns = ["document_id", "content_hash", "text", "title", "media_type", "metadata"]
-    for batch in workspace.documents().read(columns, document_ids, version, batch_rows=16):
+    documents = workspace.documents()
+    if documents.exists() and "page_map" in documents.open(version).schema.names:
+        columns.append("page_map")  # which an earlier version of the table does not have
+    for batch in documents.read(columns, document_ids, version, batch_rows=16):
         for row in batch.to_pylist():
             row["metadata"] = parse_metadata(row["metadata"])
             yield Document(**row)

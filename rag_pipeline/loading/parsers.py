@@ -6,6 +6,7 @@ with a model (slow) and would hand a corrupt file to a converter of another type
 
 import functools
 import io
+import json
 import logging
 import re
 import threading
@@ -145,11 +146,13 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
 
     workbook = load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
     parts: list[str] = []
+    blank: dict[str, list[tuple[int, int]]] = {}
     cells = 0
     for sheet in workbook.worksheets:
         sheet.reset_dimensions()  # what a file declares about its extent is often wrong
         rows: list[str] = []
-        for row in sheet.iter_rows(values_only=True):
+        filled = 0
+        for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
             cells += len(row) + 1
             if cells > _MOST_CELLS:
                 raise DocumentError(document_id, f".xlsx has more than {_MOST_CELLS:,} cells")
@@ -157,12 +160,18 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
             while values and not values[-1]:
                 values.pop()
             if values:
+                if number - filled > 1:
+                    blank.setdefault(one_line(sheet.title), []).append(
+                        (filled + 1, number - filled - 1)
+                    )
+                filled = number
                 rows.append(f"| {' | '.join(values)} |")
                 if len(rows) == 1:
                     rows.append("|" + " --- |" * len(values))
         if rows:
             parts.append("\n".join([f"## {one_line(sheet.title)}", "", *rows]))
-    return Parsed("\n\n".join(parts), title)
+    metadata = {"blank_rows": json.dumps(blank)} if blank else {}
+    return Parsed("\n\n".join(parts), title, metadata=metadata)
 
 
 def _cell(value: Any) -> str:

@@ -127,16 +127,20 @@ def _is_scalar(value: Any) -> bool:
 def markdown_title(text: str) -> str:
     """Return the first `# ` heading, else the first heading of any level, else ""."""
     first = ""
-    for level, heading in _headings(text):
+    for _, level, heading in headings(text):
         if level == 1:
             return heading
         first = first or heading
     return first
 
 
-def _headings(text: str) -> Iterator[tuple[int, str]]:
+def headings(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield offset, level (1 to 6) and words of Markdown's headings; what is code has none."""
     fence = ""
-    for line in text.splitlines():
+    offset, following = 0, 0
+    for whole in text.splitlines(keepends=True):
+        offset, following = following, following + len(whole)
+        line = whole.rstrip("\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029")
         if mark := _FENCE.match(line):
             if not fence:
                 fence = mark[1]
@@ -145,7 +149,7 @@ def _headings(text: str) -> Iterator[tuple[int, str]]:
         elif not fence and (heading := _HEADING.match(line.lstrip("\ufeff"))):
             title = one_line(heading[2])
             if title:
-                yield len(heading[1]), title
+                yield offset, len(heading[1]), title
 
 
 def first_line_title(text: str) -> str:

@@ -46,6 +46,7 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
         found = assistant.search(
             wanted.query, [wanted.knowledge_id], k=wanted.retrieval_setting.top_k
         )
+        places = assistant.places(found)
     except RagPipelineError as error:
         return 500, _failure(500, str(error))
     best = max((p.chunk.score for p in found), default=0.0)
@@ -59,9 +60,11 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
                 "document_id": p.chunk.document_id,
                 "start": p.chunk.start,
                 "end": p.chunk.end,
+                **({"place": place.label} if place else {}),
+                **({"page": place.page} if place and place.page else {}),
             },
         }
-        for p in found
+        for p, place in zip(found, places, strict=True)
     ]
     limit = wanted.retrieval_setting.score_threshold
     return 200, {"records": [r for r in records if r["score"] >= limit]}

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from rag_pipeline.assistant import Assistant, Assisted, FoundDocument, Passage
 from rag_pipeline.assistant.datasets import choose
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.loading.places import Place
 from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline.serving.tracing import record_stages
 
@@ -45,7 +46,11 @@ class FoundFile(BaseModel):
 
 
 class FoundChunk(BaseModel):
-    """A passage with its place in its document: code points of the document's text."""
+    """A passage with its place in its document: in code points of the text, and as people say it.
+
+    `place` has a `label`, and what the format tells: page, section, sheet, row, slide,
+    pointer, line.
+    """
 
     dataset: str
     document_name: str
@@ -55,6 +60,7 @@ class FoundChunk(BaseModel):
     text: str
     title: str
     metadata: dict[str, Any]
+    place: dict[str, Any] | None = None
 
 
 class CitedSpan(BaseModel):
@@ -68,6 +74,7 @@ class CitedSpan(BaseModel):
     text: str
     verified: bool
     origin: dict[str, Any] | None = None
+    place: dict[str, Any] | None = None
 
 
 class StageReport(BaseModel):
@@ -196,12 +203,15 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
     ) -> list[FoundChunk]:
         """Return the passages that answer best, with their places."""
         answering = chosen()
-        passages = await _in_thread(
-            lambda: answering.search(
+
+        def search() -> list[FoundChunk]:
+            passages = answering.search(
                 query, dataset_names(dataset_info), document_name or None, top_k_return
             )
-        )
-        return [chunk_of(p) for p in passages]
+            places = answering.places(passages)
+            return [chunk_of(p, place) for p, place in zip(passages, places, strict=True)]
+
+        return await _in_thread(search)
 
     @mcp.tool(annotations={"readOnlyHint": True})
     async def get_document(
@@ -279,6 +289,7 @@ def answer_of(made: Assisted) -> AssistantAnswer:
                 text=s.text,
                 verified=s.verified,
                 origin=None if s.origin is None else dict(s.origin),
+                place=s.place and s.place.record(),
             )
             for s in made.sources
         ],
@@ -302,7 +313,7 @@ def file_of(found: FoundDocument) -> FoundFile:
     )
 
 
-def chunk_of(passage: Passage) -> FoundChunk:
+def chunk_of(passage: Passage, place: Place | None) -> FoundChunk:
     """Return a passage in the form that clients read."""
     chunk = passage.chunk
     return FoundChunk(
@@ -314,6 +325,7 @@ def chunk_of(passage: Passage) -> FoundChunk:
         text=chunk.text,
         title=chunk.title,
         metadata=dict(chunk.metadata),
+        place=place and place.record(),
     )
 
 

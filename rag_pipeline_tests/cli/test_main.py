@@ -128,7 +128,7 @@ def test_search_finds_the_only_corpus(released: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(file.parent)
     by_default = rag("search", "When is a doctor's note needed?", "-k", "1")
     assert (by_default.code, by_default.err) == (0, "")
-    assert by_default.out.startswith("1. policy/leave.md[")
+    assert by_default.out.startswith("1. policy/leave.md[section Sick leave]")
     assert rag("search", "When is a doctor's note needed?", "-k", "1", "-c", "tiny") == by_default
     monkeypatch.chdir("/")
     monkeypatch.setenv("RAG_CORPUS", str(file))
@@ -180,8 +180,9 @@ def test_what_is_in_the_json_of_a_search(released: Any) -> None:
     assert len(found) == 2
     assert set(found[0]) == {
         *("chunk_id", "document_id", "start", "end", "text", "score", "context", "title"),
-        "metadata",
+        *("metadata", "place"),
     }
+    assert found[0]["place"]["section"]
     assert found[0]["document_id"] == "policy/travel.md"
     assert found[0]["metadata"]["suffix"] == ".md"
     assert found[0]["score"] >= found[1]["score"]

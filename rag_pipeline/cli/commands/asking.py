@@ -42,15 +42,26 @@ def search(
     """
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
-    found = open_corpus(corpus, named, _QUOTE).search(query, k=k, where=where)
+    searched = open_corpus(corpus, named, _QUOTE)
+    found = searched.search(query, k=k, where=where)
+    places = searched.places(found)
     if as_json:
         from dataclasses import asdict
 
-        print_json([{**asdict(chunk), "metadata": dict(chunk.metadata)} for chunk in found])
+        print_json(
+            [
+                {
+                    **asdict(chunk),
+                    "metadata": dict(chunk.metadata),
+                    "place": place and place.record(),
+                }
+                for chunk, place in zip(found, places, strict=True)
+            ]
+        )
         return
     from rag_pipeline.cli.tables import show_chunks
 
-    show_chunks(found)
+    show_chunks(found, places)
 
 
 @app.command(short_help="Answer a question from the release, with sources.")

@@ -1,0 +1,156 @@
+"""A span of a document's text -> where a person finds it: page, section, sheet and row, slide."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.text import headings, one_line
+
+_SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->", re.M)
+_SHEET = re.compile(r"^## (.*)$", re.M)
+_JSON = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]')
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_FLOWING = ("text/html", f"{_OFFICE}wordprocessingml.document")
+_LONGEST_HEADING = 60
+_DEEPEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a span begins; `label` says it in words. What a format does not have is empty.
+
+    Pages, slides, rows and lines count from 1. `section` is the path of headings, `pointer` a JSON
+    Pointer (RFC 6901).
+    """
+
+    label: str
+    page: int | None = None
+    section: str = ""
+    sheet: str = ""
+    row: int | None = None
+    slide: int | None = None
+    pointer: str = ""
+    line: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return what is known as plain JSON values."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+
+
+def place_of(document: Document, start: int, end: int) -> Place:
+    """Return where a span of a document stands."""
+    text, kind = document.text, document.media_type
+    while start < end and text[start : start + 1].isspace():
+        start += 1
+    if document.page_map is not None:
+        pages = PageMap.from_bytes(document.page_map).pages(start, end)
+        return Place(_pages(pages), page=pages[0], section=_section(document, start))
+    if kind == f"{_OFFICE}presentationml.presentation":
+        slide = _last(_SLIDE, text, start)
+        return (
+            Place(f"slide {slide[1]}", slide=int(slide[1])) if slide else _by_line(document, start)
+        )
+    if kind == f"{_OFFICE}spreadsheetml.sheet":
+        return _in_sheet(document, start)
+    if kind == "application/json":
+        return _in_json(text, start, end)
+    if section := _section(document, start):
+        line = None if kind in _FLOWING else _line(text, start)
+        return Place(f"section {section}", section=section, line=line)
+    return _by_line(document, start)
+
+
+def _by_line(document: Document, start: int) -> Place:
+    if document.media_type.startswith("text/") and document.media_type not in _FLOWING:
+        line = _line(document.text, start)
+        return Place(f"line {line:,}", line=line)
+    # The lines are those of our reading: nobody sees them in the file.
+    return Place(f"paragraph {document.text.count(chr(10) * 2, 0, start) + 1:,}")
+
+
+def _line(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def _pages(pages: tuple[int, ...]) -> str:
+    if len(pages) == 1:
+        return f"page {pages[0]}"
+    if pages[-1] - pages[0] == len(pages) - 1:
+        return f"pages {pages[0]} to {pages[-1]}"
+    return f"pages {', '.join(map(str, pages))}"
+
+
+def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
+    """Return the last match that begins at or before an offset."""
+    last = None
+    for last_so_far in pattern.finditer(text):
+        if last_so_far.start() > start:
+            break
+        last = last_so_far
+    return last
+
+
+def _section(document: Document, start: int) -> str:
+    """Return the headings above an offset, the title left out where there are others."""
+    if document.media_type == "text/plain":
+        return ""
+    path: list[tuple[int, str]] = []
+    for offset, level, heading in headings(document.text):
+        if offset > start:
+            break
+        path = [step for step in path if step[0] < level]
+        path.append((level, heading))
+    names = [one_line(re.sub(r"[*`]+", "", heading)) for _, heading in path]
+    if len(names) > 1 and names[0] == document.title:
+        names = names[1:]
+    short = (n if len(n) <= _LONGEST_HEADING else f"{n[: _LONGEST_HEADING - 1]}…" for n in names)
+    return " › ".join(list(short)[-_DEEPEST:])
+
+
+def _in_sheet(document: Document, start: int) -> Place:
+    sheet = _last(_SHEET, document.text, start)
+    if sheet is None:
+        return _by_line(document, start)
+    rows = len(re.findall(r"^\|", document.text[sheet.end() : start + 1], re.M))
+    row = max(rows - 1, 1)  # the second line is Markdown's rule
+    skipped = json.loads(str(document.metadata.get("blank_rows", "{}"))).get(sheet[1], ())
+    for first, count in skipped:
+        if first <= row:
+            row += count
+    return Place(f"sheet {sheet[1]}, row {row:,}", sheet=sheet[1], row=row)
+
+
+def _in_json(text: str, start: int, end: int) -> Place:
+    first, last = _pointer(text, start), _pointer(text, max(end - 1, start))
+    label = first or "the whole file"
+    return Place(label if last.startswith(first) else f"{first} to {last}", pointer=first)
+
+
+def _pointer(text: str, offset: int) -> str:
+    """Return the JSON Pointer of the innermost value, or of its key, at an offset."""
+    path: list[int | str | None] = []
+    for token in _tokens(text, offset):
+        if token == "{":
+            path.append(None)
+        elif token == "[":
+            path.append(0)
+        elif token in "}]":
+            path.pop()
+        elif token == ",":
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+        elif path and path[-1] is None:
+            path[-1] = str(json.loads(token))
+    steps = (str(step).replace("~", "~0").replace("/", "~1") for step in path if step is not None)
+    return "".join(f"/{step}" for step in steps)
+
+
+def _tokens(text: str, offset: int) -> Iterator[str]:
+    """Yield strings and punctuation that begin up to an offset; a bracket there closes nothing."""
+    for token in _JSON.finditer(text):
+        if token.start() > offset or (token.start() == offset and token[0] in "}],"):
+            return
+        yield token[0]
