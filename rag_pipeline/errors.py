@@ -4,7 +4,9 @@
     ├── ConfigError            a corpus file or a setting is wrong
     ├── InputError             a document, query or chunks file is wrong
     │   └── DocumentError      one document can't be used; it is quarantined, the rest go on
+    │       └── UnreadDocumentError  … this time: it could not be read, and may be by the next load
     ├── StoreError             a table, index or manifest is missing, torn or unreachable
+    │   ├── BusyError          another run is at work on the corpus
     │   └── NotReleasedError   the corpus has no release yet
     ├── ProviderError          a model failed on one input
     │   ├── TransientError     … and may not when asked again: busy, too slow, cut off, garbled
@@ -48,8 +50,16 @@ class DocumentError(InputError):
         self.reason = reason
 
 
+class UnreadDocumentError(DocumentError):
+    """One document could not be read this time; what was loaded of it before stays."""
+
+
 class StoreError(RagPipelineError):
     """A table, index or manifest is missing, torn or unreachable."""
+
+
+class BusyError(StoreError):
+    """Another run is at work on the corpus."""
 
 
 class NotReleasedError(StoreError):

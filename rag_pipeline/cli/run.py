@@ -32,6 +32,7 @@ from rag_pipeline.evaluation.runs import (
 )
 from rag_pipeline.pipeline.forecast import Forecast, forecast, hold_budget, is_known, pays
 from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -47,17 +48,28 @@ _SHARED_WORDS = (
 _MOST_PROBLEMS = 5
 
 
-def run_corpus(file: Path, configuration: str | None, json_out: Path | None) -> None:
+def run_corpus(
+    file: Path,
+    configuration: str | None,
+    json_out: Path | None,
+    *,
+    allow_deletions: bool = False,
+    wait: bool = False,
+) -> None:
     """Run the corpus and print what came of it."""
     config = load_config(file)
+    if allow_deletions:
+        documents = config.documents.model_copy(update={"max_deleted": 1.0})
+        config = config.model_copy(update={"documents": documents})
     if configuration:
         config.configuration(configuration)
     check_inputs(config)
     check_models(config, configuration)
     if json_out:
         _check_writable(json_out)
-    results = _run(config, configuration)
     workspace = Workspace(config)
+    with lease(workspace.store, wait, lambda said: console.print(f"waiting: {escape(said)}")):
+        results = _run(config, configuration)
     if json_out:
         text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
         try:

@@ -118,7 +118,11 @@ class RemoteModel(Settings):
 
 
 class DocumentsSource(Settings):
-    """Which files are the corpus: a folder (or file) or a bucket's prefix, globs, limits."""
+    """Which files are the corpus: a folder (or file) or a bucket's prefix, globs, limits.
+
+    A load deletes at most the share `max_deleted` of the loaded documents (and up to ten, whatever
+    share they are); where more are gone it deletes none and fails until it is allowed to.
+    """
 
     code_version = 1
     path: str = ""
@@ -127,6 +131,7 @@ class DocumentsSource(Settings):
     exclude: tuple[str, ...] = ()
     max_bytes: int = Field(default=50_000_000, gt=0)
     parse_seconds: float = Field(default=120, gt=0)
+    max_deleted: Share = 0.2
 
     @model_validator(mode="after")
     def _one_place(self) -> "DocumentsSource":

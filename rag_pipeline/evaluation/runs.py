@@ -188,7 +188,10 @@ def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
         return False
     pinned = workspace.store.read_note(run_file(configuration.name))["pinned"]
     table = workspace.store.table(pinned["vector_table"], CONTEXTUALIZED_CHUNKS_SCHEMA)
-    return table.has_version(pinned["vector_version"])
+    documents = pinned.get("documents_version")  # runs of earlier versions pin none
+    return table.has_version(pinned["vector_version"]) and (
+        documents is None or workspace.documents().has_version(documents)
+    )
 
 
 def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
@@ -235,6 +238,8 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     # Scores are judged, and a release is made, from the version that was searched.
     searched = workspace.vector_index(configuration.vector_key)
     searched.pin(f"run-{configuration.name}", pinned.vector_version)
+    if pinned.documents_version is not None:
+        workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
     workspace.store.write_parquet(run_file(configuration.name), rows, note)
     return note
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
-from rag_pipeline.errors import DocumentError
+from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
 from rag_pipeline.indexing.objects import changed_documents, compare_objects
 from rag_pipeline.indexing.plans import (
     MAX_SHARD_DOCUMENTS,
@@ -27,6 +27,8 @@ from rag_pipeline.workspace import Workspace
 
 _LOAD_CHARACTERS = 4_000_000
 _LOADED = "documents.listing.json"
+_FREE_DELETIONS = 10
+"""Up to so many documents may always go, whatever share of the corpus they are."""
 
 
 def plan_documents(workspace: Workspace) -> Plan:
@@ -72,25 +74,25 @@ def update_documents(workspace: Workspace) -> Report:
     quarantine.ensure()
     config = workspace.config
     fingerprint = config.documents_fingerprint()
+    loaded = documents.state()
     found = _changes(workspace)
     seen, known = found.seen, found.known
     good: list[Document] = []
     bad: list[tuple[str, str, str]] = []
     origins: dict[str, str | None] = {}
+    unread: set[str] = set()
 
     def commit() -> None:
-        gone = [i for i, _, _ in bad if i in known] + [
-            d.document_id for d in good if d.document_id in known
-        ]
-        documents.drop(gone)
-        quarantine.drop(gone)
+        ids, refused = [d.document_id for d in good], [i for i, _, _ in bad]
+        documents.drop([i for i in refused if i not in unread])
+        quarantine.drop(ids)
         if good:
             batch = document_rows(good, fingerprint, origins)
-            report.rows += documents.replace([], [batch])
+            report.rows += documents.replace(ids, [batch])
         if bad:
-            of_bad = [origins[i] for i, _, _ in bad]
+            of_bad = [origins[i] for i in refused]
             rows = quarantine_rows(bad, config.refusals_fingerprint(), "documents", of_bad)
-            quarantine.replace([], [rows])
+            quarantine.replace(refused, [rows])
         report.documents += len(good)
         report.quarantined.update({i: reason for i, _, reason in bad})
         good.clear()
@@ -102,24 +104,31 @@ def update_documents(workspace: Workspace) -> Report:
         origins[source.document_id] = origin
         try:
             if isinstance(source, Rejected):
-                raise DocumentError(source.document_id, source.reason)
+                raise source.error()
             document = source.load()
             good.append(document)
             pending += len(document.text)
         except DocumentError as error:
-            bad.append((source.document_id, source.content_hash, error.reason))
+            reason = error.reason
+            if isinstance(error, UnreadDocumentError):
+                unread.add(source.document_id)
+                if source.document_id in loaded:
+                    reason += "; what was loaded before stays"
+            bad.append((source.document_id, source.content_hash, reason))
         advance("documents", 1)
         if pending > _LOAD_CHARACTERS or len(good) + len(bad) >= MAX_SHARD_DOCUMENTS:
             commit()
             pending = 0
     commit()
     orphans = sorted(known - seen)
+    _hold_deletions(config, sum(i in loaded for i in orphans), len(loaded))
     documents.drop(orphans)
     quarantine.drop(orphans)
     report.dropped = len(orphans)
     if report.documents or report.dropped:
         documents.compact()
-    workspace.store.write_json(_LOADED, listing)
+    if not unread:  # which the next load may read, though no file has changed
+        workspace.store.write_json(_LOADED, listing)
     report.seconds = time.perf_counter() - started
     return report
 
@@ -131,6 +140,17 @@ def loaded_listing(workspace: Workspace) -> str | None:
     """
     listing: str | None = workspace.store.read_json(_LOADED)
     return listing
+
+
+def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
+    """Raise InputError where so many documents are gone that a person should look first."""
+    limit = config.documents.max_deleted
+    if gone > _FREE_DELETIONS and gone > limit * loaded:
+        raise InputError(
+            f"{config.documents_place}: {gone:,} of {loaded:,} loaded documents are gone, more "
+            f"than documents.max_deleted: {limit:g} lets go unasked; none was deleted. Put them "
+            f"back, or, if they are meant to go, run: rag run {config.where} --allow-deletions"
+        )
 
 
 @dataclass(slots=True)
@@ -168,14 +188,19 @@ def _compare_files(
     for source in scan(config.documents, config.documents_path):
         name, content_hash = source.document_id, source.content_hash
         seen.add(name)
+        # A document of two rows was loaded by two at once; one in both tables was unread last.
         known = (
-            loaded[name][:2] == (content_hash, made)
+            loaded[name] == (content_hash, made, 1) and name not in refused
             if name in loaded
             else name in refused and refused[name][:2] == (content_hash, refusal)
         )
         if not known:
             stale.append(source)
-    return stale, seen, set(loaded) | set(refused)
+    every = set(loaded) | set(refused)
+    # What is in a folder that can't be read now is neither changed nor gone.
+    unread = tuple(f"{s.document_id}/" for s in stale if isinstance(s, Rejected) and s.unread)
+    seen.update(i for i in every if i.startswith(unread))
+    return stale, seen, every
 
 
 def document_rows(
@@ -203,7 +228,7 @@ def listing_digest(config: CorpusConfig) -> str:
     Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
     a digest of its own: the load that follows says what is wrong.
     """
-    digest = hashlib.sha256(config.documents.model_dump_json().encode())
+    digest = hashlib.sha256(config.documents.model_dump_json(exclude={"max_deleted"}).encode())
     digest.update(config.documents_fingerprint().encode())
     source = config.documents
     if source.s3:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rag_pipeline.errors import DocumentError
+from rag_pipeline.errors import UnreadDocumentError
 from rag_pipeline.loading import Rejected, Source
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.workspace import Workspace
@@ -39,8 +39,9 @@ def compare_objects(workspace: Workspace) -> Objects:
         (workspace.documents(), config.documents_fingerprint()),
         (workspace.quarantine("documents"), config.refusals_fingerprint()),
     )
-    by_origin: dict[str, set[str]] = {}
+    by_origin: dict[str, list[str]] = {}
     known: dict[str, str] = {}
+    doubtful: set[str] = set()
     columns = ["document_id", "fingerprint", "origin"]
     for table, fingerprint in tables:
         if not table.exists() or "origin" not in table.open().schema.names:
@@ -48,16 +49,21 @@ def compare_objects(workspace: Workspace) -> Objects:
         for batch in table.read(columns):
             for row in batch.to_pylist():
                 origin = row["origin"]
-                known[row["document_id"]] = json.loads(origin)[0] if origin else ""
+                if row["document_id"] in known:  # two rows, of a load beside another or half done
+                    doubtful.add(row["document_id"])
+                known[row["document_id"]] = (
+                    json.loads(origin)[0] if origin else known.get(row["document_id"], "")
+                )
                 if origin and row["fingerprint"] == fingerprint:
-                    by_origin.setdefault(origin, set()).add(row["document_id"])
+                    by_origin.setdefault(origin, []).append(row["document_id"])
     counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
     changed: list[Listed] = []
     unchanged: set[str] = set()
     for listed in list_bucket(workspace.config.documents):
         origin, documents = counts.get(listed[:3], ("", 0))
-        if origin and len(by_origin[origin]) == documents:
-            unchanged |= by_origin[origin]
+        mine = by_origin.get(origin, [])
+        if origin and len(mine) == documents and doubtful.isdisjoint(mine):
+            unchanged.update(mine)
         else:
             changed.append(listed)
     return Objects(changed, unchanged, known)
@@ -88,6 +94,7 @@ def changed_documents(
                     mine.add(source.document_id)
                     seen.add(source.document_id)
                     yield source, origin
-        except DocumentError as error:
+        except UnreadDocumentError as error:
             seen.add(listed.relative)
-            yield Rejected(listed.relative, "", error.reason), None
+            seen.update(i for i, key in objects.known.items() if key == listed.relative)
+            yield Rejected(listed.relative, "", error.reason, unread=True), None

@@ -122,6 +122,7 @@ def plan(stage: Stage) -> Plan:
     """Compare a table with the one before it; read both tables' states, no rows."""
     before, mine = stage.upstream.state(), stage.table.state()
     refused = stage.quarantine.state()
+    per_chunk = "chunk_id" in stage.upstream.schema.names
     stale: list[str] = []
     waiting = current = 0
     why = ""
@@ -134,7 +135,9 @@ def plan(stage: Stage) -> Plan:
             why = MADE_OTHERWISE if document_id in mine else why
             continue
         done = mine.get(document_id) or refused.get(document_id)
-        if done is not None and done[:2] == (state.content_hash, stage.fingerprint):
+        # Two writers at once, one of them killed, may have left a document's rows twice.
+        rows = state.rows if per_chunk and document_id in mine else done and done.rows
+        if done is not None and done == (state.content_hash, stage.fingerprint, rows):
             current += 1
         else:
             stale.append(document_id)
@@ -175,7 +178,8 @@ def build_shard(stage: Stage, document_ids: Sequence[str]) -> Report:
             stage.quarantine.ensure()
             refused = [(i, states[i].content_hash, r) for i, r in reasons.items()]
             name = stage.quarantine.name.removeprefix("quarantine.")
-            stage.quarantine.replace([], [quarantine_rows(refused, fingerprint, name)])
+            rows = [quarantine_rows(refused, fingerprint, name)]
+            stage.quarantine.replace(list(reasons), rows)
     report.seconds = time.perf_counter() - started
     return report
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rag_pipeline.config import DocumentsSource
-from rag_pipeline.errors import ConfigError, DocumentError
+from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.loading.folder import UNSAFE, selector
 from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
 from rag_pipeline.loading.sources import Rejected, Source, read_as, scan_file
@@ -83,8 +83,8 @@ def _obstacle(relative: str, segments: list[str], size: int, max_bytes: int) -> 
 def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source | Rejected]]:
     """Yield the documents of one object; they can be loaded for as long as the block lasts.
 
-    Raises DocumentError when the object has changed or gone since it was listed, or may not be
-    read, and StoreError when the bucket can't be reached.
+    Raises UnreadDocumentError when the object has changed or gone since it was listed, or may not
+    be read, and StoreError when the bucket can't be reached.
     """
     if listed.reason:
         yield [Rejected(UNSAFE.sub("?", listed.relative), "", listed.reason)]
@@ -109,10 +109,10 @@ def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:
             code = error.response["Error"]["Code"]
             if code in _REFUSED:
                 reason = f"cannot read the object: {code}"
-                raise DocumentError(listed.relative, reason) from None
+                raise UnreadDocumentError(listed.relative, reason) from None
             if code not in _GONE:
                 raise
             changed = True
     if changed:
         reason = "it changed after it was listed; run again"
-        raise DocumentError(listed.relative, reason)
+        raise UnreadDocumentError(listed.relative, reason)

@@ -12,13 +12,19 @@ from wcmatch import glob
 
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """What a document_id may not hold: it is shown in terminals and stored as UTF-8."""
+_UNREAD = "cannot read"
+"""How the reasons begin that may be gone at the next load."""
 
 
 class Found(NamedTuple):
-    """A file by its POSIX path relative to the root; `reason` says why it can't be used."""
+    """A file by its POSIX path relative to the root; `reason` says why it can't be used.
+
+    `unread` says that it may be readable by the next load.
+    """
 
     relative: str
     reason: str = ""
+    unread: bool = False
 
 
 def matcher(pattern: str, *, hidden: bool) -> Callable[[str], bool]:
@@ -74,7 +80,7 @@ def find_files(
             reason = _obstacle(entry, real_root)
         if not reason and UNSAFE.search(relative):
             reason = "the file name has control characters or is not UTF-8; rename it"
-        found.append(Found(relative, reason))
+        found.append(Found(relative, reason, reason.startswith(_UNREAD)))
     return found, seen
 
 
@@ -98,7 +104,7 @@ def _walk(root: str, enter_hidden: bool) -> Iterator[tuple[str, os.DirEntry[str]
         except OSError as error:
             if folder is None:
                 raise
-            yield prefix.rstrip("/"), folder, f"cannot read the folder: {error.strerror}"
+            yield prefix.rstrip("/"), folder, f"{_UNREAD} the folder: {error.strerror}"
 
 
 def _obstacle(entry: os.DirEntry[str], real_root: str) -> str:
@@ -109,7 +115,7 @@ def _obstacle(entry: os.DirEntry[str], real_root: str) -> str:
             return "a link that leads back to itself"
         if entry.is_symlink() and error.errno == errno.ENOENT:
             return f"a broken link: there is no {Path(entry.path).readlink()}"
-        return f"cannot read the file: {error.strerror}"
+        return f"{_UNREAD} the file: {error.strerror}"
     if not stat.S_ISREG(mode):
         return "not a regular file"
     if entry.is_symlink():

@@ -31,6 +31,8 @@ class Located(NamedTuple):
     length: int | None = None
     reason: str = ""
     content_hash: str = ""
+    unread: bool = False
+    """Whether the reason may be gone at the next load."""
 
     @property
     def place(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
-from rag_pipeline.errors import ConfigError, DocumentError
+from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
 from rag_pipeline.loading.folder import UNSAFE, Found, find_files
 from rag_pipeline.loading.parser_process import parse_apart
 from rag_pipeline.loading.parsers import PARSER_VERSIONS, PARSERS
@@ -48,12 +48,19 @@ _MEDIA_TYPES = {
 class Rejected:
     """A document that can't be used, known before it is parsed.
 
-    `content_hash` is "" where not even the bytes can be read.
+    `content_hash` is "" where not even the bytes can be read; `unread` says that the reason may be
+    gone at the next load.
     """
 
     document_id: str
     content_hash: str
     reason: str
+    unread: bool = False
+
+    def error(self) -> DocumentError:
+        """Return the error of loading it."""
+        kind = UnreadDocumentError if self.unread else DocumentError
+        return kind(self.document_id, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class Source:
         """
         raw = self._read()
         if hashlib.sha256(raw).hexdigest() != self.raw_hash:
-            raise DocumentError(self.document_id, "it changed after it was listed; run again")
+            raise UnreadDocumentError(self.document_id, "it changed after it was listed; run again")
         return self._from_file(raw) if self.offset is None else self._from_record(raw)
 
     def _read(self) -> bytes:
@@ -92,7 +99,7 @@ class Source:
                 return file.read(self.n_bytes if self.offset is not None else -1)
         except OSError as error:
             reason = f"cannot read the file: {error.strerror}"
-            raise DocumentError(self.document_id, reason) from None
+            raise UnreadDocumentError(self.document_id, reason) from None
 
     def _from_file(self, raw: bytes) -> Document:
         path = PurePosixPath(self.relative)
@@ -173,14 +180,16 @@ def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[So
 
 def _scan(base: Path, found: list[Found], source: DocumentsSource) -> Iterator[Source | Rejected]:
     located: list[Located] = []
-    for name, reason in found:
+    for name, reason, unread in found:
         if reason:
-            located.append(Located(_printable(name), name, reason=_printable(reason)))
+            located.append(
+                Located(_printable(name), name, reason=_printable(reason), unread=unread)
+            )
         elif name.lower().endswith(RECORD_SUFFIXES):
             try:
                 located.extend(locate(base / name, name, source.max_bytes))
             except OSError as error:
-                located.append(Located(name, name, reason=_unreadable(error)))
+                located.append(Located(name, name, reason=_unreadable(error), unread=True))
         else:
             located.append(Located(name, name))
     return _sources(_without_twins(located, base), base, source)
@@ -239,12 +248,12 @@ def _sources(
     for document in located:
         name, whole = document.document_id, document.length is None
         if document.reason:
-            yield Rejected(name, document.content_hash, document.reason)
+            yield Rejected(name, document.content_hash, document.reason, document.unread)
             continue
         try:
             raw_hash, n_bytes = _digest(base / document.relative, document)
         except OSError as error:
-            yield Rejected(name, "", _unreadable(error))
+            yield Rejected(name, "", _unreadable(error), unread=True)
             continue
         content_hash = read_as(document.relative, raw_hash)
         if whole and n_bytes > source.max_bytes:

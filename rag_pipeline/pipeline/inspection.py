@@ -15,7 +15,7 @@ from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.pipeline.planning import steps, upstream
 from rag_pipeline.release import Release
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
-from rag_pipeline.store import State
+from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
 
 _LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "context"]
@@ -52,6 +52,7 @@ def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterato
     table = workspace.store.table(name, None)
     try:
         states[name] = table.examine()
+        twice = table.duplicated()
     except StoreError as error:
         if "upgrade rag_pipeline" in str(error):
             yield Finding(name, str(error), "upgrade rag_pipeline, or name another store")
@@ -64,6 +65,9 @@ def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterato
             cure = "remove it; the next run builds it again"
             drop = partial(workspace.store.drop_table, name)
             yield Finding(name, f"torn: {error}", cure, drop)
+        return
+    if twice:
+        yield _documents_to_drop(table, twice, "rows that are there twice")
 
 
 def _dimensions(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
@@ -107,12 +111,16 @@ def _rows(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
             (wrong, f"not as many rows as {source}"),
         ):
             if documents:
-                yield Finding(
-                    name,
-                    f"{len(documents)} documents have {problem}: {', '.join(documents[:5])}",
-                    "remove their rows; the next run makes them again",
-                    partial(table.drop, documents),
-                )
+                yield _documents_to_drop(table, documents, problem)
+
+
+def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> Finding:
+    return Finding(
+        table.name,
+        f"{len(documents)} documents have {problem}: {', '.join(documents[:5])}",
+        "remove their rows; the next run makes them again",
+        partial(table.drop, documents),
+    )
 
 
 # --- files ---

@@ -64,6 +64,7 @@ def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
     freed += _lexical(workspace, kept, dry_run)
     freed += _results(workspace, dry_run)
     freed += _tables(workspace, kept, dry_run)
+    freed += _step_values(workspace, dry_run)
     freed += _leftovers(workspace, dry_run)
     return freed
 
@@ -165,6 +166,19 @@ def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
 
 def _stem(name: str) -> str:
     return name.rpartition(".")[0]
+
+
+def _step_values(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
+    """Yield what steps of runs handed on that failed, and that nobody has repeated for long."""
+    store = workspace.store
+    before = time.time() - workspace.config.retention.keep_days * _DAY
+    for run_id in store.list("steps"):
+        path = f"steps/{run_id}"
+        if store.modified(path) <= before:
+            size = store.size(path)
+            if not dry_run:
+                store.remove_folder(path)
+            yield Freed("step values", run_id, "of a run that did not finish", size)
 
 
 def _leftovers(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:

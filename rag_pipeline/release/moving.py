@@ -45,6 +45,8 @@ def _publish_once(workspace: Workspace) -> Release | None:
     """Release what is chosen now; None if another releaser moved the release meanwhile."""
     seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
     configuration, reasons = choose(workspace)
+    # Before the checks: what is loaded during them is in no build that they judge.
+    documents_version = workspace.documents().version
     problems = obstacles(workspace, configuration)
     if problems:
         raise CheckFailedError(
@@ -59,14 +61,21 @@ def _publish_once(workspace: Workspace) -> Release | None:
     if not decision.allowed:
         raise CheckFailedError(_refusal(workspace, decision))
     board = load_leaderboard(workspace).configurations
-    documents_version = workspace.documents().version
+    pinned = Pinned(**note["pinned"])
+    if pinned.documents_version is None:  # of a run by an earlier version
+        pinned = replace(pinned, documents_version=documents_version)
+    if mixed := _mixed(workspace, pinned):
+        raise CheckFailedError(
+            f"{workspace.config.corpus}: {configuration.name} is not released: {len(mixed)} "
+            f"documents were loaded anew while its run was made ({', '.join(mixed[:5])}); run again"
+        )
     release = Release(
         release_id=next_id(workspace),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         configuration=configuration.name,
         settings=settings_of(workspace, configuration),
         run_digest=note["digest"],
-        pinned=replace(Pinned(**note["pinned"]), documents_version=documents_version),
+        pinned=pinned,
         metrics=next(asdict(r)["metrics"] for r in board if r.name == configuration.name),
         reasons=tuple(filter(None, [*reasons, left_out(workspace)])),
         previous=before,
@@ -88,6 +97,17 @@ def _publish_once(workspace: Workspace) -> Release | None:
     for table, _ in _pinned_tables(workspace, release):
         table.unpin(release.release_id)
     return None
+
+
+def _mixed(workspace: Workspace, pinned: Pinned) -> list[str]:
+    """Return the documents whose vectors were not made from them as they are pinned."""
+    documents = workspace.documents().state(pinned.documents_version)
+    vectors = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    return [
+        i
+        for i, state in vectors.state(pinned.vector_version).items()
+        if i not in documents or documents[i].content_hash != state.content_hash
+    ]
 
 
 def _refusal(workspace: Workspace, decision: Decision) -> str:

@@ -18,11 +18,14 @@ class Pinned:
     lexical_path: str | None
     rows: int
     documents_version: int | None = None
-    """Of the documents table, once released: what citations are shown in."""
+    """Of the documents table: what citations are shown in. Runs of earlier versions lack it."""
 
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     """Return the builds that a configuration stands on now."""
+    # Before the others: what is loaded after this is in none of them as it is.
+    documents = workspace.documents()
+    documents_version = documents.version if documents.exists() else None
     table = workspace.vector_index(configuration.vector_key)
     lance = table.open()
     return Pinned(
@@ -30,6 +33,7 @@ def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
         vector_version=int(lance.version),
         lexical_path=_lexical_path(workspace, configuration),
         rows=int(lance.count_rows()),
+        documents_version=documents_version,
     )
 
 

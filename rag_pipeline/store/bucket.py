@@ -5,10 +5,15 @@ What is written appears when it is whole. S3's conditional puts (`If-None-Match:
 """
 
 import hashlib
+import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import lancedb
 
@@ -26,6 +31,7 @@ from rag_pipeline.store.s3 import (
 )
 
 _LOST = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey"}
+_RENEWED_SECONDS, _LOCKED_SECONDS = 20.0, 90.0
 
 
 class BucketFiles(ArrowFiles):
@@ -77,6 +83,42 @@ class BucketFiles(ArrowFiles):
     def replace(self, path: str, content: bytes, tag: str) -> bool:
         """Write over the object that has this ETag."""
         return self._put(path, content, "IfMatch", tag)
+
+    def try_lock(
+        self, path: str, holder: Mapping[str, Any]
+    ) -> AbstractContextManager[object] | None:
+        """Write an object that must be renewed every 20 seconds, and may be taken after 90."""
+        found = self.read_tagged(path)
+        if found is not None and json.loads(found[0])["until"] > time.time():
+            return None
+        content = _lock_content(holder)
+        took = self.replace(path, content, found[1]) if found else self.create(path, content)
+        return self._renewing(path, holder, content) if took else None
+
+    @contextmanager
+    def _renewing(self, path: str, holder: Mapping[str, Any], content: bytes) -> Iterator[None]:
+        ended = threading.Event()
+        mine = [content]
+
+        def renew() -> None:
+            while not ended.wait(_RENEWED_SECONDS):
+                with suppress(StoreError):  # tried again in 20 seconds
+                    found = self.read_tagged(path)
+                    if found is None or found[0] != mine[0]:
+                        return  # it was not renewed in time, and another has it
+                    after = _lock_content(holder)
+                    if self.replace(path, after, found[1]):
+                        mine[0] = after
+
+        renewal = threading.Thread(target=renew, name="lease", daemon=True)
+        renewal.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            renewal.join()
+            if self.read(path) == mine[0]:
+                self.remove_file(path)
 
     def leftovers(self) -> Sequence[str]:
         """Return none: what is written appears when it is whole."""
@@ -166,6 +208,10 @@ class BucketFiles(ArrowFiles):
 
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{path}"
+
+
+def _lock_content(holder: Mapping[str, Any]) -> bytes:
+    return json.dumps({**holder, "until": time.time() + _LOCKED_SECONDS}).encode()
 
 
 def _digest(text: str) -> str:

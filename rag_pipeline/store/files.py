@@ -4,10 +4,10 @@ Both read and list through Arrow's file systems. They differ in how a file is wr
 several writers wins, and how a whole folder is published.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import lancedb
 import pyarrow.fs as pafs
@@ -46,6 +46,15 @@ class Files(Protocol):
 
     def replace(self, path: str, content: bytes, tag: str) -> bool:
         """Write over the file that has this tag; return False, and change nothing, otherwise."""
+        ...
+
+    def try_lock(
+        self, path: str, holder: Mapping[str, Any]
+    ) -> AbstractContextManager[object] | None:
+        """Return what holds a lock until its block ends, or its process; None if another has it.
+
+        `holder` is written to `path` as JSON, for those who come second.
+        """
         ...
 
     def remove_file(self, path: str) -> None:

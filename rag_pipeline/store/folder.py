@@ -6,12 +6,14 @@ and a lock on the folder, which a process that is killed lets go of, let one of 
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import lancedb
 import pyarrow.fs as pafs
@@ -65,6 +67,23 @@ class FolderFiles(ArrowFiles):
                 return False
             written.replace(target)
         return True
+
+    def try_lock(
+        self, path: str, holder: Mapping[str, Any]
+    ) -> AbstractContextManager[object] | None:
+        """Lock a file, which the operating system lets go of when the process ends."""
+        with self._clear_errors(path):
+            place = self._place(path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(place, os.O_CREAT | os.O_RDWR)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                return None
+            os.truncate(handle, 0)
+            os.write(handle, json.dumps(dict(holder)).encode())
+        return _closing(handle)
 
     def leftovers(self) -> Sequence[str]:
         """Return the unfinished files and folders that a killed writer has left, or one at work."""
@@ -129,6 +148,15 @@ class FolderFiles(ArrowFiles):
             yield
         except OSError as error:
             raise StoreError(f"{self.url}: cannot write {path}: {one_line(error)}") from None
+
+
+@contextmanager
+def _closing(handle: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.truncate(handle, 0)
+        os.close(handle)
 
 
 @contextmanager

@@ -33,18 +33,18 @@ class Store:
         self._states = StateCache()
         kind = BucketFiles if "://" in self.url else FolderFiles
         try:
-            self._files: Files = kind(self.url, corpus)
+            self.files: Files = kind(self.url, corpus)
         except (OSError, pa.ArrowInvalid, ValueError) as error:
             raise ConfigError(f"store: {url}: {one_line(error)}") from None
 
     @property
     def is_shared(self) -> bool:
         """Return whether other machines write to it too."""
-        return self._files.shared
+        return self.files.shared
 
     @cached_property
     def _database(self) -> "lancedb.DBConnection":
-        return self._files.connect()
+        return self.files.connect()
 
     def table(self, name: str, schema: pa.Schema) -> Table:
         """Return a handle on a table that may not exist yet."""
@@ -61,7 +61,7 @@ class Store:
     @property
     def calls_path(self) -> Path:
         """Return the call cache's file; on this machine when the store is a bucket."""
-        return self._files.calls_folder / "calls.sqlite"
+        return self.files.calls_folder / "calls.sqlite"
 
     # --- small files ---
 
@@ -71,11 +71,11 @@ class Store:
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's content, None if there is none."""
-        return self._files.read(path)
+        return self.files.read(path)
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write a file so that a reader sees the old content or the new, never a part."""
-        self._files.write(path, content)
+        self.files.write(path, content)
 
     def read_json(self, path: str) -> Any:
         """Return a JSON file's value, None if there is no file."""
@@ -88,7 +88,7 @@ class Store:
 
     def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
         """Return a JSON file's value and its tag for `write_json_if`; (None, None) without one."""
-        found = self._files.read_tagged(path)
+        found = self.files.read_tagged(path)
         return (None, None) if found is None else (self._parsed(path, found[0]), found[1])
 
     def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
@@ -98,8 +98,8 @@ class Store:
         """
         content = _json_bytes(value)
         if tag is None:
-            return self._files.create(path, content)
-        return self._files.replace(path, content, tag)
+            return self.files.create(path, content)
+        return self.files.replace(path, content, tag)
 
     def _parsed(self, path: str, content: bytes) -> Any:
         try:
@@ -109,11 +109,11 @@ class Store:
 
     def remove_file(self, path: str) -> None:
         """Delete a file, if it is there."""
-        self._files.remove_file(path)
+        self.files.remove_file(path)
 
     def remove_folder(self, path: str) -> None:
         """Delete a folder, or a file."""
-        self._files.remove_folder(path)
+        self.files.remove_folder(path)
 
     def read_parquet(self, path: str) -> pa.Table | None:
         """Return a Parquet file's table with its schema metadata, None if there is no file."""
@@ -144,36 +144,36 @@ class Store:
 
     def list(self, path: str) -> list[str]:
         """Return the names in a folder, sorted; [] if there is none."""
-        return sorted(n for n in self._files.list(path) if not n.startswith(".tmp-"))
+        return sorted(n for n in self.files.list(path) if not n.startswith(".tmp-"))
 
     def size(self, path: str) -> int:
         """Return the bytes of a file or of all files in a folder."""
-        return sum(self._files.sizes(path).values())
+        return sum(self.files.sizes(path).values())
 
     def modified(self, path: str) -> float:
         """Return when a file, or a folder or the newest in it, was written (Unix seconds)."""
-        return self._files.modified(path)
+        return self.files.modified(path)
 
     def leftovers(self) -> Sequence[str]:
         """Return the unfinished files and folders that a killed writer has left, or one at work.
 
         On a bucket there are none: what is written there appears when it is whole.
         """
-        return self._files.leftovers()
+        return self.files.leftovers()
 
     # --- folders: lexical indexes ---
 
     def building_folder(self, path: str) -> Path:
         """Return a new empty folder to build in, on the store's own disk when it is local."""
-        return self._files.new_folder(path)
+        return self.files.new_folder(path)
 
     def publish_folder(self, built: Path, path: str) -> None:
         """Move a complete local folder to its place in the store; keep what is there already."""
-        self._files.publish(built, path, folders.list_files(built))
+        self.files.publish(built, path, folders.list_files(built))
 
     def has_folder(self, path: str) -> bool:
         """Return whether a published folder is complete."""
-        return self._files.has_folder(path)
+        return self.files.has_folder(path)
 
     def local_folder(self, path: str) -> Path:
         """Return a published folder on this machine.
@@ -181,21 +181,21 @@ class Store:
         A folder of a bucket is copied once, and its copy held against the SHA-256 of every file
         each time.
         """
-        folder = self._files.local_folder(path)
+        folder = self.files.local_folder(path)
         if folder is None:
             raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
         return folder
 
     def check_folder(self, path: str) -> None:
         """Raise StoreError unless all files of a bucket's folder are there, as large as listed."""
-        self._files.check_folder(path)
+        self.files.check_folder(path)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return this machine's copies of the corpus's folders, but of those at these paths.
 
         Only those last used before a time (Unix seconds).
         """
-        return self._files.stale_copies(paths, before)
+        return self.files.stale_copies(paths, before)
 
 
 def _json_bytes(value: Any) -> bytes:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import lancedb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.states import DocumentState, State, StateCache
@@ -240,6 +241,17 @@ class Table:
             table = self.open()
             table.to_lance().validate()
             return self._read_state(table)
+
+    def duplicated(self) -> list[str]:
+        """Return the documents of which rows are there more than once, sorted."""
+        with _clear_errors(self.name, "read"):
+            table = self.open()
+            key = "chunk_id" if "chunk_id" in table.schema.names else "document_id"
+            columns = list(dict.fromkeys(["document_id", key]))
+            rows = table.search().select(columns).to_arrow()
+        groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
+        twice = groups.filter(pc.greater(groups.column("count_all"), 1))
+        return sorted(set(twice.column("document_id").to_pylist()))
 
     def is_readable(self, version: int) -> bool:
         """Return whether a version is there with all its files."""

@@ -138,6 +138,15 @@ def run(
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write the results here.")
     ] = None,
+    allow_deletions: Annotated[
+        bool,
+        typer.Option(
+            "--allow-deletions", help="Delete more documents than documents.max_deleted allows."
+        ),
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait while another run is at work on the corpus.")
+    ] = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Bring everything up to date: index, evaluate, release. Does only what is stale.
@@ -152,7 +161,13 @@ def run(
     from rag_pipeline.cli.run import run_corpus
 
     set_quiet(quiet)
-    run_corpus(find_corpus_file(corpus, named), configuration, json_out)
+    run_corpus(
+        find_corpus_file(corpus, named),
+        configuration,
+        json_out,
+        allow_deletions=allow_deletions,
+        wait=wait,
+    )
 
 
 @app.command(short_help="Show what `rag run` would do.")
