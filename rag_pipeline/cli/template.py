@@ -30,6 +30,7 @@ attributes:
     exclude: []
     max_bytes: 50000000        # a larger file is quarantined, the others go on
     parse_seconds: 120         # so is a PDF, HTML or Office file that takes longer to parse
+    max_deleted: 0.2           # a load that finds more than this share gone deletes none and asks
 {queries}
   store: {store}               # what is built: a folder, or s3://bucket/prefix
 

@@ -171,7 +171,8 @@ def _stem(name: str) -> str:
 def _step_values(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     """Yield what steps of runs handed on that failed, and that nobody has repeated for long."""
     store = workspace.store
-    before = time.time() - workspace.config.retention.keep_days * _DAY
+    # A day at least: a run that is at work needs its own.
+    before = time.time() - max(workspace.config.retention.keep_days, 1) * _DAY
     for run_id in store.list("steps"):
         path = f"steps/{run_id}"
         if store.modified(path) <= before:

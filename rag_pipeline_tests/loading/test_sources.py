@@ -17,7 +17,9 @@ def test_scan_hashes_as_it_advances(tmp_path: Path) -> None:
     listed = scan(DocumentsSource(path="x"), tmp_path)
     next(listed)
     (tmp_path / "b.txt").unlink()
-    assert next(listed) == Rejected("b.txt", "", "cannot read the file: No such file or directory")
+    assert next(listed) == Rejected(
+        "b.txt", "", "cannot read the file: No such file or directory", unread=True
+    )
 
 
 def test_a_file_that_changes_or_goes_is_not_mixed_up(tmp_path: Path) -> None:

@@ -34,6 +34,18 @@ def test_a_store_stays_level_over_re_index_cycles(tmp_path):
     assert retention.collect(workspace) == []
 
 
+def test_what_steps_of_failed_runs_handed_on_goes_in_time(workspace):
+    store = workspace.store
+    for run_id, days in (("failed", 8), ("at-work", 0)):
+        store.write_json(f"steps/{run_id}/plan.json", ["a.txt"])
+        path = f"{store.url}/{store.corpus}/steps/{run_id}"
+        for place in (path, f"{path}/plan.json"):
+            os.utime(place, (time.time() - days * 86_400,) * 2)
+    freed = retention.sweep(workspace)
+    assert [(f.what, f.name) for f in freed] == [("step values", "failed")]
+    assert store.list("steps") == ["at-work"]
+
+
 def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
     kept = {"keep_releases": 1, "keep_days": 0, "version_hours": 0, "calls_days": 0}
     semantic = {"semantic": {"method": "semantic", "min_characters": 20, "max_characters": 120}}

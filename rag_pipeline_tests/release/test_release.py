@@ -91,7 +91,7 @@ def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, corpu
     corpus = Corpus.load(corpus_file)
     pinned = corpus.release().pinned
     table = corpus.workspace.store.table(
-        pinned.vector_table, corpus.workspace.contextualized_chunks("x").schema
+        pinned.vector_table, corpus.workspace.contextualized_chunks("x.y").schema
     )
     for number in range(3):
         edit(tmp_path, number)
