@@ -20,7 +20,7 @@ from typing import Any
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.sharing import Exchange, Record, open_outbox, post
-from rag_pipeline.errors import CallsStoppedError, ProviderError, StoreError
+from rag_pipeline.errors import CallsStoppedError, ProviderError, StoreError, TransientError
 from rag_pipeline.models.providers.batching import (
     MOST_BYTES,
     MOST_REQUESTS,
@@ -29,13 +29,19 @@ from rag_pipeline.models.providers.batching import (
     batch_line,
 )
 
-_MOST_ROUNDS = 3
+_MOST_SUBMISSIONS = 3
 _KEYS_PER_QUERY = 500
 
 Done = Callable[[bytes, dict[str, Any], str], None]
 """Called with a request's key, the body of its answer, and an id of this one answer.
 
-Raises ProviderError for an answer that is a refusal.
+Raises ProviderError for an answer that is a refusal, TransientError for what is no answer.
+"""
+MaySubmit = Callable[[Sequence[bytes], bool], Sequence[bytes]]
+"""Called with the requests that would be submitted now; returns the first ones, those that may.
+
+The others are submitted when the batch of these has ended. With True it waits until there are
+some. Raises where none ever may.
 """
 
 
@@ -46,41 +52,48 @@ def run_batches(
     notes: "BatchNotes",
     done: Done,
     poll_seconds: float,
-    may_submit: Callable[[Sequence[bytes]], None] = lambda keys: None,
+    may_submit: MaySubmit = lambda keys, wait: keys,
+    ended: Callable[[Iterable[bytes]], None] = lambda keys: None,
 ) -> dict[bytes, ProviderError]:
     """Submit requests that are in no batch yet, wait, and hand over every answer.
 
     `request` returns the body of a key's request; it is asked when a file is written, so that
-    thousands of requests that each repeat a document are never in memory together.
+    thousands of requests that each repeat a document are never in memory together. `ended` is
+    called with the requests of a batch that brings no more answers.
 
-    Lines that failed in a way that may pass, or that the batch's day was too short for, are
-    submitted again, up to three times. Returns those that failed. Raises CallsStoppedError when
-    a batch as a whole is refused, and whatever `may_submit` does of the keys that would be
-    submitted now.
+    Lines that failed in a way that may pass, that are no answer, or that the batch's day was too
+    short for are submitted again, up to three times by this run. A batch of an earlier run is
+    looked at, but what it lacks is submitted anew. Returns those that failed. Raises
+    CallsStoppedError when a batch as a whole is refused, and whatever `may_submit` does.
     """
     failed: dict[bytes, ProviderError] = {}
-    waiting = dict.fromkeys(keys)
-    for round_number in range(1, _MOST_ROUNDS + 1):
-        if not waiting:
-            break
+    submissions = dict.fromkeys(keys, 0)
+    reasons: dict[bytes, ProviderError] = {}
+    round_number = 0
+    while waiting := [k for k in submissions if submissions[k] < _MOST_SUBMISSIONS]:
+        round_number += 1
         again: dict[bytes, ProviderError] = {}
-        batches = _submitted(list(waiting), request, client, notes, round_number, may_submit)
-        for token, (batch, own) in batches.items():
+        batches = _submitted(waiting, request, client, notes, round_number, may_submit)
+        for token, (batch, own, is_new) in batches.items():
             while not batch.ended:
+                is_new = True  # nobody has seen its end yet
                 time.sleep(poll_seconds)
                 batch = client.get(batch.batch_id) or replace(batch, status="cancelled")
             if batch.status == "failed":
                 notes.release(token)
+                ended(own)
                 reason = "; ".join(batch.errors) or "no reason given"
                 raise CallsStoppedError(f"batch {batch.batch_id} was refused: {reason}")
             for key in own:
                 again[key] = ProviderError(f"batch {batch.batch_id} ended without an answer")
+                submissions[key] += is_new
             _collect(batch, client, own, done, failed, again)
             notes.release(token, own)
-        for key in list(waiting):
-            if key in failed or key not in again:
-                del waiting[key]
-    failed.update({key: again[key] for key in waiting})
+            ended(own)
+            for key in own - again.keys() | own & failed.keys():
+                del submissions[key]
+        reasons |= again
+    failed.update({key: reasons[key] for key in submissions})
     return failed
 
 
@@ -93,20 +106,25 @@ def _collect(
     again: dict[bytes, ProviderError],
 ) -> None:
     for line in client.answers(batch):
-        key = bytes.fromhex(line["custom_id"])
-        if key not in own:
-            continue
-        response = line.get("response") or {}
-        status = int(response.get("status_code") or 0)
+        key = _key_of(line)
+        if key not in own or key not in again:
+            continue  # not one of ours, or told twice
+        response = _mapping(line, "response")
+        body = _mapping(response, "body")
+        status = response.get("status_code")
+        status = status if isinstance(status, int) else 0
         if status == 200:
             try:
-                done(key, response["body"], f"{batch.batch_id}:{line['custom_id']}")
+                done(key, body, f"{batch.batch_id}:{line['custom_id']}")
+            except TransientError as error:
+                again[key] = error
+                continue
             except ProviderError as error:
                 failed[key] = error
-            again.pop(key, None)
+            del again[key]
             advance("calls", 1)
             continue
-        fault = line.get("error") or (response.get("body") or {}).get("error") or {}
+        fault = _mapping(line, "error") or _mapping(body, "error")
         reason = ProviderError(
             f"batch {batch.batch_id}: {fault.get('message') or fault.get('code') or 'failed'}"
             + (f" (HTTP {status})" if status else "")
@@ -115,7 +133,20 @@ def _collect(
             again[key] = reason
         else:
             failed[key] = reason
-            again.pop(key, None)
+            del again[key]
+
+
+def _key_of(line: Any) -> bytes | None:
+    """Return the key of a batch's line, None of one that names none of ours."""
+    try:
+        return bytes.fromhex(line["custom_id"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _mapping(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = found.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _submitted(
@@ -124,10 +155,13 @@ def _submitted(
     client: Batches,
     notes: "BatchNotes",
     round_number: int,
-    may_submit: Callable[[Sequence[bytes]], None],
-) -> dict[str, tuple[Batch, set[bytes]]]:
-    """Return the batches by token with their share of the keys; submit keys that are in none."""
-    batches: dict[str, tuple[Batch, set[bytes]]] = {}
+    may_submit: MaySubmit,
+) -> dict[str, tuple[Batch, set[bytes], bool]]:
+    """Return the batches by token with their share of the keys; submit keys that are in none.
+
+    Also tells whether a batch is new: submitted now.
+    """
+    batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
     wanted = set(keys)
     # One process at a time: whoever holds the lock knows that a note without a batch is of a
     # process that was killed, as the lock goes with its owner.
@@ -135,7 +169,8 @@ def _submitted(
         noted = notes.tokens(keys)
         new = [key for key in keys if key not in noted]
         if new:
-            may_submit(new)
+            # The end of what is noted, which this run waits for, may make room for the rest.
+            new = list(may_submit(new, not noted))
         sizes = (len(batch_line(key.hex(), request(key)).encode()) + 1 for key in new)
         for positions in groups(sizes, MOST_REQUESTS, MOST_BYTES):
             part = [new[position] for position in positions]
@@ -143,13 +178,15 @@ def _submitted(
         placed = notes.tokens(keys)
         for token, batch_id in dict.fromkeys(placed.values()):
             found = client.get(batch_id) if batch_id is not None else client.find(token)
+            is_new = found is None
             if found is None:
                 # Only what is wanted now can be asked; forget the rest of a killed run's note.
                 notes.keep(token, wanted)
                 lines = (batch_line(key.hex(), request(key)) for key in notes.keys(token))
                 found = client.submit(lines, token)
             notes.submitted(token, found.batch_id)
-            batches[token] = found, {key for key in keys if placed[key][0] == token}
+            own = {key for key in placed if placed[key][0] == token}
+            batches[token] = found, own, is_new
     return batches
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -20,7 +20,16 @@ from rag_pipeline.calls import (
     run_bounded,
     run_calls,
 )
-from rag_pipeline.calls.costs import USUAL_OUTPUT, Tokens, estimate_tokens, require_budget
+from rag_pipeline.calls.costs import (
+    USUAL_OUTPUT,
+    Tokens,
+    estimate_tokens,
+    forfeit,
+    release,
+    request_tokens,
+    reserve_batch,
+    settling,
+)
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import ChatSettings
@@ -113,9 +122,11 @@ def _ask_in_batches(
         raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
     address = getattr(settings, "base_url", None)
     invalid: list[bytes] = []
+    names = {key: f"batched {key.hex()}" for key in prompts}
 
     def done(key: bytes, body: dict[str, Any], call_id: str) -> None:
-        completion = chat.read_batched(body, call_id)
+        with settling(names[key]):
+            completion = chat.read_batched(body, call_id)
         try:
             data = _read(completion, prompts[key])
         except ValueError:
@@ -124,11 +135,18 @@ def _ask_in_batches(
         reply = known[key] = Reply(completion.text, data, completion.usage)
         cache.put({key: _pack(reply)})
 
-    def may_submit(keys: Sequence[bytes]) -> None:
-        expected = Tokens()
-        for key in keys:
-            expected += expected_tokens(prompts[key], settings, is_first=True)
-        require_budget(settings.provider, settings.model, address, expected, batch=True)
+    def may_submit(keys: Sequence[bytes], wait: bool) -> list[bytes]:
+        asked = {
+            names[key]: request_tokens(
+                prompts[key].messages, prompts[key].schema, settings.max_output_tokens
+            )
+            for key in keys
+        }
+        fitting = set(reserve_batch(settings.provider, settings.model, asked, address, wait=wait))
+        return [key for key in keys if names[key] in fitting]
+
+    def ended(keys: Iterable[bytes]) -> None:
+        release([names[key] for key in keys])
 
     def request(key: bytes) -> dict[str, Any]:
         return chat.request(prompts[key].messages, prompts[key].schema)
@@ -137,8 +155,11 @@ def _ask_in_batches(
     client = chat.batches()
     try:
         poll = settings.batch_poll_seconds
-        failed = run_batches(list(prompts), request, client, notes, done, poll, may_submit)
+        failed = run_batches(list(prompts), request, client, notes, done, poll, may_submit, ended)
         known.update(failed)
+    except BaseException:
+        forfeit(list(names.values()))  # a batch may run on: its end settles what it costs
+        raise
     finally:
         client.close()
     return invalid

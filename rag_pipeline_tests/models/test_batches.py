@@ -2,6 +2,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,53 @@ def test_a_line_that_never_passes_fails_with_its_reason(cache: CallCache):
         assert len(server.batches.made) == 3
 
 
+def test_what_a_dead_batch_lacks_is_submitted_anew_by_the_next_run(cache: CallCache):
+    down = True
+
+    def answer(body: Body) -> str | Failure:
+        return EXPIRED if down else shout(body)
+
+    with serving(answer) as server:
+        failed = texts(ask(PROMPTS, model(server.url), cache))
+        assert failed == ["failed: batch batch_3: expired"] * 5
+        down = False
+        assert texts(ask(PROMPTS, model(server.url), cache)) == [
+            f"DOCUMENT CHUNK {n}" for n in range(5)
+        ]
+        assert len(server.batches.made) == 4
+        assert max(server.billed.values()) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"nonsense": True},
+        ["no", "object"],
+        b"{broken",
+        b'{"custom_id": "not hex"}',
+        b'["a list"]',
+        b"7",
+    ],
+)
+def test_a_malformed_line_costs_its_own_request_alone(cache: CallCache, line: Any):
+    broken = [line]
+
+    def faults(path: str, body: Body) -> Failure:
+        if path.startswith("batch/") and "chunk 2" in str(body["messages"]) and broken:
+            made = broken.pop()
+            return lambda reply: made
+        return None
+
+    with serving(faults=faults) as server:
+        assert texts(ask(PROMPTS, model(server.url), cache)) == [
+            f"DOCUMENT CHUNK {n}" for n in range(5)
+        ]
+        assert len(server.batches.submitted) == 5 + 1
+        assert server.billed == Counter(
+            {f"document chunk {n}": 2 if n == 2 else 1 for n in range(5)}
+        )
+
+
 def test_an_invalid_reply_is_repaired_by_a_single_call(cache: CallCache):
     schema = {"type": "object", "required": ["level"], "properties": {"level": {"enum": ["low"]}}}
 
@@ -171,9 +219,12 @@ def test_a_batch_is_charged_once_at_its_price_and_never_over_the_budget(
         listed = {host: {"date": "2026-11-21", "models": models}}
         prices = Prices.model_validate({"providers": listed})
         ledger = Ledger(tmp_path / "costs.sqlite", "tiny", prices)
-        # 5 x (18 bytes / 4 -> 5 tokens in at 0.5, 150 out at 2.0) = 1512.5 millionths of a dollar
+        # 5 x (16 bytes / 4 -> 4 tokens in at 0.5, 150 out at 2.0) = 1510 millionths of a dollar
         tight = Ledger(tmp_path / "costs.sqlite", "tiny", prices, budget_usd=0.0015)
-        with charging(tight), pytest.raises(BudgetError, match=r"0\.0015 USD more would go over"):
+        with (
+            charging(tight),
+            pytest.raises(BudgetError, match=r"about 0\.0015 USD more would go over"),
+        ):
             ask(PROMPTS, model(server.url), cache)
         assert len(server.batches.made) == 0
         with charging(ledger):

@@ -7,8 +7,9 @@ cache; threads and processes share it, so a budget holds for all of them togethe
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,11 +17,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from rag_pipeline.calls.costs.prices import FREE, Prices, Tokens, load_prices, vendor
+from rag_pipeline.calls.costs import reservations
+from rag_pipeline.calls.costs.prices import FREE, Price, Prices, Tokens, load_prices, vendor
+from rag_pipeline.calls.costs.reservations import Cost, Purse
 from rag_pipeline.calls.databases import open_database
 from rag_pipeline.calls.sharing import Record, open_outbox, post
 from rag_pipeline.errors import BudgetError, StoreError
 
+_POLL_SECONDS = 0.2
 Kind = Literal["chat", "embedding", "rerank"]
 
 _TABLE = """
@@ -143,6 +147,8 @@ class Ledger:
         call_id = call_id or uuid4().hex
         with self.connection() as connection:
             added = connection.execute(_INSERT, (*values, call_id)).rowcount
+            if self.budget_usd is not None:
+                reservations.settle(connection)
             if added and self.shares:
                 value = json.dumps(values).encode()
                 post(connection, [Record("charge", call_id.encode(), value)])
@@ -152,7 +158,11 @@ class Ledger:
 
     def spent(self) -> float:
         """Return what the corpus has cost so far in USD, by every process."""
-        with self._lock, self.connection() as connection:
+        with self.connection() as connection:
+            return self._spent_in(connection)
+
+    def _spent_in(self, connection: sqlite3.Connection) -> float:
+        with self._lock:
             found = connection.execute(
                 "SELECT total(usd), max(id) FROM charges WHERE corpus = ? AND id > ?",
                 (self.corpus, self._seen),
@@ -161,15 +171,63 @@ class Ledger:
             self._seen = found[1] or self._seen
             return self._spent
 
-    def require(
-        self, provider: str, model: str, expected: Tokens | None = None, batch: bool = False
-    ) -> None:
-        """Raise BudgetError unless one more call to a model, or the expected ones, may be paid.
+    def require(self, provider: str, model: str) -> None:
+        """Raise BudgetError where no more calls to a model may be paid for."""
+        if self.budget_usd is not None and self._price(provider, model) != FREE:
+            spent = self.spent()
+            if spent >= self.budget_usd:
+                raise self._purse.error(spent, 0.0, 0.0)
 
-        A model without a price may not be called under a budget: nobody could hold it.
+    def reserve(self, name: str, provider: str, model: str, expected: Tokens, most: Tokens) -> bool:
+        """Set aside what one call may cost; return False if it must wait for others' ends.
+
+        Raises BudgetError where it doesn't fit, and for a model without a price.
         """
         if self.budget_usd is None:
-            return
+            return True
+        price = self._price(provider, model)
+        if price == FREE:
+            return True
+        with self.connection() as connection:
+            cost = Cost(price.usd(expected), price.usd(most))
+            return self._purse.reserve(connection, name, cost)
+
+    def reserve_batch(
+        self, provider: str, model: str, requests: Mapping[str, tuple[Tokens, Tokens]]
+    ) -> list[str] | None:
+        """Set aside what requests of a batch may cost: as many as fit, None to wait for others.
+
+        `requests` has what each is expected to use, and the most. Raises BudgetError as `reserve`.
+        """
+        price = None if self.budget_usd is None else self._price(provider, model)
+        if price is None or price == FREE:
+            return list(requests)
+        costs = {
+            name: Cost(price.usd(expected, batch=True), price.usd(most, batch=True))
+            for name, (expected, most) in requests.items()
+        }
+        with self.connection() as connection:
+            return self._purse.reserve_some(connection, costs)
+
+    def release(self, names: Sequence[str]) -> None:
+        """Give back what was set aside for calls that will not be charged."""
+        if self.budget_usd is not None:
+            with self.connection() as connection:
+                reservations.drop(connection, list(names))
+
+    def forfeit(self, names: Sequence[str]) -> None:
+        """Count what was set aside for calls as spent, unless they have been charged."""
+        if self.budget_usd is not None:
+            with self.connection() as connection:
+                reservations.keep(connection, names)
+
+    @property
+    def _purse(self) -> Purse:
+        assert self.budget_usd is not None
+        return Purse(self.corpus, self.budget_usd, self._spent_in)
+
+    def _price(self, provider: str, model: str) -> Price:
+        """Return a model's price; raise BudgetError where it is unknown: no budget holds then."""
         price = self.prices.price(provider, model)
         if price is None:
             raise BudgetError(
@@ -177,17 +235,7 @@ class Ledger:
                 f"{self.budget_usd:g} can't be held; name a file with its price under `prices`, "
                 f"or leave the budget out"
             )
-        if price != FREE and self.spent() >= self.budget_usd:
-            raise BudgetError(
-                f"budget_usd {self.budget_usd:g} is reached: {self.corpus} has cost "
-                f"{self.spent():.4f} USD; what was done is kept, raise budget_usd to go on"
-            )
-        if expected is not None and self.spent() + price.usd(expected, batch) > self.budget_usd:
-            raise BudgetError(
-                f"about {price.usd(expected, batch):.4f} USD more would go over budget_usd "
-                f"{self.budget_usd:g}: {self.corpus} has cost {self.spent():.4f} USD; what was "
-                f"done is kept, raise budget_usd to go on"
-            )
+        return price
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the corpus's calls in the order they were made, those after a position."""
@@ -221,6 +269,7 @@ class Ledger:
             if connection is None:
                 connection = open_database(self.path)
                 connection.execute(_TABLE)
+                connection.execute(reservations.TABLE)
                 if self.shares:
                     _name_calls(connection)
                     columns = ", ".join(Charge._fields)
@@ -297,17 +346,73 @@ def record(
         ledger.record(kind, name, model, tokens, batch=batch, call_id=call_id)
 
 
-def require_budget(
-    provider: str,
-    model: str,
-    base_url: str | None = None,
-    expected: Tokens | None = None,
-    batch: bool = False,
-) -> None:
-    """Raise BudgetError where no more calls may be paid for: to be called before each call.
-
-    Before a batch, with what all of its calls are `expected` to use.
-    """
+def require_budget(provider: str, model: str, base_url: str | None = None) -> None:
+    """Raise BudgetError where no more calls may be paid for."""
     ledger = _ledger.get()
     if ledger is not None:
-        ledger.require(vendor(provider, base_url), model, expected, batch)
+        ledger.require(vendor(provider, base_url), model)
+
+
+@asynccontextmanager
+async def paying(
+    provider: str,
+    model: str,
+    expected: Tokens,
+    most: Tokens | None = None,
+    base_url: str | None = None,
+) -> AsyncIterator[None]:
+    """Hold the budget over one request, which is sent and charged (`record`) inside the block.
+
+    Sets aside what it may use at most (`expected` without it); waits for other calls to be settled
+    where it might not fit. Raises BudgetError where it is not expected to fit.
+    """
+    ledger = _ledger.get()
+    if ledger is None or ledger.budget_usd is None:
+        yield
+        return
+    name, server = uuid4().hex, vendor(provider, base_url)
+    limit = most or expected
+    async with reservations.held(
+        name,
+        lambda: ledger.reserve(name, server, model, expected, limit),
+        lambda: ledger.release([name]),
+        lambda: ledger.forfeit([name]),
+    ):
+        yield
+
+
+def reserve_batch(
+    provider: str,
+    model: str,
+    requests: Mapping[str, tuple[Tokens, Tokens]],
+    base_url: str | None = None,
+    *,
+    wait: bool = True,
+) -> list[str]:
+    """Set money aside for requests of a batch by name; return the first ones, those that fit.
+
+    Where none fits yet, waits for other calls to be settled, or returns none. Raises BudgetError
+    where all together are not expected to fit.
+    """
+    ledger = _ledger.get()
+    if ledger is None:
+        return list(requests)
+    while True:
+        found = ledger.reserve_batch(vendor(provider, base_url), model, requests)
+        if found is not None or not wait:
+            return found or []
+        time.sleep(_POLL_SECONDS)
+
+
+def release(names: Sequence[str]) -> None:
+    """Give back what was set aside for requests that will not be charged any more."""
+    ledger = _ledger.get()
+    if ledger is not None:
+        ledger.release(names)
+
+
+def forfeit(names: Sequence[str]) -> None:
+    """Count what was set aside for requests as spent until they are charged or released."""
+    ledger = _ledger.get()
+    if ledger is not None:
+        ledger.forfeit(names)

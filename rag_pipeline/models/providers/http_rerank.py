@@ -11,7 +11,7 @@ from rag_pipeline.config import CohereReranker, JinaReranker
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers import RerankRequest, Usage
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
-from rag_pipeline.models.providers.remote import Server, identity, read_ranking
+from rag_pipeline.models.providers.remote import Server, identity, pair_tokens, read_ranking
 
 _HOMES = {"cohere": "https://api.cohere.com/v2", "jina": "https://api.jina.ai/v1"}
 
@@ -40,7 +40,15 @@ class HTTPScorer:
         ) as client:
 
             async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
-                return await server.endpoint.send(lambda: self._attempt(client, query, passages))
+                tokens = pair_tokens(query, passages)
+                # Cohere charges by the hundred passages.
+                searches = -(-len(passages) // 100) if server.provider == "cohere" else 0
+
+                async def attempt() -> Answer[tuple[list[float], Usage]]:
+                    async with server.paying(tokens, searches):
+                        return await self._attempt(client, query, passages)
+
+                return await server.endpoint.send(attempt, tokens)
 
             yield rerank
 
@@ -59,7 +67,6 @@ class HTTPScorer:
         elif self.limits.pair_tokens:
             # Cohere cuts a passage here without a word; a longer one was refused before.
             body["max_tokens_per_doc"] = self.limits.pair_tokens
-        server.allow()
         try:
             reply = await client.post("rerank", json=body)
         except httpx.HTTPError as error:

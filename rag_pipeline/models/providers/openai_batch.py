@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import openai
@@ -93,7 +94,7 @@ class OpenAIBatches:
                 except openai.NotFoundError:  # kept for a month only
                     continue
                 for line in content.iter_lines():
-                    if line.strip():
+                    with suppress(ValueError):  # a broken line answers nothing
                         yield json.loads(line)
 
     def close(self) -> None:

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import openai
 
 from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, unreachable
-from rag_pipeline.calls.costs import record, require_budget
+from rag_pipeline.calls.costs import paying, record, request_tokens
 from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import ProviderError, TransientError
@@ -54,13 +55,24 @@ class OpenAIChat:
         """Answer messages; raise ProviderError with the server's reason."""
         size = sum(len(message["content"]) for message in messages)
         tokens = size / _CHARACTERS_PER_TOKEN + self._settings.max_output_tokens
-        return await self._endpoint.send(lambda: self._attempt(messages, schema), tokens)
+
+        async def attempt() -> Answer[Completion]:
+            async with self._paying(messages, schema):
+                return await self._attempt(messages, schema)
+
+        return await self._endpoint.send(attempt, tokens)
+
+    def _paying(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+    ) -> AbstractAsyncContextManager[None]:
+        settings = self._settings
+        expected, most = request_tokens(messages, schema, settings.max_output_tokens)
+        return paying(settings.provider, settings.model, expected, most, settings.base_url)
 
     async def _attempt(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
     ) -> Answer[Completion]:
         settings = self._settings
-        require_budget(settings.provider, settings.model, settings.base_url)
         try:
             raw = await self._client.chat.completions.with_raw_response.create(
                 **self.request(messages, schema)
@@ -98,7 +110,13 @@ class OpenAIChat:
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
         """Return the answer to a request that went in a batch, charged once for its `call_id`."""
-        return self._read(openai.types.chat.ChatCompletion.model_validate(body), call_id)
+        try:
+            made = openai.types.chat.ChatCompletion.model_validate(body)
+        except ValueError as error:
+            raise TransientError(
+                f"{self._what}: a line of a batch is no completion: {str(error)[:80]}"
+            ) from None
+        return self._read(made, call_id)
 
     def _read(
         self, made: "openai.types.chat.ChatCompletion", call_id: str | None = None

@@ -44,9 +44,13 @@ class OpenAIEmbedder(RequestBuilder):
                 inputs: Sequence[Sequence[str]], input_type: InputType
             ) -> tuple[Vectors, Usage]:
                 texts = self.fit([text for texts in inputs for text in texts])
-                return await server.endpoint.send(
-                    lambda: self._attempt(client, texts), self.tokens(inputs)
-                )
+                tokens = self.tokens(inputs)
+
+                async def attempt() -> Answer[tuple[Vectors, Usage]]:
+                    async with server.paying(tokens):
+                        return await self._attempt(client, texts)
+
+                return await server.endpoint.send(attempt, tokens)
 
             yield embed
 
@@ -54,7 +58,6 @@ class OpenAIEmbedder(RequestBuilder):
         self, client: openai.AsyncOpenAI, texts: list[str]
     ) -> Answer[tuple[Vectors, Usage]]:
         server = self._server
-        server.allow()
         try:
             raw = await client.embeddings.with_raw_response.create(
                 model=self.model,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import openai
 
 from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, run_calls, unreachable
-from rag_pipeline.calls.costs import record, require_budget
+from rag_pipeline.calls.costs import Tokens, estimate_tokens, paying, record
 from rag_pipeline.errors import ProviderError, TransientError
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
@@ -18,6 +18,8 @@ _INSTRUCTIONS = (
 )
 _PATIENCE_SECONDS = 20.0
 """Somebody waits for the answer: trying again is not worth more."""
+_PAGES_TOKENS = 8_000
+"""Input tokens that the found pages usually take: OpenAI's fixed charge of a search."""
 
 
 class CitedPage(NamedTuple):
@@ -49,7 +51,6 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
     endpoint = open_endpoint(what, settings.model_copy(update={"patience_seconds": patience}))
 
     async def attempt() -> Answer[list[CitedPage]]:
-        require_budget(settings.provider, settings.model, settings.base_url)
         try:
             raw = await client.responses.with_raw_response.create(
                 model=settings.model,
@@ -86,13 +87,20 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
         )
         return Answer(cited_pages(made.model_dump(warnings=False)), raw.headers, sum(tokens))
 
+    async def paid() -> Answer[list[CitedPage]]:
+        asked = estimate_tokens(_INSTRUCTIONS + query) + _PAGES_TOKENS
+        expected = Tokens(asked, output=settings.max_output_tokens)
+        address = settings.base_url
+        async with paying(settings.provider, settings.model, expected, base_url=address):
+            return await attempt()
+
     async with openai.AsyncOpenAI(
         api_key=key or "none",
         base_url=settings.base_url,
         timeout=settings.timeout_seconds,
         max_retries=0,
     ) as client:
-        return await endpoint.send(attempt, float(settings.max_output_tokens))
+        return await endpoint.send(paid, float(settings.max_output_tokens))
 
 
 def cited_pages(response: dict[str, Any]) -> list[CitedPage]:

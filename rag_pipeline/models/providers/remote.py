@@ -3,13 +3,14 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from rag_pipeline.calls import Endpoint, failure_of_status, open_endpoint
-from rag_pipeline.calls.costs import Kind, record, require_budget
+from rag_pipeline.calls.costs import Kind, Tokens, paying, record
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import EmbeddingSettings
@@ -46,6 +47,9 @@ class RemoteEmbedding(RemoteModel, EmbeddingSettings):
     max_text_tokens: int | None = Field(default=None, ge=1)
 
 
+_COUNTER = TokenCounter()
+
+
 class Server:
     """One model at one address, with the key that it is asked with."""
 
@@ -68,9 +72,10 @@ class Server:
             )
         return key or "none"
 
-    def allow(self) -> None:
-        """Raise BudgetError where no more calls may be paid for."""
-        require_budget(self.provider, self._model, self._settings.base_url)
+    def paying(self, tokens: int, searches: int = 0) -> AbstractAsyncContextManager[None]:
+        """Hold the budget over one request of about so many tokens; see `costs.paying`."""
+        expected = Tokens(tokens, searches=searches)
+        return paying(self.provider, self._model, expected, base_url=self._settings.base_url)
 
     def charge(self, kind: Kind, usage: Usage) -> None:
         """Note what a reply costs, whatever it says."""
@@ -172,3 +177,9 @@ def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> l
 def identity(server: Server, model: str, *parameters: object) -> str:
     """Return what names a model and all that changes what it answers."""
     return ":".join(str(part) for part in (server.provider, server.address, model, *parameters))
+
+
+def pair_tokens(query: str, passages: Sequence[str]) -> int:
+    """Return about how many tokens a rerank request has: the query counts with each passage."""
+    counts = _COUNTER.count([query, *passages])
+    return counts[0] * len(passages) + sum(counts[1:])

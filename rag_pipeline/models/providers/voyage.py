@@ -19,6 +19,7 @@ from rag_pipeline.models.providers.remote import (
     RequestBuilder,
     Server,
     identity,
+    pair_tokens,
     read_ranking,
     read_vectors,
 )
@@ -73,10 +74,13 @@ class VoyageEmbedder(RequestBuilder):
                 inputs: Sequence[Sequence[str]], input_type: InputType
             ) -> tuple[Vectors, Usage]:
                 fitting = [self.fit(texts) for texts in inputs]
-                return await server.endpoint.send(
-                    lambda: self._attempt(client, fitting, input_type),
-                    self.tokens(inputs),
-                )
+                tokens = self.tokens(inputs)
+
+                async def attempt() -> Answer[tuple[Vectors, Usage]]:
+                    async with server.paying(tokens):
+                        return await self._attempt(client, fitting, input_type)
+
+                return await server.endpoint.send(attempt, tokens)
 
             yield embed
 
@@ -85,7 +89,6 @@ class VoyageEmbedder(RequestBuilder):
     ) -> Answer[tuple[Vectors, Usage]]:
         what = self._server.what
         texts = [text for texts in inputs for text in texts]
-        self._server.allow()
         if self.limits.contextual:
             made = await _answer(
                 self._server,
@@ -140,18 +143,20 @@ class VoyageScorer:
         async with _session(server, self._timeout) as client:
 
             async def attempt(query: str, passages: list[str]) -> Answer[tuple[list[float], Usage]]:
-                server.allow()
-                made = await _answer(
-                    server,
-                    client.rerank(query, passages, self.model, truncation=self.truncate),
-                )
-                server.charge("rerank", Usage(made.total_tokens))
+                async with server.paying(pair_tokens(query, passages)):
+                    made = await _answer(
+                        server,
+                        client.rerank(query, passages, self.model, truncation=self.truncate),
+                    )
+                    server.charge("rerank", Usage(made.total_tokens))
                 found = [(row.index, row.relevance_score) for row in made.results]
                 scores = read_ranking(found, len(passages), server.what)
                 return Answer((scores, Usage(made.total_tokens)), tokens=made.total_tokens)
 
             async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
-                return await server.endpoint.send(lambda: attempt(query, passages))
+                return await server.endpoint.send(
+                    lambda: attempt(query, passages), pair_tokens(query, passages)
+                )
 
             yield rerank
 

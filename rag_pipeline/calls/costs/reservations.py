@@ -1,0 +1,182 @@
+"""Money that is set aside for calls before they are sent, so that together they keep a budget.
+
+A reservation is a row beside the charges, made in one transaction with the look at what is spent
+and set aside; the charge of its call takes its place. It holds the most that a call may cost. Near
+the budget's end a call that is expected to fit, but may not, waits until nothing else is on its
+way, and goes alone: so a budget is passed by the error of one call's estimate at most. What a
+killed process has set aside counts as spent, for the provider may have billed it.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rag_pipeline.errors import BudgetError, ProviderError, TransientError
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS reservations (
+  id TEXT PRIMARY KEY, corpus TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL
+)
+"""
+_POLL_SECONDS = 0.05
+
+_current: ContextVar[str | None] = ContextVar("reservation", default=None)
+
+
+class Cost(NamedTuple):
+    """What a call is expected to cost and what it may cost at most, in USD."""
+
+    expected: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """What a corpus may spend: its budget, and how to read what it has spent in a transaction."""
+
+    corpus: str
+    budget: float
+    spent: Callable[[sqlite3.Connection], float]
+
+    def reserve(self, connection: sqlite3.Connection, name: str, cost: Cost) -> bool:
+        """Set money aside for one call; return whether it may go now, or must wait for others.
+
+        Raises BudgetError where it doesn't fit.
+        """
+        spent, held, others = self._state(connection)
+        room = self.budget - spent - held
+        amount = cost.most
+        if cost.most > room:
+            if others:
+                return False
+            if spent + held >= self.budget or cost.expected > room:
+                raise self.error(spent, held, cost.expected)
+            amount = room  # all of it, so that it goes alone
+        self._add(connection, {name: amount})
+        return True
+
+    def reserve_some(
+        self, connection: sqlite3.Connection, costs: Mapping[str, Cost]
+    ) -> list[str] | None:
+        """Set money aside for the first requests of a batch; return those, None to wait.
+
+        Raises BudgetError where not even one fits.
+        """
+        spent, held, others = self._state(connection)
+        room = self.budget - spent - held
+        if sum(cost.expected for cost in costs.values()) > room:
+            if others:
+                return None
+            raise self.error(spent, held, sum(cost.expected for cost in costs.values()))
+        fitting: dict[str, float] = {}
+        for name, cost in costs.items():
+            room -= cost.most
+            if room < 0:
+                break
+            fitting[name] = cost.most
+        if not fitting:
+            if others:
+                return None
+            raise self.error(spent, held, next(iter(costs.values())).most)
+        self._add(connection, fitting)
+        return list(fitting)
+
+    def error(self, spent: float, held: float, more: float) -> BudgetError:
+        """Return the error that says what was spent, and what more would have been."""
+        has = f"{self.corpus} has cost {spent:.4f} USD"
+        if held:
+            has += f", and up to {held:.4f} USD more by calls whose cost was never told"
+        if spent + held >= self.budget:
+            said = f"budget_usd {self.budget:g} is reached: {has}"
+        else:
+            said = f"about {more:.4f} USD more would go over budget_usd {self.budget:g}: {has}"
+        return BudgetError(f"{said}; what was done is kept, raise budget_usd to go on")
+
+    def _state(self, connection: sqlite3.Connection) -> tuple[float, float, bool]:
+        connection.execute("BEGIN IMMEDIATE")
+        rows = connection.execute(
+            "SELECT pid, total(usd) FROM reservations WHERE corpus = ? GROUP BY pid",
+            (self.corpus,),
+        ).fetchall()
+        held = sum(usd for _, usd in rows)
+        return self.spent(connection), held, any(_lives(pid) for pid, _ in rows)
+
+    def _add(self, connection: sqlite3.Connection, amounts: Mapping[str, float]) -> None:
+        connection.executemany(
+            "INSERT OR REPLACE INTO reservations (id, corpus, usd, pid) VALUES (?, ?, ?, ?)",
+            ((name, self.corpus, usd, os.getpid()) for name, usd in amounts.items()),
+        )
+
+
+def _lives(pid: int) -> bool:
+    """Tell whether a process of this machine is there: the ledger's file is of one machine."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def settle(connection: sqlite3.Connection) -> None:
+    """Drop the reservation of the call that is charged in this transaction, if there is one."""
+    name = _current.get()
+    if name is not None:
+        drop(connection, [name])
+
+
+def drop(connection: sqlite3.Connection, names: Sequence[str]) -> None:
+    """Give back what was set aside."""
+    connection.executemany("DELETE FROM reservations WHERE id = ?", ((name,) for name in names))
+
+
+def keep(connection: sqlite3.Connection, names: Sequence[str]) -> None:
+    """Count what was set aside as spent from now on: nobody will tell what the call cost."""
+    connection.executemany("UPDATE reservations SET pid = 0 WHERE id = ?", ((n,) for n in names))
+
+
+@contextmanager
+def settling(name: str) -> Iterator[None]:
+    """Let the charge inside the block take the place of a reservation."""
+    token = _current.set(name)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@asynccontextmanager
+async def held(
+    name: str,
+    reserve: Callable[[], bool],
+    drop: Callable[[], None],
+    keep: Callable[[], None],
+) -> AsyncIterator[None]:
+    """Hold a reservation while a call is made; wait until it may be sent.
+
+    What a refused call would have cost is given back. A call that was cut off may have been billed.
+    """
+    while not reserve():
+        await asyncio.sleep(_POLL_SECONDS)
+    with settling(name):
+        try:
+            yield
+        except TransientError as error:
+            (keep if error.paid else drop)()
+            raise
+        except ProviderError:
+            drop()
+            raise
+        except BaseException:
+            keep()
+            raise
+        else:
+            drop()

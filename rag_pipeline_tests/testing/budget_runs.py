@@ -1,0 +1,137 @@
+"""Runs under a budget against a server that bills: by how much was the budget passed?"""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rag_pipeline.calls import CallCache
+from rag_pipeline.calls.costs import Ledger, Price, Prices, Tokens, charging
+from rag_pipeline.config import ChatModel
+from rag_pipeline.errors import BudgetError, CallsStoppedError
+from rag_pipeline.models.chat import Prompt, ask
+from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_faults import CUT, CUT_REPLY, Failure, Fault, garbled
+from rag_pipeline_tests.testing.model_replies import Body
+from rag_pipeline_tests.testing.model_server import serving
+
+MOST_OUTPUT = 400
+
+
+def prompts_of(shard: int, count: int) -> list[Prompt]:
+    return [Prompt("x " * 20 + f"{shard}-{n}") for n in range(count)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a provider billed in USD, of which one call the most, and what it was allowed to."""
+
+    billed: float
+    dearest_call: float
+    budget: float
+    stopped: bool
+
+    @property
+    def is_kept(self) -> bool:
+        return self.billed <= self.budget + self.dearest_call
+
+
+def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcome:
+    """Ask prompts in threads, and in a child that is killed, with chance prices and budget."""
+    chance = random.Random(seed)
+    price = Price(
+        input=chance.uniform(0, 20), output=chance.uniform(0.1, 60), batch=chance.uniform(0.3, 1)
+    )
+    lengths = random.Random(seed)
+    most = chance.choice([10, 150, MOST_OUTPUT])
+    is_batch = chance.random() < 0.4
+    concurrency = chance.randint(1, 64)
+    shards = chance.randint(1, 4)
+    faulty = chance.random() < 0.3
+    count = chance.randint(4, 24)
+    bills: list[float] = []
+    lock = threading.Lock()
+
+    def answer(body: Body) -> str:
+        asked = sum(len(m["content"].split()) for m in body["messages"])
+        with lock:
+            said = lengths.randint(1, most)
+            bills.append(price.usd(Tokens(asked, output=said), is_batch))
+        return "w " * said
+
+    def faults(path: str, body: Body) -> Failure:
+        if not faulty or "completions" not in path or chance.random() > 0.2:
+            return None
+        ways: list[Failure] = (
+            [Fault(500), CUT] if path.startswith("batch/") else [Fault(500), CUT_REPLY, garbled]
+        )
+        return chance.choice(ways)
+
+    with serving(answer, faults, Batches(looks=1)) as server:
+        host = server.url.removeprefix("http://").removesuffix("/v1")
+        listed = {host: {"date": "2026-11-21", "models": {"*": price.model_dump()}}}
+        settings = ChatModel(
+            provider="openai", model="m", base_url=server.url, max_concurrency=concurrency,
+            batch=is_batch, batch_poll_seconds=0, max_output_tokens=MOST_OUTPUT,
+        )  # fmt: skip
+        whole = shards * count * price.usd(Tokens(20, output=most // 2), is_batch)
+        budget = whole * chance.choice([0.01, 0.2, 0.7, 1.5])
+        prices = Prices.model_validate({"providers": listed})
+        ledger = Ledger(folder / "costs.sqlite", "tiny", prices, budget)
+        cache = CallCache(folder / "calls.sqlite")
+        stopped: list[Exception] = []
+
+        def shard(number: int) -> None:
+            try:
+                with charging(ledger):
+                    ask(prompts_of(number, count), settings, cache)
+            except (BudgetError, CallsStoppedError) as error:
+                stopped.append(error)
+
+        if killed:
+            _kill_child(folder, prices, budget, settings, count, bills, chance.randint(0, count))
+        threads = [threading.Thread(target=shard, args=[n]) for n in range(shards)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return Outcome(sum(bills), max(bills, default=0.0), budget, bool(stopped))
+
+
+def _kill_child(
+    folder: Path,
+    prices: Prices,
+    budget: float,
+    settings: ChatModel,
+    count: int,
+    bills: list[float],
+    after: int,
+) -> None:
+    """Let another process ask the first shard's prompts; kill it after so many calls."""
+    asked = [str(folder), prices.model_dump_json(), str(budget), settings.model_dump_json()]
+    module = "rag_pipeline_tests.testing.budget_runs"
+    child = subprocess.Popen([sys.executable, "-m", module, *asked, str(count)])
+    while child.poll() is None and len(bills) < after:
+        time.sleep(0.001)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+if __name__ == "__main__":
+    own, listed_prices, limit, chat, number = sys.argv[1:]
+    with charging(
+        Ledger(
+            Path(own) / "costs.sqlite", "tiny",
+            Prices.model_validate_json(listed_prices), float(limit),
+        )
+    ), suppress(BudgetError):  # fmt: skip
+        ask(
+            prompts_of(0, int(number)),
+            ChatModel.model_validate_json(chat),
+            CallCache(Path(own) / "calls.sqlite"),
+        )
