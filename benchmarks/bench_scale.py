@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from rag_pipeline.cli.template import write_corpus_file
 
 from benchmarks.scale_corpus import Asked, ScaleCorpus
-from rag_pipeline.cli.template import write_corpus_file
 from rag_pipeline.config import MaxSimReranker, NoReranker, load_config
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.indexing import (

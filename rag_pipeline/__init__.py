@@ -81,3 +81,8 @@ def __getattr__(name: str) -> Any:
 
         return RagPipeline
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name what is imported on first use, too: `dg` looks for components with `dir`."""
+    return sorted({*globals(), *__all__})

@@ -1,12 +1,16 @@
 """What Dagster loads: every corpus, and how its runs are executed."""
 
+import re
 import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 
 from rag_pipeline.config import load_config
 from rag_pipeline.config.finding import corpus_files
+from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.secrets import load_secrets
@@ -20,7 +24,8 @@ def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
     In a checkout these are the corpora under `defs/`; of an installed package, those whose files
-    lie in the working directory, where `rag` finds them, too.
+    lie in the working directory, where `rag` finds them, too. A file with a mistake stops its own
+    corpus: a sensor that fails with the mistake stands in its place.
 
     Runs do their steps in one process: on one machine that is fastest, as every further process
     imports the project and opens the models again. RAG_EXECUTOR names another executor, and the
@@ -29,7 +34,44 @@ def defs() -> dg.Definitions:
     load_secrets()
     package = Path(__file__).parent
     if (package.parent / "pyproject.toml").is_file():
-        corpora = [dg.load_from_defs_folder(path_within_project=package)]
+        tree = dg.ComponentTree.for_project(package)
+        found = [
+            (file, partial(tree.build_defs, file.parent.name))
+            for file in sorted((package / "defs").glob("*/defs.yaml"))
+        ]
     else:
-        corpora = [build_definitions(load_config(file)) for file, _ in corpus_files()]
+        found = [(file, partial(_definitions_of, file)) for file, _ in corpus_files()]
+    corpora = [_isolated(file, build) for file, build in found]
     return dg.Definitions.merge(*corpora, dg.Definitions(executor=chosen_executor()))
+
+
+def _definitions_of(file: Path) -> dg.Definitions:
+    return build_definitions(load_config(file))
+
+
+def _isolated(file: Path, build: Callable[[], dg.Definitions]) -> dg.Definitions:
+    """Return a corpus's definitions; of one that has a mistake, a sensor that tells it."""
+    try:
+        return build()
+    except Exception as error:
+        if not any(isinstance(cause, RagPipelineError) for cause in _causes(error)):
+            raise
+        message = str(next(c for c in _causes(error) if isinstance(c, RagPipelineError)))
+    dg.get_dagster_logger().error(message)
+    name = re.sub(r"\W", "_", file.parent.name if file.stem == "defs" else file.stem)
+
+    @dg.sensor(
+        name=f"{name}__has_a_mistake",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"{file} can't be read, so nothing of its corpus is here: {message}",
+    )
+    def has_a_mistake() -> None:
+        raise ConfigError(message)
+
+    return dg.Definitions(sensors=[has_a_mistake])
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -8,11 +8,11 @@ from rich.markup import escape
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.cli.answers import show_answer
 from rag_pipeline.cli.console import command, console
-from rag_pipeline.cli.find import rag
+from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.run import run_corpus
-from rag_pipeline.cli.template import write_corpus_file
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.pipeline.template import write_corpus_file
 
 _PACKAGE = Path(__file__).parents[1]
 _QUESTION = "How long does confidentiality last under the Halvorsk NDA?"
@@ -30,7 +30,7 @@ def show_demo(folder: Path) -> None:
         _copy_sample(folder)
         write_corpus_file(
             "sample", folder / "documents", folder / "queries.jsonl", str(folder / "store"), file,
-            force=False,
+            shown_path(file), force=False,
         )  # fmt: skip
         console.print(f"wrote {escape(str(file))} and its documents", soft_wrap=True)
     run_corpus(file, None, None)

@@ -1,5 +1,6 @@
 """A YAML file -> CorpusConfig, or one error that names every mistake, its place and the cure."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -15,10 +16,13 @@ from rag_pipeline.errors import ConfigError
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
 _TAGS = ("method", "provider", "judge", "extractor")
 """The settings that tell the members of a union apart."""
+_ENVIRONMENT = re.compile(
+    r"""\{\{\s*env(?:\.(?P<plain>\w+)|\(\s*["'](?P<called>\w+)["']\s*\))\s*\}\}"""
+)
 
 
 def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
-    """Validate a corpus file's attributes.
+    """Validate a corpus file's attributes, `{{ env.NAME }}` replaced by environment variables.
 
     Raises ConfigError with one line per mistake: file, path inside it, value, allowed values.
     """
@@ -27,6 +31,7 @@ def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
         raise ConfigError(
             f"{where}: attributes: expected a mapping of settings, not {_shown(attributes)}"
         )
+    attributes = _with_environment(attributes, where, ())
     try:
         config = CorpusConfig.model_validate(attributes)
     except ValidationError as error:
@@ -64,6 +69,26 @@ def load_config(file: str | Path) -> CorpusConfig:
     if raw.get("type") != COMPONENT_TYPE:
         raise ConfigError(f"{file}: type: {raw.get('type')!r} is not one of: {COMPONENT_TYPE}")
     return parse_config(raw["attributes"], file.resolve())
+
+
+def _with_environment(value: Any, where: str, path: tuple[str, ...]) -> Any:
+    """Replace `{{ env.NAME }}` in every text, as Dagster's components write it."""
+    if isinstance(value, dict):
+        return {k: _with_environment(v, where, (*path, str(k))) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_with_environment(v, where, (*path, str(i))) for i, v in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def found(match: re.Match[str]) -> str:
+        name = match["plain"] or match["called"]
+        if name not in os.environ:
+            raise ConfigError(
+                f"{where}: {'.'.join(path)}: {match[0]}: the environment variable {name} is not set"
+            )
+        return os.environ[name]
+
+    return _ENVIRONMENT.sub(found, value)
 
 
 def _base(file: Path, config: CorpusConfig) -> Path:

@@ -1,5 +1,6 @@
 """`rag_pipeline.RagPipeline`: a corpus file as a Dagster component."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,21 +8,80 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from rag_pipeline.config import CorpusConfig, parse_config
+from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.alerts import build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
 from rag_pipeline.orchestration.prompts import build_prompt_assets
+from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
+from rag_pipeline.pipeline.template import corpus_file_text, write_schema
 from rag_pipeline.workspace import Workspace
 
 
 class _Attributes(BaseModel):
-    """Whatever the file says: `parse_config` checks it, with the same errors everywhere."""
+    """Whatever the file says: `parse_config` checks it, with the same errors everywhere.
+
+    Its JSON schema, by which `dg check yaml` and editors go, is that of the corpus file.
+    """
 
     model_config = ConfigDict(extra="allow")
 
+    @classmethod
+    def model_json_schema(cls, *args: Any, **settings: Any) -> dict[str, Any]:
+        """Return the schema of a corpus file; a template may stand for any number or choice."""
+        schema: dict[str, Any] = _with_templates(CorpusConfig.model_json_schema(*args, **settings))
+        return schema
 
+
+def _with_templates(schema: Any) -> Any:
+    """Let `{{ … }}` stand wherever the schema wants a number, a choice or a name."""
+    if isinstance(schema, list):
+        return [_with_templates(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: _with_templates(part) for key, part in schema.items()}
+    plain = inner.get("type") in ("integer", "number", "boolean") or "pattern" in inner
+    if not plain or "const" in inner:
+        return inner
+    shown = {key: inner.pop(key) for key in ("title", "default", "description") if key in inner}
+    return {**shown, "anyOf": [inner, {"type": "string", "pattern": r"\{\{.*\}\}"}]}
+
+
+class ScaffoldSettings(BaseModel):
+    """Where a new corpus's documents and queries are, from the project's folder."""
+
+    documents: str = "data/documents"
+    queries: str | None = None
+    store: str = "data/store"
+
+
+class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
+    """Writes the commented corpus file of `rag init`."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[ScaffoldSettings]:
+        """Return what can be chosen."""
+        return ScaffoldSettings
+
+    def scaffold(self, request: dg.ScaffoldRequest[ScaffoldSettings]) -> None:
+        """Write `defs.yaml`; raise ConfigError where the command line wants another kind of file.
+
+        The folder's name, made into one that a corpus can have, names the corpus.
+        """
+        file = Path(request.target_path) / "defs.yaml"
+        if request.scaffold_format != "yaml" or request.append:
+            raise ConfigError(f"{file}: a corpus is a YAML file of its own; leave --format away")
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", file.parent.name)[:64]
+        given = request.params
+        schema = file.with_suffix(".schema.json")
+        paths = given.documents, given.queries, given.store
+        file.write_text(corpus_file_text(name, *paths, schema, str(file)), encoding="utf-8")
+        write_schema(schema)
+
+
+@dg.scaffold_with(CorpusFileScaffolder)
 class RagPipeline(dg.Component):
     """Documents to a searchable, evaluated and released index, from one YAML file."""
 
@@ -36,6 +96,7 @@ class RagPipeline(dg.Component):
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> "RagPipeline":
         """Validate the attributes; raise ConfigError naming what is wrong."""
+        load_secrets()
         path = Path(context.path)
         file = path / "defs.yaml" if path.is_dir() else path
         return cls(parse_config(attributes.model_dump() if attributes else {}, file))

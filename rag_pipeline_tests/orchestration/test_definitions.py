@@ -245,3 +245,19 @@ def test_a_wrong_file_gives_the_same_error_in_dagster_as_on_the_command_line(
         load_component(tmp_path, monkeypatch)
     found = [e for e in causes(through_dagster.value) if isinstance(e, ConfigError)]
     assert [str(e) for e in found] == [str(direct.value)]
+
+
+def test_a_mistake_in_one_corpus_file_stops_no_other_corpus(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path)
+    good = (tmp_path / "tiny.yaml").read_text()
+    (tmp_path / "worse.yaml").write_text(good.replace("attributes:", "attributes:\n  serv: best"))
+    monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(tmp_path / "x" / "y.py"))
+    loaded = rag_pipeline.definitions.defs()
+    repository = loaded.get_repository_def()
+    keys = loaded.resolve_asset_graph().get_all_asset_keys()
+    assert {key.path[0] for key in keys} == {"tiny"}
+    told = repository.get_sensor_def("worse__has_a_mistake")
+    assert told.default_status == dg.DefaultSensorStatus.RUNNING
+    with pytest.raises(ConfigError, match=r"worse\.yaml: serv: unknown setting"):
+        told.evaluate_tick(dg.build_sensor_context())

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from rag_pipeline.cli.console import console, counting, print_json, set_quiet, show_next
-from rag_pipeline.cli.find import find_corpus_file, rag
+from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
 
 app = typer.Typer()
@@ -42,10 +42,10 @@ def init(
       rag init contracts --documents contracts/
       rag init contracts --documents contracts/ --queries queries.jsonl --output conf/c.yaml
     """
-    from rag_pipeline.cli.template import write_corpus_file
+    from rag_pipeline.pipeline.template import write_corpus_file
 
     target = output or Path(f"{name}.yaml")
-    write_corpus_file(name, documents, queries, store, target, force)
+    write_corpus_file(name, documents, queries, store, target, shown_path(target), force)
     console.print(f"wrote {escape(str(target))} and its schema", soft_wrap=True)
     show_next(rag("run", file=target.expanduser(), corpus=name))
 

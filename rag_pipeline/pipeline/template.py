@@ -1,4 +1,4 @@
-"""`rag init`: a commented corpus file with two configurations."""
+"""A commented corpus file with two configurations: what `rag init` and `dg scaffold` write."""
 
 import json
 import os
@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import yaml
 
-from rag_pipeline.cli.find import shown_path
 from rag_pipeline.config import COMPONENT_TYPE, parse_config
 from rag_pipeline.config.schema import corpus_schema
 from rag_pipeline.errors import ConfigError
@@ -96,11 +95,18 @@ _GIVEN = ("given", "{method: given}   # the spans of chunks.jsonl beside the que
 
 
 def write_corpus_file(
-    name: str, documents: Path, queries: Path | None, store: str, target: Path, force: bool
+    name: str,
+    documents: Path,
+    queries: Path | None,
+    store: str,
+    target: Path,
+    shown: str,
+    force: bool,
 ) -> None:
-    """Write the file; raise ConfigError for a bad name, a missing path or an existing file.
+    """Write the file, which commands name as `shown`.
 
-    Paths are given as seen from the working directory; InputError for queries with mistakes.
+    Paths are given as seen from the working directory. Raises ConfigError for a bad name, a
+    missing path or an existing file, InputError for queries with mistakes.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(f"{name!r} can't name a corpus: use 1 to 64 letters, digits, '_' or '-'")
@@ -120,7 +126,16 @@ def write_corpus_file(
     folder = target.resolve().parent
     if not folder.is_dir():
         raise ConfigError(f"--output {target}: there is no folder {folder}")
-    text = _filled(name, documents, queries, store, target, folder)
+    given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
+    text = corpus_file_text(
+        name,
+        _relative(documents, folder),
+        _relative(queries, folder) if queries else None,
+        store if "://" in store else _relative(Path(store), folder),
+        target.with_suffix(_SCHEMA),
+        shown,
+        given,
+    )
     parse_config(yaml.safe_load(text)["attributes"], target.resolve())
     _write(target, text)
     write_schema(target.with_suffix(_SCHEMA))
@@ -138,20 +153,29 @@ def _write(target: Path, text: str) -> None:
         raise ConfigError(f"--output {target}: cannot write it: {error.strerror}") from None
 
 
-def _filled(
-    name: str, documents: Path, queries: Path | None, store: str, target: Path, folder: Path
+def corpus_file_text(
+    name: str,
+    documents: str,
+    queries: str | None,
+    store: str,
+    schema: Path,
+    shown: str,
+    given: bool = False,
 ) -> str:
-    given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
+    """Return a corpus file with these paths, whose schema lies beside it.
+
+    `given` takes the chunks of `chunks.jsonl`; commands name the file as `shown`.
+    """
     chunking, chunking_settings = _GIVEN if given else _SENTENCES
     values: dict[str, Any] = {
-        "schema": quote(target.with_suffix(_SCHEMA).name),
+        "schema": quote(schema.name),
         "name": name,
-        "file": _one_line(shlex.quote(shown_path(target))),
+        "file": _one_line(shlex.quote(shown)),
         "component": COMPONENT_TYPE,
         "quoted_name": _yaml(name),
-        "documents": _yaml(_relative(documents, folder)),
-        "queries": f"  queries: {_yaml(_relative(queries, folder))}" if queries else _NO_QUERIES,
-        "store": _yaml(store if "://" in store else _relative(Path(store), folder)),
+        "documents": _yaml(documents),
+        "queries": f"  queries: {_yaml(queries)}" if queries else _NO_QUERIES,
+        "store": _yaml(store),
         "chunking": chunking,
         "chunking_settings": chunking_settings,
     }
