@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from rag_pipeline.cli.template import write_corpus_file
 
 from benchmarks.scale_corpus import Asked, ScaleCorpus
 from rag_pipeline.config import MaxSimReranker, NoReranker, load_config
@@ -40,6 +39,7 @@ from rag_pipeline.indexing import (
 from rag_pipeline.indexing.builders import read_in_order
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.pipeline.planning import Step, plan_step, steps
+from rag_pipeline.pipeline.template import write_corpus_file
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.retrieval import Index, read_question, retrieve
@@ -61,7 +61,13 @@ class Scale:
         if not self.file.exists():
             self.documents.mkdir(parents=True, exist_ok=True)
             write_corpus_file(
-                "scale", self.documents, None, str(folder / "store"), self.file, force=False
+                "scale",
+                self.documents,
+                None,
+                str(folder / "store"),
+                self.file,
+                shown=str(self.file),
+                force=False,
             )
             text = self.file.read_text().replace(
                 "token_vectors: true", f"token_vectors: {str(token_vectors).lower()}"

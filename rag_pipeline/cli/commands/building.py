@@ -88,7 +88,7 @@ def schema(
       rag schema
       rag schema --output contracts.schema.json
     """
-    from rag_pipeline.cli.template import write_schema
+    from rag_pipeline.pipeline.template import write_schema
 
     if output is None:
         from rag_pipeline.config.schema import corpus_schema
