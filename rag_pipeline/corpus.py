@@ -1,5 +1,6 @@
 """One corpus as a Python object: search its release, read its leaderboard, roll back."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,11 +23,13 @@ from rag_pipeline.config import (
     load_config,
 )
 from rag_pipeline.datamodels import Document, ScoredChunk
-from rag_pipeline.errors import InputError
+from rag_pipeline.errors import DocumentError, InputError
 from rag_pipeline.evaluation.board import Board
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.indexing import read_documents
+from rag_pipeline.loading.parser_process import render_apart
 from rag_pipeline.loading.places import Place, place_of
+from rag_pipeline.loading.sources import read_as
 from rag_pipeline.models.embedding import Embedded, embed_queries
 from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline.release import Release
@@ -182,6 +185,26 @@ class Corpus:
                 if chunk.document_id == document.document_id:
                     found[chunk.chunk_id] = place_of(document, chunk.start, chunk.end)
         return [found.get(chunk.chunk_id) for chunk in chunks]
+
+    def page_image(self, document_id: str, page: int) -> bytes:
+        """Return a page of a PDF of the release as PNG, drawn from the file that was read.
+
+        Raises InputError where the file is not there any more, has changed, or lies in a bucket.
+        """
+        document = self.document(document_id)
+        settings, root = self.config.documents, self.config.documents_path
+        if settings.s3 or document.page_map is None:
+            raise InputError(f"{self.name}: {document_id!r} has no pages to show, only text")
+        try:
+            raw = ((root if root.is_dir() else root.parent) / document_id).read_bytes()
+        except OSError as error:
+            raise InputError(f"{self.name}: {document_id!r}: {error.strerror}") from None
+        if read_as(document_id, hashlib.sha256(raw).hexdigest()) != document.content_hash:
+            raise InputError(f"{self.name}: {document_id!r} has changed since it was released")
+        try:
+            return render_apart(document_id, raw, page, settings)
+        except DocumentError as error:
+            raise InputError(f"{self.name}: {error}") from None
 
     def release(self) -> Release:
         """Return the manifest that is served."""

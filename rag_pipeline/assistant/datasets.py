@@ -124,6 +124,10 @@ class ReleasedDataset:
         """Return a document of the release as it was indexed."""
         return self.corpus.document(document_id)
 
+    def page_image(self, document_id: str, page: int) -> bytes:
+        """Return a page of a PDF as PNG; raise InputError where it can't be shown."""
+        return self.corpus.page_image(document_id, page)
+
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""
         return self.corpus.document_ids()

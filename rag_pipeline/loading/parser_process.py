@@ -41,9 +41,25 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
         "id": document_id,
         "suffix": suffix,
         "max_bytes": settings.max_bytes,
-        "seconds": settings.parse_seconds,
-        "bytes": len(raw),
     }
+    said = _asked(asked, raw, settings)
+    packed = said["page_map"]
+    page_map = None if packed is None else base64.b64decode(packed)
+    return Parsed(said["text"], said["title"], page_map, said["metadata"])
+
+
+def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
+    """Return a page of a PDF as PNG, within `settings.parse_seconds`; page 1 is the first.
+
+    Raises DocumentError for what can't be shown.
+    """
+    said = _asked({"id": document_id, "suffix": ".pdf", "page": page}, raw, settings)
+    return base64.b64decode(said["image"])
+
+
+def _asked(asked: dict[str, Any], raw: bytes, settings: DocumentsSource) -> dict[str, Any]:
+    document_id = asked["id"]
+    asked |= {"seconds": settings.parse_seconds, "bytes": len(raw)}
     with _ONE_AT_A_TIME:
         process = _process()
         assert process.stdin is not None
@@ -65,9 +81,7 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
     said: dict[str, Any] = json.loads(answer)
     if "reason" in said:
         raise DocumentError(document_id, said["reason"])
-    packed = said["page_map"]
-    page_map = None if packed is None else base64.b64decode(packed)
-    return Parsed(said["text"], said["title"], page_map, said["metadata"])
+    return said
 
 
 def _process() -> "subprocess.Popen[bytes]":
@@ -106,12 +120,29 @@ def serve() -> None:
         # Not handled, SIGALRM ends the process, whatever it is at.
         signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
         try:
-            said = _as_json(parse(asked["id"], raw, asked["suffix"], asked["max_bytes"]))
+            said = _answer(asked, raw)
         except DocumentError as error:
             said = {"reason": error.reason}
         signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(json.dumps(said).encode() + b"\n")
         answers.flush()
+
+
+def _answer(asked: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
+    if "page" in asked:
+        return {"image": base64.b64encode(_rendered(asked["id"], raw, asked["page"])).decode()}
+    return _as_json(parse(asked["id"], raw, asked["suffix"], asked["max_bytes"]))
+
+
+def _rendered(document_id: str, raw: bytes, page: int) -> bytes:
+    from rag_pipeline.loading.pdf.render import render_page
+
+    try:
+        return render_page(document_id, raw, page)
+    except DocumentError:
+        raise
+    except Exception as error:  # noqa: BLE001 (a hostile file raises anything)
+        raise DocumentError(document_id, f"page {page} can't be shown: {error}") from None
 
 
 def _as_json(parsed: Parsed) -> dict[str, Any]:

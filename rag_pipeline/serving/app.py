@@ -14,6 +14,7 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.errors import InputError, RagPipelineError
 from rag_pipeline.serving.dify import retrieval
 from rag_pipeline.serving.guards import Guards
+from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import answer_of, build_mcp, document_of, health_of
 from rag_pipeline.serving.tracing import record_stages
@@ -40,6 +41,12 @@ class _WantedDocument(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     dataset: str = Field(default="", max_length=200)
     document_name: str = Field(min_length=1, max_length=1000)
+
+
+class _WantedPage(_WantedDocument):
+    page: int | None = Field(default=None, ge=1)
+    start: int = Field(default=0, ge=0)
+    end: int = Field(default=0, ge=0)
 
 
 def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
@@ -76,6 +83,14 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         )
         return JSONResponse(made.model_dump(mode="json"))
 
+    async def document_page(request: Request) -> Response:
+        wanted = _WantedPage.model_validate_json(await request.body())
+        made = await asyncio.to_thread(
+            page_view,
+            *(own, wanted.document_name, wanted.dataset, wanted.page, wanted.start, wanted.end),
+        )
+        return JSONResponse(made.model_dump(mode="json"))
+
     async def dify(request: Request) -> Response:
         status, value = await asyncio.to_thread(retrieval, own, await request.body())
         return JSONResponse(value, status)
@@ -87,6 +102,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
             Route("/api/datasets", _clear(datasets)),
             Route("/api/ask", _clear(ask), methods=["POST"]),
             Route("/api/document", _clear(document), methods=["POST"]),
+            Route("/api/page", _clear(document_page), methods=["POST"]),
             Route("/retrieval", _clear(dify), methods=["POST"]),
             Mount("/", mcp),
         ],

@@ -1,0 +1,56 @@
+"""A cited span -> the page of the PDF that it stands on, as an image with boxes to mark it."""
+
+import base64
+
+from pydantic import BaseModel
+
+from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant.datasets import ReleasedDataset, choose
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.serving.tools import dataset_names
+
+
+class PageView(BaseModel):
+    """A page as a data URL; `boxes` are left, top, width and height as shares of the page."""
+
+    dataset: str
+    document_name: str
+    page: int
+    pages: int
+    image: str
+    boxes: list[tuple[float, float, float, float]]
+
+
+def page_view(
+    assistant: Assistant,
+    document_name: str,
+    dataset_info: str,
+    page: int | None,
+    start: int,
+    end: int,
+) -> PageView:
+    """Return a page, by default the one a span begins on; raise InputError if there is none."""
+    chosen = choose(assistant.datasets, dataset_names(dataset_info))
+    dataset, document = assistant.find_document(document_name, [d.name for d in chosen])
+    held = assistant.datasets.get(dataset)
+    if document.page_map is None or not isinstance(held, ReleasedDataset):
+        raise InputError(f"{document_name[:200]!r} has no pages to show, only text")
+    placed = PageMap.from_bytes(document.page_map)
+    number = page or placed.page_at(start)
+    if number > len(placed.sizes):
+        raise InputError(f"{document_name[:200]!r} has {len(placed.sizes)} pages, not {number}")
+    width, height = placed.sizes[number - 1]
+    boxes = [b for b in placed.within(start, end) if b.page == number] if end > start else []
+    return PageView(
+        dataset=dataset,
+        document_name=document.document_id,
+        page=number,
+        pages=len(placed.sizes),
+        image="data:image/png;base64,"
+        + base64.b64encode(held.page_image(document.document_id, number)).decode(),
+        boxes=[
+            (b.x0 / width, b.y0 / height, (b.x1 - b.x0) / width, (b.y1 - b.y0) / height)
+            for b in boxes
+        ],
+    )

@@ -1,0 +1,121 @@
+"""The page of a PDF that a source stands on, as an image with the cited words marked."""
+
+import base64
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pypdfium2 as pdfium
+import pytest
+from PIL import Image
+
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.quotes import Searchable
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.serving.app import build_app
+from rag_pipeline.serving.pages import page_view
+from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline_tests.testing.app_server import Running
+from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.servers import free_port
+
+SAMPLE = Path(__file__).parents[2] / "data/documents/agreements/nda"
+NAME = "Corvanne_Quillmere_MNDA_executed.pdf"
+CITED = "they survive without limit in time"
+QUESTION = "For how long do the duties survive in respect of source code?"
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("pages")
+    documents = folder / "documents"
+    documents.mkdir()
+    shutil.copy(SAMPLE / NAME, documents)
+    span = {"document_id": NAME, "quote": CITED}
+    query = {"query_id": "q", "query": QUESTION, "gold_spans": [span]}
+    (folder / "queries.jsonl").write_text(json.dumps(query))
+    corpus = Corpus.load(write_file(folder))
+    list(run(corpus.config, next(iter(corpus.config.all_configurations))))
+    return corpus
+
+
+def span_of(corpus: Corpus) -> tuple[int, int]:
+    (span,) = Searchable(corpus.document(NAME).text).find(CITED)
+    return span
+
+
+def test_the_boxes_hold_the_cited_words_and_the_image_is_of_that_page(released: Corpus) -> None:
+    view = page_view(open_assistant([released]), NAME, "", None, *span_of(released))
+    file = pdfium.PdfDocument(SAMPLE / NAME)
+    page = file[view.page - 1]
+    width, height = page.get_size()
+    found = page.get_textpage()
+    held = " ".join(
+        found.get_text_bounded(
+            left * width - 1,
+            height * (1 - top - tall) - 1,
+            (left + wide) * width + 1,
+            height * (1 - top) + 1,
+        )
+        for left, top, wide, tall in view.boxes
+    )
+    assert CITED in " ".join(held.split())
+    assert view.pages == len(file)
+    image = Image.open(io.BytesIO(base64.b64decode(view.image.partition(",")[2])))
+    assert image.size == pytest.approx((1.6 * width, 1.6 * height), abs=1)
+    darkest, _ = image.convert("L").getextrema()
+    assert isinstance(darkest, int | float)
+    assert darkest < 60  # there is ink on it
+
+
+def test_what_cannot_be_shown_is_said(released: Corpus) -> None:
+    assistant = open_assistant([released])
+    with pytest.raises(InputError, match="pages, not 99"):
+        page_view(assistant, NAME, "", 99, 0, 1)
+    with pytest.raises(InputError, match="no document"):
+        page_view(assistant, "../tiny.yaml", "", 1, 0, 1)
+    path = released.config.documents_path / NAME
+    before = path.read_bytes()
+    path.write_bytes(before + b"\n")
+    try:
+        with pytest.raises(InputError, match="has changed since"):
+            page_view(assistant, NAME, "", 1, 0, 1)
+    finally:
+        path.write_bytes(before)
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_a_source_opens_at_its_page_with_the_words_marked(
+    released, browser, tmp_path, width, scheme
+):
+    settings = ServerSettings(port=free_port())
+    with Running(build_app(open_assistant([released]), settings), settings) as server:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page = context.new_page()
+        page.set_default_timeout(BROWSER_MILLISECONDS)
+        complaints = []
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(server.url)
+        page.fill("#question", QUESTION)
+        page.press("#question", "Enter")
+        page.wait_for_selector(".sheet i")
+        assert "page " in page.inner_text("#sources")
+        assert "characters" not in page.inner_text("#sources")
+        page.screenshot(path=tmp_path / "page.png", full_page=True)
+        shown = page.eval_on_selector("#document", "e => e.getBoundingClientRect().toJSON()")
+        mark = page.eval_on_selector(".sheet i", "e => e.getBoundingClientRect().toJSON()")
+        assert shown["top"] <= mark["top"] < mark["bottom"] <= shown["bottom"]
+        page.click("text=Text")
+        page.wait_for_selector("mark")
+        page.click("#turn button")
+        page.wait_for_selector(".sheet img")
+        page.click("[aria-label='Next page']:not([disabled]), [aria-label='Previous page']")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert complaints == []
+        context.close()
