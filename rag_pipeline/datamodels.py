@@ -83,7 +83,8 @@ class Query:
     """A question with what answers it.
 
     `entities` maps an entity type to groups of acceptable variants; `critical_types` are the
-    types that an answer must get right; `tags` name the slices that it belongs to.
+    types that an answer must get right; `tags` name the slices that it belongs to. Questions of one
+    `group`, else about the same document, count as one in intervals and verdicts.
     """
 
     query_id: str
@@ -93,6 +94,7 @@ class Query:
     entities: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     critical_types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

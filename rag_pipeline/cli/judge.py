@@ -1,7 +1,7 @@
 """`rag compare`, `rag explain`, `rag gate`, `rag report`: what the evaluation says, and why."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from rag_pipeline.evaluation.comparison import Reference, compare, pairs, shown_
 from rag_pipeline.evaluation.failures import Diagnosis, diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.retrieval_metrics import METRICS
-from rag_pipeline.evaluation.runs import load_queries, why_left_out
+from rag_pipeline.evaluation.runs import load_groups, load_queries, why_left_out
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.release.gate import kept_scores
@@ -37,7 +37,8 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
     workspace = Workspace(load_config(file))
     first, second = (_resolve(workspace, name) for name in (one, other))
     wanted = [m for m in shown_metrics(workspace.config) if m in first.scores or m in second.scores]
-    found = compare(first.scores, second.scores, wanted)
+    groups = load_groups(workspace)
+    found = compare(first.scores, second.scores, wanted, groups=groups)
     if as_json:
         rows = {metric: asdict(comparison) for metric, comparison in found.items()}
         print_json({"a": one, "b": other, "metrics": rows})
@@ -165,9 +166,15 @@ def _show_differences(one: Reference, other: Reference, found: dict[str, Compari
     console.print(table)
     console.print(
         f"In percent; p is adjusted (Holm) for these {len(found)} metrics. n: queries that both "
-        f"measured.",
+        f"measured.{_unit(found.values())}",
         style="dim",
     )
+
+
+def _unit(found: Iterable[Comparison]) -> str:
+    """Say what intervals and p values rest on, where it is not the single question."""
+    groups = max((c.groups for c in found if c.groups), default=None)
+    return f" Unit: the document or `group` ({groups})." if groups else ""
 
 
 def _show_changed(workspace: Workspace, one: Reference, other: Reference, metric: str) -> list[str]:

@@ -73,7 +73,7 @@ def show_leaderboard(board: Board) -> None:
     if rows:
         console.print(
             "AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
-            "n: queries measured.",
+            f"n: queries measured.{_unit(rows[0].summary(by))}",
             style="dim",
         )
     else:
@@ -89,6 +89,14 @@ def show_leaderboard(board: Board) -> None:
             f"[yellow]{board.queries_left_out} gold spans are not in the documents; their "
             f"queries are left out[/yellow]"
         )
+
+
+def _unit(found: Summary) -> str:
+    return (
+        f" Intervals and verdicts rest on {found.groups} documents or groups."
+        if found.groups
+        else ""
+    )
 
 
 def _verdict(row: BoardRow, metric: str, kind: str, name: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.config import STAGES, Configuration
+from rag_pipeline.evaluation.comparison import Groups
 from rag_pipeline.evaluation.scores import Scores, Values
 from rag_pipeline.evaluation.significance import Comparison, compare_family
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary, summarize_all
@@ -40,6 +41,7 @@ def axis_effects(
     scores: Mapping[str, Scores],
     reference: Configuration | None = None,
     k: int = 5,
+    groups: Groups | None = None,
 ) -> list[AxisEffect]:
     """Return the effect of every stage of which at least two variants are matched.
 
@@ -48,7 +50,7 @@ def axis_effects(
     of one stage are a family.
     """
     evaluated = [c for c in configurations if c.name in scores]
-    effects = (_effect(stage, evaluated, scores, reference, k) for stage in STAGES)
+    effects = (_effect(stage, evaluated, scores, reference, k, groups or {}) for stage in STAGES)
     return [effect for effect in effects if effect is not None]
 
 
@@ -58,6 +60,7 @@ def _effect(
     scores: Mapping[str, Scores],
     reference: Configuration | None,
     k: int,
+    groups: Groups,
 ) -> AxisEffect | None:
     others = [s for s in STAGES if s != stage]
     choices: dict[tuple[str, ...], dict[str, str]] = {}
@@ -78,13 +81,14 @@ def _effect(
         v: [(value, means[first][at].get(query_id)) for query_id, value in means[v][at].items()]
         for v in variants[1:]
     }
+    own = {v: [groups.get(q, f"query {q}") for q in means[v][at]] for v in variants[1:]}
     return AxisEffect(
         stage=stage,
         reference=first,
         matched=len(matched),
         compared_at=at,
-        curves={v: _curve(means[v]) for v in variants},
-        comparisons=compare_family(family),
+        curves={v: _curve(means[v], groups) for v in variants},
+        comparisons=compare_family(family, groups=own),
         left_out=tuple(v for v in every if v not in variants),
     )
 
@@ -115,10 +119,10 @@ def _mean(
     return found
 
 
-def _curve(means: Mapping[str, Values]) -> dict[int, Summary]:
+def _curve(means: Mapping[str, Values], groups: Groups) -> dict[int, Summary]:
     ids = next(iter(means.values()))
     rows = [{metric: values.get(query_id) for metric, values in means.items()} for query_id in ids]
-    summaries = summarize_all(rows)
+    summaries = summarize_all(rows, [groups.get(q, f"query {q}") for q in ids])
     return {cutoff: summaries.get(_metric(cutoff), UNMEASURED) for cutoff in CUTOFFS}
 
 

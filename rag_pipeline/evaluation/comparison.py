@@ -8,6 +8,9 @@ from rag_pipeline.evaluation.scores import Scores, direction, headline_metrics, 
 from rag_pipeline.evaluation.significance import Comparison, Pair, compare_family
 from rag_pipeline.workspace import Workspace
 
+Groups = Mapping[str, str]
+"""The group of each query that shares one with others, by query id (see `runs.load_groups`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -30,17 +33,31 @@ def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
     return [(value, theirs[query_id]) for query_id, value in mine.items() if query_id in theirs]
 
 
+def groups_of(one: Scores, other: Scores, metric: str, groups: Groups) -> list[str]:
+    """Return the groups of the queries of `pairs`, in their order."""
+    theirs = other.get(metric, {})
+    return [groups.get(q, f"query {q}") for q in one.get(metric, {}) if q in theirs]
+
+
 def compare(
-    one: Scores, other: Scores, metrics: Iterable[str], alpha: float = 0.05
+    one: Scores,
+    other: Scores,
+    metrics: Iterable[str],
+    alpha: float = 0.05,
+    groups: Groups | None = None,
 ) -> dict[str, Comparison]:
     """Compare two configurations on several metrics; the metrics are one family."""
     wanted = {m: pairs(one, other, m) for m in metrics if direction(m) != "neither"}
     lower = frozenset(m for m in wanted if direction(m) == "lower")
-    return compare_family(wanted, alpha, lower)
+    own = {m: groups_of(one, other, m, groups or {}) for m in wanted}
+    return compare_family(wanted, alpha, lower, own)
 
 
 def compare_all(
-    scores: Mapping[str, Scores], reference: Reference, metrics: Iterable[str]
+    scores: Mapping[str, Scores],
+    reference: Reference,
+    metrics: Iterable[str],
+    groups: Groups | None = None,
 ) -> dict[str, dict[str, Comparison]]:
     """Compare every configuration with a reference; return comparisons by metric and name.
 
@@ -57,7 +74,8 @@ def compare_all(
             if name != reference.configuration
         }
         lower = frozenset(family) if direction(metric) == "lower" else frozenset[str]()
-        found[metric] = compare_family(family, lower_is_better=lower)
+        own = {n: groups_of(scores[n], reference.scores, metric, groups or {}) for n in family}
+        found[metric] = compare_family(family, lower_is_better=lower, groups=own)
     return found
 
 

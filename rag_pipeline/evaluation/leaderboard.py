@@ -16,13 +16,14 @@ from rag_pipeline.evaluation.board import (
     read_board,
 )
 from rag_pipeline.evaluation.comparison import (
+    Groups,
     Reference,
     baseline,
     compare_all,
     evaluated_scores,
     shown_metrics,
 )
-from rag_pipeline.evaluation.runs import QUERIES_FILE, run_file
+from rag_pipeline.evaluation.runs import QUERIES_FILE, load_groups, run_file
 from rag_pipeline.evaluation.scores import (
     Scores,
     check_metric_names,
@@ -33,7 +34,7 @@ from rag_pipeline.evaluation.summary import UNMEASURED, summarize_all
 from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
-_VERSION = 2
+_VERSION = 3
 
 
 def leaderboard_digest(workspace: Workspace) -> str:
@@ -75,11 +76,12 @@ def update_leaderboard(
     scores = evaluated_scores(workspace)
     check_metric_names(config, (m for own in scores.values() for m in own))
     rows = []
+    groups = load_groups(workspace)
     for name, own in scores.items():
         note = workspace.store.read_note(run_file(name))
         if not note:
             continue
-        summaries = summarize_all(_by_query(own))
+        summaries = summarize_all(*_by_query(own, groups))
         names = dict.fromkeys((*(m.name for m in ranking_metrics()), *own))
         rows.append(
             BoardRow(
@@ -116,8 +118,9 @@ def with_verdicts(
     shown = shown_metrics(workspace.config, also)
     metrics = [m for m in shown if any(m in own for own in scores.values())]
     references = {"baseline": baseline(workspace), "released": released}
+    groups = load_groups(workspace)
     found = {
-        kind: compare_all(scores, reference, metrics) if reference else {}
+        kind: compare_all(scores, reference, metrics, groups) if reference else {}
         for kind, reference in references.items()
     }
 
@@ -148,6 +151,8 @@ def load_leaderboard(workspace: Workspace) -> Board:
     return read_board(written, workspace.store.address(LEADERBOARD_FILE))
 
 
-def _by_query(scores: Scores) -> list[dict[str, float | None]]:
+def _by_query(scores: Scores, groups: Groups) -> tuple[list[dict[str, float | None]], list[str]]:
+    """Return one row a query, and the groups of the rows."""
     ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
-    return [{m: values.get(query_id) for m, values in scores.items()} for query_id in ids]
+    rows = [{m: values.get(query_id) for m, values in scores.items()} for query_id in ids]
+    return rows, [groups.get(query_id, f"query {query_id}") for query_id in ids]

@@ -144,7 +144,25 @@ def _query(record: dict[str, Any]) -> Query:
         },
         critical_types=tuple(record["critical_types"]),
         tags=tuple(record["tags"]),
+        group=record.get("group"),
     )
+
+
+def load_groups(workspace: Workspace) -> dict[str, str]:
+    """Return each query's group: its own `group`, else its first gold span's document, else itself.
+
+    Questions of one group are not independent (see `evaluation.intervals`).
+    """
+    rows = workspace.store.read_parquet(QUERIES_FILE)
+    if rows is None:
+        return {}
+    columns: list[list[str]] = [rows.column(c).to_pylist() for c in ("query_id", "record")]
+    found = {}
+    for query_id, text in zip(*columns, strict=True):
+        record = json.loads(text)
+        spans = record.get("gold_spans") or [{"document_id": f"query {query_id}"}]
+        found[query_id] = record.get("group") or spans[0]["document_id"]
+    return found
 
 
 # --- retrieval_run ---
@@ -337,7 +355,8 @@ def update_scores(
     workspace.store.write_parquet(
         scores_file(configuration.name), pa.table(columns), {"digest": made_from}
     )
-    return summarize_all(scores)
+    groups = load_groups(workspace)
+    return summarize_all(scores, [groups[q.query_id] for q in queries])
 
 
 def load_scores(workspace: Workspace, configuration: str) -> list[dict[str, Any]]:

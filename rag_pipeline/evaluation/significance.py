@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
-from rag_pipeline.evaluation.summary import resampled_means
+from rag_pipeline.evaluation.intervals import difference_interval, unit_sums
 
 Verdict = Literal["better", "worse", "cannot tell"]
 Pair = tuple[float | None, float | None]
@@ -31,6 +31,8 @@ class Difference:
     `n` counts these pairs, `missing` those of which a side is None. `low` and `high` bound the
     95 % interval (None below two pairs), `p` is the two-sided p value of the randomisation test
     (None without pairs). `wins` and `losses` count the pairs with a higher and a lower one.
+    `groups` counts the groups of questions that both rest on, None where every question stands for
+    itself.
     """
 
     mean: float | None
@@ -41,6 +43,7 @@ class Difference:
     missing: int
     wins: int
     losses: int
+    groups: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +54,34 @@ class Comparison(Difference):
     verdict: Verdict
 
 
-def differences(pairs: Mapping[str, Sequence[Pair]]) -> dict[str, Difference]:
+def differences(
+    pairs: Mapping[str, Sequence[Pair]], groups: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Difference]:
     """Return the paired difference of each named list of pairs (one, other), one pair a query.
 
-    - Interval: percentile bootstrap over queries of the mean difference, 2,000 resamples (Efron
-      and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
+    `groups` names the group of each pair of each list. Where questions share groups, of which there
+    are at least `FEWEST_GROUPS`, the group is the unit of the interval and of the test.
+
+    - Interval: see `difference_interval`.
     - p: sign-flip randomisation test of the mean difference (Fisher, The Design of Experiments,
-      1935; for retrieval, Smucker, Allan and Carterette, CIKM 2007). Exact for up to 12 pairs
-      that differ, and where all differ by the same amount, as 0/1 metrics do (then it is the sign
-      test, and McNemar's exact test); else from 10,000 random flips, the observed one counted in.
+      1935; for retrieval, Smucker, Allan and Carterette, CIKM 2007), which flips all questions of
+      a group together. Exact for up to 12 units that differ, and where all differ by the same
+      amount, as single questions do in 0/1 metrics (then it is the sign test, and McNemar's exact
+      test); else from 10,000 random flips, the observed one counted in.
 
     Both are the same on every call and in whatever order the queries come. Raises ValueError,
     naming the list, for a value that is infinite or not a number.
     """
-    columns = {name: _differences(name, values) for name, values in pairs.items()}
-    intervals = _intervals(columns)
-    p_values = _p_values(columns)
+    columns: dict[str, list[float]] = {}
+    units: dict[str, tuple[list[float], int | None]] = {}
+    intervals: dict[str, tuple[float, float]] = {}
+    for name, values in pairs.items():
+        columns[name], own = _differences(name, values, groups[name] if groups else None)
+        sums, number = unit_sums(columns[name], own)
+        units[name] = (sums.tolist(), number)
+        if len(columns[name]) >= 2:
+            intervals[name] = difference_interval(columns[name], own)
+    p_values = _p_values({name: sums for name, (sums, _) in units.items()})
     return {
         name: Difference(
             mean=math.fsum(column) / len(column) if column else None,
@@ -77,6 +92,7 @@ def differences(pairs: Mapping[str, Sequence[Pair]]) -> dict[str, Difference]:
             missing=len(pairs[name]) - len(column),
             wins=sum(value > 0 for value in column),
             losses=sum(value < 0 for value in column),
+            groups=units[name][1],
         )
         for name, column in columns.items()
     }
@@ -86,9 +102,10 @@ def compare_family(
     pairs: Mapping[str, Sequence[Pair]],
     alpha: float = ALPHA,
     lower_is_better: frozenset[str] = frozenset(),
+    groups: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Comparison]:
     """Return the differences of these pairs, judged together as one family (see `judge`)."""
-    return judge(differences(pairs), alpha, lower_is_better)
+    return judge(differences(pairs, groups), alpha, lower_is_better)
 
 
 def judge(
@@ -137,26 +154,20 @@ def _verdict(difference: Difference, p: float | None, alpha: float, lower: bool)
     return "better" if (difference.low > 0) != lower else "worse"
 
 
-def _differences(name: str, pairs: Sequence[Pair]) -> list[float]:
-    """Return one - other of the complete pairs, sorted, so that the order can't matter."""
-    column = [one - other for one, other in pairs if one is not None and other is not None]
-    for value in column:
+def _differences(
+    name: str, pairs: Sequence[Pair], groups: Sequence[str] | None
+) -> tuple[list[float], list[str] | None]:
+    """Return one - other of the complete pairs, and their groups, so that no order matters."""
+    of_pair = groups if groups is not None else [""] * len(pairs)
+    found = sorted(
+        (one - other, group)
+        for (one, other), group in zip(pairs, of_pair, strict=True)
+        if one is not None and other is not None
+    )
+    for value, _ in found:
         if not math.isfinite(value):
             raise ValueError(f"{name!r}: a difference of {value!r} is not a finite number")
-    return sorted(column)
-
-
-def _intervals(columns: Mapping[str, list[float]]) -> dict[str, tuple[float, float]]:
-    by_n: dict[int, list[str]] = {}
-    for name, column in columns.items():
-        if len(column) >= 2:
-            by_n.setdefault(len(column), []).append(name)
-    found: dict[str, tuple[float, float]] = {}
-    for names in by_n.values():
-        means = resampled_means(np.array([columns[name] for name in names]))
-        low, high = np.quantile(means, (0.025, 0.975), axis=1).tolist()
-        found.update(zip(names, zip(low, high, strict=True), strict=True))
-    return found
+    return [value for value, _ in found], None if groups is None else [g for _, g in found]
 
 
 def _p_values(columns: Mapping[str, list[float]]) -> dict[str, float]:

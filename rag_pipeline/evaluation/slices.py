@@ -20,7 +20,9 @@ class Slice:
     summary: Summary
 
 
-def slices(queries: Sequence[Query], values: Values) -> list[Slice]:
+def slices(
+    queries: Sequence[Query], values: Values, groups: Mapping[str, str] | None = None
+) -> list[Slice]:
     """Return a metric's mean over every slice, by kind, the worst of each kind first.
 
     A query may be in several slices of one kind, or in none.
@@ -32,7 +34,14 @@ def slices(queries: Sequence[Query], values: Values) -> list[Slice]:
                 members.setdefault((kind, name), []).append(query.query_id)
     kinds = list(dict.fromkeys(kind for kind, _ in members))
     found = [
-        Slice(kind, name, summarize([values.get(query_id) for query_id in ids]))
+        Slice(
+            kind,
+            name,
+            summarize(
+                [values.get(query_id) for query_id in ids],
+                [(groups or {}).get(query_id, f"query {query_id}") for query_id in ids],
+            ),
+        )
         for (kind, name), ids in members.items()
     ]
     return sorted(found, key=lambda s: (kinds.index(s.kind), *_worst_first(s.summary), s.name))

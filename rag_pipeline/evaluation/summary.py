@@ -1,16 +1,10 @@
 """Turn per-query values of a metric into a mean with its n, missing count and interval."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-import numpy as np
-
-RESAMPLES = 2_000
-_SEED = 0
-_BLOCK_CELLS = 1 << 21
+from rag_pipeline.evaluation.intervals import mean_interval, unit_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +13,8 @@ class Summary:
 
     `n` counts the values behind the mean, `missing` those that were None. `low` and `high` bound
     the 95 % confidence interval. `mean` is None when n is 0; `low` and `high` are None when n is
-    below 2, where a resample can't vary.
+    below 2. `groups` counts the groups of questions that the interval rests on, None where every
+    question stands for itself.
     """
 
     mean: float | None
@@ -27,6 +22,7 @@ class Summary:
     missing: int
     low: float | None
     high: float | None
+    groups: int | None = None
 
 
 UNMEASURED = Summary(None, 0, 0, None, None)
@@ -38,69 +34,37 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
-def summarize(values: Sequence[float | None]) -> Summary:
+def summarize(values: Sequence[float | None], groups: Sequence[str] | None = None) -> Summary:
     """Summarize the values of one metric, one a query (see `summarize_all`)."""
-    return summarize_all([{"values": value} for value in values]).get("values", UNMEASURED)
+    return summarize_all([{"values": v} for v in values], groups).get("values", UNMEASURED)
 
 
-def summarize_all(rows: Sequence[Mapping[str, float | None]]) -> dict[str, Summary]:
+def summarize_all(
+    rows: Sequence[Mapping[str, float | None]], groups: Sequence[str] | None = None
+) -> dict[str, Summary]:
     """Summarize every metric of the rows, one row a query; a metric that a row lacks is missing.
 
-    The interval is the percentile bootstrap over queries (Efron and Tibshirani, An Introduction to
-    the Bootstrap, 1993, chapter 13), from the 2.5th to the 97.5th percentile of the means of 2,000
-    resamples. It is the same on every call and in whatever order the queries come. It knows only
-    the queries seen: where all values are equal, its width is zero, however few they are.
+    `groups` names the group of each row: questions about one document are not independent. See
+    `mean_interval` for the interval, which is the same in whatever order the queries come.
 
     Raises ValueError, naming the metric, for a value that is infinite or not a number.
     """
-    columns = {name: _present(name, rows) for name in dict.fromkeys(n for row in rows for n in row)}
-    by_n: dict[int, list[str]] = {}
-    for name, column in columns.items():
-        by_n.setdefault(len(column), []).append(name)
-    intervals: dict[str, tuple[float, float]] = {}
-    for n, names in by_n.items():
-        if n >= 2:
-            means = resampled_means(np.array([columns[name] for name in names]))
-            low, high = np.quantile(means, (0.025, 0.975), axis=1).tolist()
-            intervals.update(zip(names, zip(low, high, strict=True), strict=True))
+    of_row = groups if groups is not None else [str(row) for row in range(len(rows))]
     return {
-        name: Summary(
-            math.fsum(column) / len(column) if column else None,
-            len(column),
-            len(rows) - len(column),
-            *intervals.get(name, (None, None)),
-        )
-        for name, column in columns.items()
+        name: _summary(name, [row.get(name) for row in rows], of_row)
+        for name in dict.fromkeys(name for row in rows for name in row)
     }
 
 
-def _present(name: str, rows: Sequence[Mapping[str, float | None]]) -> list[float]:
-    """Return the values of one metric, sorted, so that the order of queries can't matter."""
-    column = [value for row in rows if (value := row.get(name)) is not None]
-    for value in column:
+def _summary(name: str, column: Sequence[float | None], groups: Sequence[str]) -> Summary:
+    known = sorted((v, g) for v, g in zip(column, groups, strict=True) if v is not None)
+    values, own = [v for v, _ in known], [g for _, g in known]
+    for value in values:
         if not math.isfinite(value):
             raise ValueError(f"metric {name!r}: {value!r} is not a finite number")
-    return sorted(column)
-
-
-def resampled_means(columns: Any) -> Any:
-    """Return the means, metrics x resamples, of metrics x n values over shared resamples."""
-    n = columns.shape[1]
-    blocks = _one_block(n) if n * RESAMPLES <= _BLOCK_CELLS else _resamples(n)
-    return np.concatenate([columns @ counts.T for counts in blocks], axis=1) / n
-
-
-@lru_cache(maxsize=4)
-def _one_block(n: int) -> tuple[Any, ...]:
-    # Every metric of every configuration over the same queries is resampled by the same draws.
-    return tuple(_resamples(n))
-
-
-def _resamples(n: int) -> Iterator[Any]:
-    """Yield blocks, resamples x n, of how often each query was drawn."""
-    random = np.random.default_rng(_SEED)
-    block = max(1, _BLOCK_CELLS // n)
-    for done in range(0, RESAMPLES, block):
-        size = min(block, RESAMPLES - done)
-        drawn = random.integers(0, n, size=(size, n)) + np.arange(size)[:, None] * n
-        yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
+    missing = len(column) - len(values)
+    if len(values) < 2:
+        return Summary(values[0] if values else None, len(values), missing, None, None)
+    mean = math.fsum(values) / len(values)
+    low, high = mean_interval(values, own)
+    return Summary(mean, len(values), missing, low, high, unit_sums(values, own)[1])

@@ -99,6 +99,7 @@ class QueryRecord(_Record):
     entities: dict[EntityType, Groups] = {}
     critical_types: tuple[EntityType, ...] = ()
     tags: tuple[Text, ...] = ()
+    group: Identifier | None = None
     metadata: dict[str, Any] = {}
 
 
@@ -242,6 +243,7 @@ def _query(record: QueryRecord, spans: list[GoldSpan]) -> Query:
         entities={str(kind): groups for kind, groups in record.entities.items()},
         critical_types=record.critical_types,
         tags=record.tags,
+        group=record.group,
     )
 
 

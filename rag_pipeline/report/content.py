@@ -12,7 +12,7 @@ from rag_pipeline.evaluation.board import BoardRow
 from rag_pipeline.evaluation.comparison import evaluated_scores
 from rag_pipeline.evaluation.failures import Diagnosis, failures
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
-from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.evaluation.runs import load_groups, load_queries
 from rag_pipeline.evaluation.scores import Scores, score_file
 from rag_pipeline.evaluation.slices import Slice, slices
 from rag_pipeline.evaluation.summary import Summary
@@ -78,6 +78,7 @@ def collect(workspace: Workspace) -> Content:
     focus = served.configuration if served and served.configuration in names else None
     focus = focus or next(iter(names), None)
     queries = load_queries(workspace)
+    groups = load_groups(workspace)
     known: list[Configuration] = [config.configuration(name) for name in scores]
     baseline = board.references.get("baseline")
     try:
@@ -96,8 +97,8 @@ def collect(workspace: Workspace) -> Content:
         focus=focus,
         gate=served.gate if served else {},
         scores=scores,
-        effects=axis_effects(known, scores, config.configuration(config.baseline_name), K),
-        slices=slices(queries, scores[focus].get(config.serve_metric, {})) if focus else [],
+        effects=axis_effects(known, scores, config.configuration(config.baseline_name), K, groups),
+        slices=slices(queries, scores[focus].get(config.serve_metric, {}), groups) if focus else [],
         failures=failing,
         entities=_entities(workspace, focus),
         health=_health(workspace, focus),

@@ -78,6 +78,38 @@ def test_the_interval_is_near_the_normal_one():
     assert difference.high == pytest.approx(values.mean() + half, abs=0.01)
 
 
+def test_documents_are_flipped_whole_by_hand():
+    """12 questions of 6 documents, all won: 6 coins alike, not 12."""
+    groups = {"m": [f"d{n // 2}" for n in range(12)]}
+    found = differences({"m": of([1] * 12)}, groups)["m"]
+    assert (found.p, found.groups, found.n) == (2 / 64, 6, 12)
+    few = differences({"m": of([1] * 12)}, {"m": [f"d{n // 4}" for n in range(12)]})["m"]
+    assert (few.p, few.groups) == (2 / 4096, None)
+
+
+def test_identical_answers_to_few_questions_are_no_proof_of_equality():
+    """One more pair, of 1: standard error 1 / 10, t = 2.2622 with 9 degrees of freedom."""
+    found = differences({"m": of([0] * 10)})["m"]
+    assert (found.low, found.high) == pytest.approx((-0.22622, 0.22622), abs=1e-4)
+
+
+def test_equal_systems_are_not_called_different_where_documents_matter():
+    """20 documents of 10 questions; each document suits one of the two: sd 0.3 of its own."""
+    rng = np.random.default_rng(11)
+    groups = [str(n // 10) for n in range(200)]
+    called = alone = 0
+    for _ in range(400):
+        bias = np.repeat(rng.normal(0, 0.15, 20), 10)
+        one, other = (
+            (rng.random(200) < np.clip(0.6 + sign * bias, 0, 1)).astype(float) for sign in (1, -1)
+        )
+        some = _pairs(one, other)
+        called += compare_family({"m": some}, groups={"m": groups})["m"].verdict != "cannot tell"
+        alone += compare_family({"m": some})["m"].verdict != "cannot tell"
+    assert called <= 30  # 5 % of 400 are 20, and two standard errors more
+    assert alone > 50, "the simulation has no effect of the documents"
+
+
 def test_holm_by_hand():
     """Sorted: 0.01 x 4, 0.02 x 3, 0.025 x 2 = 0.05 raised to the 0.06 before it, 0.8 x 1."""
     adjusted = holm({"a": 0.8, "b": 0.01, "c": 0.025, "d": 0.02, "e": None})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import bootstrap
+from scipy.stats import binomtest, t
 
 from rag_pipeline.evaluation import Summary, summarize, summarize_all
 
@@ -16,7 +16,7 @@ values = st.lists(st.none() | st.floats(0, 1), max_size=40)
 def test_mean_n_and_missing_by_hand():
     summary = summarize([1.0, None, 0.0, 0.5, None])
     assert (summary.mean, summary.n, summary.missing) == (0.5, 3, 2)
-    assert list(asdict(summary)) == ["mean", "n", "missing", "low", "high"]
+    assert list(asdict(summary)) == ["mean", "n", "missing", "low", "high", "groups"]
 
 
 def test_nothing_is_null_not_zero():
@@ -29,40 +29,52 @@ def test_one_value_has_no_interval():
     assert summarize([0.25, None]) == Summary(0.25, 1, 1, None, None)
 
 
-def test_equal_values_have_an_interval_of_no_width():
-    assert summarize([1.0] * 7) == Summary(1.0, 7, 0, 1.0, 1.0)
+def test_equal_values_have_an_interval_with_a_width():
+    """7 of 7: the lower end of Wilson's interval is n / (n + t^2), t = 2.4469 with 6 degrees."""
+    summary = summarize([1.0] * 7)
+    assert summary.low == pytest.approx(7 / (7 + 2.4469**2), abs=1e-4)
+    assert summary.high == 1.0
 
 
-def test_interval_of_two_values_spans_both():
-    """A resample of 0 and 1 has mean 0 or 1 in a quarter of the cases each."""
-    summary = summarize([0.0, 1.0])
-    assert (summary.low, summary.high) == (0.0, 1.0)
+@pytest.mark.parametrize("right", [300, 970, 1000])
+def test_the_interval_of_a_proportion_is_near_wilsons(right):
+    theirs = binomtest(right, 1000).proportion_ci(method="wilson")
+    summary = summarize([1.0] * right + [0.0] * (1000 - right))
+    assert (summary.low, summary.high) == pytest.approx((theirs.low, theirs.high), abs=3e-4)
 
 
-def test_interval_is_near_the_normal_one_for_many_values():
-    data = [1.0] * 300 + [0.0] * 700
+def test_the_interval_of_counts_is_students():
+    data = [0.0, 2.0, 3.0, 7.0]
+    theirs = t.interval(0.95, 3, loc=3.0, scale=np.std(data, ddof=1) / 2)
     summary = summarize(data)
-    half = 1.96 * math.sqrt(0.3 * 0.7 / 1000)
-    assert summary.low == pytest.approx(0.3 - half, abs=0.003)
-    assert summary.high == pytest.approx(0.3 + half, abs=0.003)
+    assert (summary.low, summary.high) == pytest.approx(theirs, abs=0.04)
 
 
-def test_interval_agrees_with_scipy():
-    data = np.random.default_rng(7).beta(0.4, 1.2, size=80)
-    theirs = bootstrap(
-        (data,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(8)
-    ).confidence_interval
-    ours = summarize(data.tolist())
-    assert ours.low == pytest.approx(theirs.low, abs=0.005)
-    assert ours.high == pytest.approx(theirs.high, abs=0.005)
+def test_questions_of_one_document_count_as_one_by_hand():
+    """6 documents, each right or wrong in all of its 10 questions, say what 6 questions say."""
+    found = summarize([1.0] * 30 + [0.0] * 30, [f"d{n // 10}" for n in range(60)])
+    six = summarize([1.0] * 3 + [0.0] * 3)
+    assert (found.n, found.groups, six.groups) == (60, 6, None)
+    assert (found.low, found.high) == pytest.approx((six.low, six.high))
+    # 5 documents are too few: the question is the unit, and the interval is narrow.
+    five = summarize([1.0] * 25 + [0.0] * 25, [f"d{n // 10}" for n in range(50)])
+    assert five.groups is None
+    assert five.high - five.low < (found.high - found.low) / 2
 
 
-def test_large_n_is_drawn_in_blocks():
-    data = np.random.default_rng(3).random(30_000).tolist()
-    summary = summarize(data)
-    half = 1.96 * np.std(data) / math.sqrt(len(data))
-    assert summary.high - summary.low == pytest.approx(2 * half, rel=0.1)
-    assert summary.low < summary.mean < summary.high
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.97])
+@pytest.mark.parametrize(("documents", "each"), [(30, 1), (200, 1), (20, 10)])
+def test_95_percent_intervals_hold_the_truth_in_about_95_percent(p, documents, each):
+    """Questions of a document are right with the document's own probability: correlation 0.15."""
+    rng = np.random.default_rng(documents)
+    groups = np.repeat(np.arange(documents), each).astype(str).tolist()
+    held = 0
+    for _ in range(400):
+        chance = rng.beta(p * 5.67, (1 - p) * 5.67, documents) if each > 1 else p
+        right = rng.random((each, documents)) < chance
+        summary = summarize(right.T.ravel().astype(float).tolist(), groups)
+        held += summary.low <= p <= summary.high
+    assert 0.92 <= held / 400 <= 0.99
 
 
 def test_every_metric_is_summarized_over_its_own_values():
@@ -106,9 +118,9 @@ def test_neither_order_nor_missing_values_move_the_interval(some, shuffle: rando
 @given(values)
 def test_laws(some):
     summary = summarize(some)
-    present = [v for v in some if v is not None]
     assert summary.n + summary.missing == len(some)
     assert (summary.mean is None) == (summary.n == 0)
     assert (summary.low is None) == (summary.high is None) == (summary.n < 2)
     if summary.n >= 2:
-        assert min(present) - 1e-12 <= summary.low <= summary.high <= max(present) + 1e-12
+        assert 0 <= summary.low <= summary.mean + 1e-12
+        assert summary.mean - 1e-12 <= summary.high <= 1

@@ -34,8 +34,8 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
     assert not decision.allowed
     assert decision.metrics[AP].comparison.p_holm == pytest.approx(4 / 512)
     assert decision.reasons == (
-        "AnswerPresence@5: WORSE, 1.0000 -> 0.0000 [-1.0000, -1.0000], p 0.008, n 9",
-        "nDCG@10: not significantly worse, 0.5000 -> 0.5000 [+0.0000, +0.0000], p 1.000, n 9",
+        "AnswerPresence@5: WORSE, 1.0000 -> 0.0000 [-1.0000, -0.7438], p 0.008, n 9",
+        "nDCG@10: not significantly worse, 0.5000 -> 0.5000 [-0.2562, +0.2562], p 1.000, n 9",
         "CriticalRecall: not measured on both, so not judged",
     )
 

@@ -74,8 +74,8 @@ def compare(
 ) -> None:
     """Compare two configurations, query by query: is A better than B, or worse?
 
-    Differences are A - B over the queries that both measured, with the 95 % interval of a paired
-    bootstrap and the p value of a randomisation test, adjusted (Holm) for the metrics shown.
+    Differences are A - B over the queries that both measured, with the 95 % interval and the p
+    value of a randomisation test, adjusted (Holm) for the metrics shown.
 
     \b
     Examples:
