@@ -93,7 +93,12 @@ def test_a_star_stands_for_every_variant_and_names_say_what_they_are():
         ("serv", "x", "serv: unknown setting; allowed here: "),
         ("serve", "nope", "serve: 'nope' is not one of: best, semantic_1_5.none"),
         ("baseline", "nope", "baseline: 'nope' is not one of: semantic_1_5.none"),
-        ("gate", {"metric": []}, "gate.metric: unknown setting; allowed here: metrics"),
+        (
+            "gate",
+            {"metric": []},
+            "gate.metric: unknown setting; allowed here: margin, maximum_missing, metrics, "
+            "minimum_queries",
+        ),
         (
             "configurations/1/chunking",
             "nope",

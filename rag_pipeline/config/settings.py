@@ -170,9 +170,15 @@ class Alerts(Settings):
 
 
 class Gate(Settings):
-    """What a configuration must not be significantly worse in to replace the released one.
+    """What a configuration must not be worse in to replace the released one.
 
-    Without metrics, only the blocking checks decide.
+    Without metrics, only the blocking checks decide. A loss of at most `margin`, in the unit of the
+    metric, is accepted. Fewer than `minimum_queries` compared, or more than a share of
+    `maximum_missing` of them without a value, refuse a candidate; it is not chosen by
+    `serve_metric` either where it lacks more than that share.
     """
 
     metrics: tuple[str, ...] = ("AnswerPresence@5", "nDCG@10", "CriticalRecall")
+    margin: float = Field(default=0.02, ge=0.0)
+    minimum_queries: int = Field(default=1, ge=1)
+    maximum_missing: Share = 0.1

@@ -25,6 +25,13 @@ SCORE_ASSETS = ("answer_presence", "entity_scores", "context_scores")
 """The assets that write `evaluation/<asset>/<configuration>.parquet`, one row a query."""
 
 
+def asset_of(metric: str) -> str:
+    """Return which of `SCORE_ASSETS` measures a metric."""
+    if metric in (m.name for m in ENTITY_METRICS):
+        return "entity_scores"
+    return "context_scores" if metric in (m.name for m in answer_metrics()) else "answer_presence"
+
+
 def ranking_metrics() -> tuple[RankingMetric, ...]:
     """Return every metric of retrieval, those of other packages last."""
     return _ranking_metrics(tuple(load_group(METRICS).items()))

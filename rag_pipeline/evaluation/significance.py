@@ -8,7 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rag_pipeline.evaluation.intervals import difference_interval, unit_sums
+from rag_pipeline.evaluation.intervals import (
+    FEWEST_GROUPS,
+    difference_interval,
+    unit_sums,
+)
 
 Verdict = Literal["better", "worse", "cannot tell"]
 Pair = tuple[float | None, float | None]
@@ -128,6 +132,44 @@ def judge(
             verdict=_verdict(difference, adjusted[name], alpha, name in lower_is_better),
         )
         for name, difference in family.items()
+    }
+
+
+def loss_p_values(
+    gains: Mapping[str, Mapping[str, float]], groups: Mapping[str, str]
+) -> dict[str, float]:
+    """Return how often equal systems look as bad as this in any of several metrics, by metric.
+
+    `gains` are the differences by metric and query, negative where the one is worse; `groups` name
+    the group of each query. One-sided sign-flip test whose flips all metrics share: the statistic
+    is the sum over its root of squares, its reference the least of all metrics (Westfall and Young,
+    Resampling-Based Multiple Testing, 1993). So metrics that say the same cost nothing, unlike by
+    Holm. Exact for up to 12 units.
+    """
+    ids = sorted({query_id for own in gains.values() for query_id in own})
+    columns = [[own.get(query_id, 0.0) for query_id in ids] for own in gains.values()]
+    if not ids:
+        return {}
+    names = np.array([groups.get(query_id, f"query {query_id}") for query_id in ids])
+    distinct, code = np.unique(names, return_inverse=True)
+    if not len(distinct) >= FEWEST_GROUPS:
+        distinct, code = np.array(ids), np.arange(len(ids))
+    sums = np.array([np.bincount(code, column, len(distinct)) for column in columns])
+    root = np.sqrt((sums**2).sum(axis=1))
+    scaled = np.divide(sums, root[:, None], out=np.zeros_like(sums), where=root[:, None] > 0)
+    observed = scaled.sum(axis=1)
+    n = len(distinct)
+    if n <= _MOST_ENUMERATED:
+        patterns = 2.0 * ((np.arange(2**n)[None, :] >> np.arange(n)[:, None]) & 1) - 1.0
+        blocks, known = (patterns,), 0
+    else:
+        blocks = _one_block(n) if n * _SIGN_FLIPS <= _BLOCK_CELLS else tuple(_signs(n))
+        known = 1
+    least = np.concatenate([(scaled @ signs).min(axis=0) for signs in blocks])
+    as_bad = [int((least <= value + _TOLERANCE).sum()) for value in observed]
+    return {
+        name: (count + known) / (len(least) + known)
+        for name, count in zip(gains, as_bad, strict=True)
     }
 
 

@@ -5,10 +5,12 @@ from typing import Any
 
 from rag_pipeline.config import ChatAnswers, Configuration
 from rag_pipeline.errors import NotReleasedError
-from rag_pipeline.evaluation.comparison import Reference
+from rag_pipeline.evaluation import quality
+from rag_pipeline.evaluation.comparison import Reference, evaluated_scores
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
-from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
+from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
 from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.gate import Decision, decide, kept_scores
@@ -28,21 +30,52 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
             raise NotReleasedError(f"{config.corpus}: {config.serve} has not been evaluated yet")
         return config.configuration(config.serve), [f"serve: {config.serve}"]
     held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
-    for row in board:
-        made_from = workspace.store.read_note(run_file(row.name)).get("digest")
-        if made_from in held_back:
-            continue
-        score = row.summary(config.serve_metric)
-        if score.mean is None:
-            first = next(name for name in config.all_configurations if name in evaluated)
-            return config.configuration(first), ["no query has gold spans: the first one listed"]
-        return config.configuration(row.name), [
-            f"best {config.serve_metric}: {score.mean:.4f} over {score.n} queries, of "
-            f"{len(board)} configurations"
-        ]
-    raise NotReleasedError(
-        f"{config.corpus}: every evaluated build was rolled back; change something and run again"
-    )
+    scores = evaluated_scores(workspace)
+    values = {
+        row.name: scores.get(row.name, {}).get(config.serve_metric, {})
+        for row in board
+        if workspace.store.read_note(run_file(row.name)).get("digest") not in held_back
+    }
+    if not values:
+        raise NotReleasedError(
+            f"{config.corpus}: every evaluated build was rolled back; change something and run "
+            f"again"
+        )
+    common, complete = comparable(values, config.gate.maximum_missing)
+    if not common:
+        if any(v is not None for own in values.values() for v in own.values()):
+            raise NotReleasedError(
+                f"{config.corpus}: {config.serve_metric} is missing on more than a share of "
+                f"{config.gate.maximum_missing:g} of the queries under every configuration "
+                f"(gate.maximum_missing); evaluate again"
+            )
+        first = next(name for name in config.all_configurations if name in evaluated)
+        return config.configuration(first), ["no query has gold spans: the first one listed"]
+    means = {name: mean_of_known(values[name][q] for q in common) or 0.0 for name in complete}
+    best = max(complete, key=lambda name: means[name])
+    left_out = len(values) - len(complete)
+    return config.configuration(best), [
+        f"best {config.serve_metric}: {means[best]:.4f} over {len(common)} queries, of "
+        f"{len(board)} configurations"
+        + (f"; {left_out} lack it on too many queries" if left_out else "")
+    ]
+
+
+def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[list[str], list[str]]:
+    """Return the queries that configurations are compared on, and the configurations compared.
+
+    A configuration that lacks the metric on more than a share of `maximum_missing` of the queries
+    that any configuration has it on is not compared: what it lacks may be what it is bad at. The
+    others are compared on the queries that all of them have.
+    """
+    known = {n: {q for q, v in own.items() if v is not None} for n, own in values.items()}
+    any_has = set().union(*known.values())
+    complete = [
+        n for n, own in known.items() if len(any_has - own) <= maximum_missing * len(any_has)
+    ]
+    if not any_has or not complete:
+        return [], complete
+    return sorted(set.intersection(*(known[n] for n in complete))), complete
 
 
 def is_current(workspace: Workspace) -> bool:
@@ -115,6 +148,18 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
         problems.append("its retrieval_run is not of these builds")
     if not problems and not scores_are_current(workspace, configuration):
         problems.append("its answer_presence is not of this run")
+    # Every metric that chooses or gates must be of this run; judgements that failed are counted by
+    # the gate.
+    deciding = {
+        asset_of(m) for m in (workspace.config.serve_metric, *workspace.config.gate.metrics)
+    }
+    for asset in sorted(deciding - {"answer_presence"}) if not problems else []:
+        name = configuration.name
+        if not (
+            quality.is_current(workspace, asset, name)
+            or quality.is_incomplete(workspace, asset, name)
+        ):
+            problems.append(f"its {asset} is not of this run")
     return problems or _failed_checks(workspace, configuration)
 
 

@@ -1,25 +1,38 @@
 """The release gate: may a candidate replace what is served, judged by paired comparison?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from rag_pipeline.evaluation.comparison import Reference, compare, pairs
-from rag_pipeline.evaluation.runs import QUERIES_FILE
-from rag_pipeline.evaluation.scores import Scores, check_metric_names, columns_of, read_scores
-from rag_pipeline.evaluation.significance import Comparison
+from rag_pipeline.evaluation.comparison import Groups, Reference, compare, groups_of, pairs
+from rag_pipeline.evaluation.runs import QUERIES_FILE, load_groups
+from rag_pipeline.evaluation.scores import (
+    Scores,
+    check_metric_names,
+    columns_of,
+    direction,
+    read_scores,
+)
+from rag_pipeline.evaluation.significance import Comparison, loss_p_values
+from rag_pipeline.release.manifest import names
+from rag_pipeline.release.margins import REFUSED, Look, Outcome, judge_metric, spent
 from rag_pipeline.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class GateMetric:
-    """One metric of the gate: both means and their comparison, over the common queries."""
+    """One metric of the gate: both means and their comparison, over the common queries.
+
+    `outcome` is what was decided, `loss` how often an equal candidate looks as bad in any metric.
+    """
 
     candidate: float | None
     released: float | None
     comparison: Comparison
+    outcome: Outcome = "undecided"
+    loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +53,10 @@ class Decision:
 
 
 def decide(workspace: Workspace, candidate: str, released: Reference | None) -> Decision:
-    """Refuse a candidate that is significantly worse than what is released in a gate metric.
+    """Refuse a candidate that is worse than what is released in a gate metric, or looks it.
 
-    The gate metrics are one family (Holm). A metric that is not measured can't be held against a
-    candidate, but is named. Raises ConfigError for a metric that nothing measures.
+    See `judge_metric` for the decision and its certainty. A metric that neither has can't be held
+    against a candidate, but is named. Raises ConfigError for a metric that nothing measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
@@ -54,15 +67,51 @@ def decide(workspace: Workspace, candidate: str, released: Reference | None) -> 
     if not wanted:
         reason = f"gate.metrics is empty: not compared with {against}"
         return Decision(candidate, True, (reason,), against)
-    compared = compare(own, released.scores, wanted)
     ids = _query_ids(own)
-    metrics = {m: _gate_metric(own, released.scores, m, c) for m, c in compared.items()}
-    reasons = [_reason(name, metric) for name, metric in metrics.items()]
-    worse = [c.verdict == "worse" for c in compared.values()]
     common = len(ids.keys() & _query_ids(released.scores).keys())
     if not common:
-        reasons = [f"no query of today was asked of {against}: nothing to compare"]
-    return Decision(candidate, not any(worse), tuple(reasons), against, len(ids), common, metrics)
+        reason = f"no query of today was asked of {against}: nothing to compare"
+        return Decision(candidate, True, (reason,), against, len(ids), 0, {})
+    alpha = spent(max(1, len(names(workspace))))
+    looks = _looks(own, released.scores, wanted, load_groups(workspace), alpha)
+    metrics, reasons = {}, []
+    for name, look in looks.items():
+        outcome, sentence = judge_metric(look, workspace.config.gate, alpha)
+        metrics[name] = _gate_metric(look, outcome)
+        reasons.append(_reason(name, metrics[name], sentence))
+    allowed = not any(m.outcome in REFUSED for m in metrics.values())
+    return Decision(candidate, allowed, tuple(reasons), against, len(ids), common, metrics)
+
+
+def _looks(
+    own: Scores, released: Scores, wanted: Sequence[str], groups: Groups, alpha: float
+) -> dict[str, Look]:
+    gains: dict[str, dict[str, float]] = {}
+    compared = compare(own, released, wanted, alpha, groups)
+    for metric in compared:
+        sign = -1 if direction(metric) == "lower" else 1
+        theirs = released.get(metric, {})
+        gains[metric] = {
+            q: sign * (mine - other)
+            for q, mine in own.get(metric, {}).items()
+            if mine is not None and (other := theirs.get(q)) is not None
+        }
+    losses = loss_p_values({m: g for m, g in gains.items() if g}, groups)
+    return {
+        metric: Look(
+            comparison,
+            pairs(_with(own, metric), released, metric),
+            groups_of(_with(own, metric), released, metric, groups),
+            direction(metric) == "lower",
+            losses.get(metric),
+        )
+        for metric, comparison in compared.items()
+    }
+
+
+def _with(scores: Scores, metric: str) -> Scores:
+    """Return the scores with a metric that they lack altogether as missing on every query."""
+    return scores if metric in scores else {**scores, metric: dict.fromkeys(_query_ids(scores))}
 
 
 def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> None:
@@ -116,20 +165,18 @@ def _query_ids(scores: Scores) -> dict[str, None]:
     return dict.fromkeys(query_id for values in scores.values() for query_id in values)
 
 
-def _gate_metric(own: Scores, released: Scores, metric: str, compared: Comparison) -> GateMetric:
-    complete = [(a, b) for a, b in pairs(own, released, metric) if a is not None and b is not None]
+def _gate_metric(look: Look, outcome: Outcome) -> GateMetric:
+    complete = [(a, b) for a, b in look.pairs if a is not None and b is not None]
     if not complete:
-        return GateMetric(None, None, compared)
+        return GateMetric(None, None, look.comparison, outcome)
     mine, theirs = (sum(side) / len(complete) for side in zip(*complete, strict=True))
-    return GateMetric(mine, theirs, compared)
+    return GateMetric(mine, theirs, look.comparison, outcome, look.loss)
 
 
-def _reason(name: str, metric: GateMetric) -> str:
+def _reason(name: str, metric: GateMetric, sentence: str) -> str:
     found = metric.comparison
     if metric.candidate is None or metric.released is None:
-        return f"{name}: not measured on both, so not judged"
-    p = "–" if found.p_holm is None else f"{found.p_holm:.3f}"
+        return f"{name}: {sentence}"
     change = f"{metric.released:.4f} -> {metric.candidate:.4f}"
     interval = "" if found.low is None else f" [{found.low:+.4f}, {found.high:+.4f}]"
-    verdict = {"better": "better", "worse": "WORSE"}.get(found.verdict, "not significantly worse")
-    return f"{name}: {verdict}, {change}{interval}, p {p}, n {found.n}"
+    return f"{name}: {sentence} ({change}{interval})"

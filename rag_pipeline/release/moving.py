@@ -112,7 +112,7 @@ def _mixed(workspace: Workspace, pinned: Pinned) -> list[str]:
 
 def _refusal(workspace: Workspace, decision: Decision) -> str:
     return (
-        f"{workspace.config.corpus}: {decision.candidate} is not released, it is worse than "
+        f"{workspace.config.corpus}: {decision.candidate} is not released, against "
         f"{decision.against}: {'; '.join(decision.reasons)}. See `rag compare` and `rag explain`; "
         f"to serve it all the same, set gate.metrics to [] in {workspace.config.where}"
     )

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test
 
-from rag_pipeline.evaluation.significance import compare_family, differences, holm, judge
+from rag_pipeline.evaluation.significance import (
+    compare_family,
+    differences,
+    holm,
+    judge,
+    loss_p_values,
+)
 
 sides = st.none() | st.floats(0, 1)
 pairs = st.lists(st.tuples(sides, sides), max_size=30)
@@ -108,6 +114,20 @@ def test_equal_systems_are_not_called_different_where_documents_matter():
         alone += compare_family({"m": some})["m"].verdict != "cannot tell"
     assert called <= 30  # 5 % of 400 are 20, and two standard errors more
     assert alone > 50, "the simulation has no effect of the documents"
+
+
+def test_losses_are_judged_jointly_by_hand():
+    """3 lost of 3: 1 of 2**3 patterns. The same metric twice says nothing more; another one that is
+    lost on 1 and won on 2 has a least of its own in other patterns."""
+    one = {"q0": -1.0, "q1": -1.0, "q2": -1.0}
+    assert loss_p_values({"a": one}, {}) == {"a": 1 / 8}
+    assert loss_p_values({"a": one, "b": one}, {}) == {"a": 1 / 8, "b": 1 / 8}
+    other = {"q0": -1.0, "q1": 1.0, "q2": 1.0}
+    found = loss_p_values({"a": one, "b": other}, {})
+    # a is at its least (-3) in one pattern, and b is in another: 2 of 8; b at +1: all but none.
+    assert found["a"] == 2 / 8
+    assert loss_p_values({"equal": {"q0": 0.0}}, {}) == {"equal": 1.0}
+    assert loss_p_values({}, {}) == {}
 
 
 def test_holm_by_hand():
