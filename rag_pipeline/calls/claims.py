@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from rag_pipeline.calls.cache import CallCache
 
-_LONGEST_SECONDS = 900.0
 _POLL_SECONDS = 0.2
 
 
@@ -21,8 +20,8 @@ class Claims:
     """What one run has taken on itself; everything is let go at the end of the `with` block.
 
     A claim is a row beside the answers. It holds while its run lives, which a file lock tells that
-    the operating system drops with the process, and for 15 minutes at most: neither a killed run
-    nor one that hangs keeps others waiting, and only after that a call may be made twice.
+    the operating system drops with the process: a killed run keeps nobody waiting, and a slow one
+    is waited for, as each of its calls has an end of its own (`patience_seconds`).
     """
 
     cache: CallCache
@@ -105,12 +104,10 @@ class Claims:
     def _free(self, keys: Sequence[bytes]) -> list[bytes]:
         answered = self.cache.known(keys)
         claimed = self.cache.claimed(keys)
-        oldest = time.time() - _LONGEST_SECONDS
         living = {owner: self._lives(owner) for owner in {o for o, _ in claimed.values()}}
 
         def is_taken(key: bytes) -> bool:
-            owner, since = claimed.get(key, ("", 0.0))
-            return since > oldest and living[owner]
+            return key in claimed and living[claimed[key][0]]
 
         return [key for key in keys if key not in answered and not is_taken(key)]
 

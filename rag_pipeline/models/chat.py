@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -130,6 +130,7 @@ def _ask_in_batches(
         try:
             data = _read(completion, prompts[key])
         except ValueError:
+            cache.put({_first_key(key): _pack_first(completion)})  # the repair begins with it
             invalid.append(key)
             return
         reply = known[key] = Reply(completion.text, data, completion.usage)
@@ -175,6 +176,7 @@ async def _ask_all(
 ) -> None:
     warm: dict[str, asyncio.Event] = {}
     failures = claims.cache.failures(list(prompts))
+    firsts = claims.cache.get([_first_key(key) for key in prompts])
 
     async def one(key: bytes) -> None:
         prompt = prompts[key]
@@ -186,7 +188,13 @@ async def _ask_all(
         sent.append(key)
         try:
             with asked_again(failures.get(key, 0)):
-                reply = await _ask_one(prompt, chat)
+                first = firsts.get(_first_key(key))
+                reply = await _ask_one(
+                    prompt,
+                    chat,
+                    None if first is None else _unpack_first(first),
+                    lambda made: claims.cache.put({_first_key(key): _pack_first(made)}),
+                )
         except CallsStoppedError:
             raise
         except ProviderError as error:
@@ -227,13 +235,24 @@ def _in_warm_order(
         yield from (key for group in wave for key in group[1:])
 
 
-async def _ask_one(prompt: Prompt, chat: Chat) -> Reply:
-    """Ask, and once more with what was wrong where the reply is not what was asked for."""
+async def _ask_one(
+    prompt: Prompt,
+    chat: Chat,
+    first: Completion | None,
+    keep_first: Callable[[Completion], None],
+) -> Reply:
+    """Ask, and once more with what was wrong where the reply is not what was asked for.
+
+    A first reply that is wrong is kept, for it is paid: if the repair fails, the next run begins
+    with it as `first`.
+    """
     messages = prompt.messages
-    completion = await chat.complete(messages, prompt.schema)
+    completion = first or await chat.complete(messages, prompt.schema)
     try:
         return Reply(completion.text, _read(completion, prompt), completion.usage)
     except ValueError as error:
+        if first is None:
+            keep_first(completion)
         wanted = "one of these words" if prompt.choices else "one JSON value of the schema"
         repair = f"That is not valid: {error}. Answer again with {wanted}, and nothing else."
     messages = [
@@ -335,6 +354,20 @@ def _key(settings: ChatSettings, prompt: Prompt) -> bytes:
     asked = [prompt.messages, prompt.schema, *([prompt.choices] if prompt.choices else [])]
     content = json.dumps(asked, sort_keys=True)
     return call_key("chat", chat_identity(settings), content)
+
+
+def _first_key(key: bytes) -> bytes:
+    """Return the key of a prompt's first reply, which is kept while it is repaired."""
+    return call_key("chat, first reply", "", key.hex())
+
+
+def _pack_first(completion: Completion) -> bytes:
+    return _pack(Reply(completion.text, None, completion.usage))
+
+
+def _unpack_first(value: bytes) -> Completion:
+    reply = _unpack(value)
+    return Completion(reply.text, reply.usage)
 
 
 def _pack(reply: Reply) -> bytes:

@@ -90,7 +90,12 @@ def embed_tokens(
     distinct = dict(zip(keys, inputs, strict=True))
     if isinstance(cache, RecordingCache):
         _note(distinct, embedder, cache)
-    known = cache.get(list(distinct))
+    known = {
+        key: value
+        for key, value in cache.get(list(distinct)).items()
+        # One vector alone was stored for a text that is spelt like these.
+        if len(distinct[key]) == 1 or len(value) == len(distinct[key]) * embedder.dimension * 4
+    }
     missing = [key for key in distinct if key not in known]
     advance("texts", len(texts) - sum(len(distinct[key]) for key in missing))
     sent: list[bytes] = []
@@ -282,7 +287,20 @@ def _inputs(
 def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> bytes:
     # The vector of a chunk among others depends on all of them: they are one call, with one key.
     content = texts[0] if len(texts) == 1 else json.dumps(texts)
+    if len(texts) == 1 and _is_like_several(content):
+        content = f"\0{content}"
     return call_key(f"embed:{input_type}", embedder.identity, content)
+
+
+def _is_like_several(text: str) -> bool:
+    """Tell whether a text is spelt like the texts of a call with several of them."""
+    if not text.startswith('["'):
+        return False
+    try:
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return len(read) > 1 and json.dumps(read) == text and all(isinstance(t, str) for t in read)
 
 
 def _local(embedder: Embedder) -> LocalEmbedder:

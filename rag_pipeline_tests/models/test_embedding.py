@@ -3,9 +3,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.calls import CallCache, CallCounts, call_key
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.models import embedding
 from rag_pipeline.models.embedding import (
     embed,
     embed_tokens,
@@ -131,3 +132,21 @@ def test_a_wrong_answer_is_refused_and_not_kept(cache, broken, message):
     with pytest.raises(ProviderError, match=message):
         embed(["a", "b"], LengthEncoder(broken), cache)
     assert missing_texts(["a", "b"], LengthEncoder(), cache) == 2
+
+
+def test_chunks_of_a_document_and_the_text_that_spells_them_are_different_calls() -> None:
+    encoder = LengthEncoder()
+    several, alone = ("a", "b"), ('["a", "b"]',)
+    assert embedding._key(several, encoder, "document") != embedding._key(
+        alone, encoder, "document"
+    )
+    # Keys of an earlier version, for what could not be mistaken.
+    for texts, content in (
+        (("a",), "a"),
+        (several, '["a", "b"]'),
+        (('["a"]',), '["a"]'),
+        (('["a","b"]',), '["a","b"]'),
+        (("[1, 2]",), "[1, 2]"),
+    ):
+        key = call_key("embed:document", encoder.identity, content)
+        assert embedding._key(texts, encoder, "document") == key

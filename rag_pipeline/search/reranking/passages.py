@@ -2,12 +2,21 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.calls import CallCache, CallCounts, asked_again, call_key, run_bounded, run_calls
+from rag_pipeline.calls import (
+    CallCache,
+    CallCounts,
+    Claims,
+    asked_again,
+    call_key,
+    run_bounded,
+    run_calls,
+)
 from rag_pipeline.calls.costs import Tokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
@@ -73,20 +82,20 @@ def score_passages(
         cache.put({key: np.array(scores, np.float64).tobytes()})
         found[key] = scores
 
+    sent = len(missing)
     if isinstance(cache, RecordingCache):
-        sent = [key for key in requests if key not in failed]
-        unknown = cache.note("rerank", sent, lambda key: _expected_tokens(requests[key]))
+        asking = [key for key in requests if key not in failed]
+        unknown = cache.note("rerank", asking, lambda key: _expected_tokens(requests[key]))
         failed |= dict.fromkeys(unknown, UnknownReplyError(f"{scorer.identity}: not asked yet"))
     elif isinstance(scorer, RemoteScorer):
         if missing:
-            refused = run_calls(_score_all(missing, scorer, keep, cache.failures(list(missing))))
-            cache.fail(list(refused))
-            failed |= refused
+            with Claims(cache) as claims:
+                sent = _score_missing(missing, scorer, claims, found, failed)
     else:
         _score_here(missing, scorer, keep, failed)
     if counts is not None:
-        known = sum(len(parts) for parts in keys) - len(missing)
-        counts.add(CallCounts(made=len(missing), saved=known))
+        known = sum(len(parts) for parts in keys) - sent
+        counts.add(CallCounts(made=sent, saved=known))
     return [_joined(parts, found, failed) for parts in keys]
 
 
@@ -123,17 +132,53 @@ def _requests(
     return [Asked(query, tuple(passages[i] for i in group)) for group in together]
 
 
+def _score_missing(
+    requests: Mapping[bytes, Asked],
+    scorer: RemoteScorer,
+    claims: Claims,
+    found: dict[bytes, list[float]],
+    failed: dict[bytes, ProviderError],
+) -> int:
+    """Score what nobody else is scoring, then take the others' scores; return how many were sent.
+
+    Each reply is stored when it arrives.
+    """
+    sent: list[bytes] = []
+
+    def keep(key: bytes, scores: list[float]) -> None:
+        claims.cache.put({key: np.array(scores, np.float64).tobytes()})
+        found[key] = scores
+
+    missing = list(requests)
+    while missing:
+        others: list[bytes] = []
+        mine = chain.from_iterable(claims.draw(([key] for key in missing), others))
+        failures = claims.cache.failures(missing)
+        refused = run_calls(_score_all(mine, requests, scorer, keep, failures, sent))
+        claims.cache.fail(list(refused))
+        claims.give_up(list(refused))
+        failed |= refused
+        theirs: dict[bytes, bytes] = {}
+        missing = claims.wait(others, theirs)
+        found.update({k: np.frombuffer(v, np.float64).tolist() for k, v in theirs.items()})
+        advance("calls", len(theirs))
+    return len(sent)
+
+
 async def _score_all(
+    keys: Iterator[bytes],
     requests: Mapping[bytes, Asked],
     scorer: RemoteScorer,
     keep: Callable[[bytes, list[float]], None],
     failures: Mapping[bytes, int],
+    sent: list[bytes],
 ) -> dict[bytes, ProviderError]:
     failed: dict[bytes, ProviderError] = {}
     async with scorer.connect() as send:
 
-        async def one(item: tuple[bytes, Asked]) -> None:
-            key, (query, passages) = item
+        async def one(key: bytes) -> None:
+            query, passages = requests[key]
+            sent.append(key)
             try:
                 with asked_again(failures.get(key, 0)):
                     scores, _ = await send(query, list(passages))
@@ -145,7 +190,7 @@ async def _score_all(
                 keep(key, scores)
             advance("calls", 1)
 
-        await run_bounded(requests.items(), one, scorer.max_concurrency)
+        await run_bounded(keys, one, scorer.max_concurrency)
     return failed
 
 

@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Scorer, Usage, open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
 from rag_pipeline.search.reranking import Asked, score_by_chat, score_passages
+from rag_pipeline.search.reranking.passages import Relevance
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
     CUT_REPLY,
@@ -158,3 +160,20 @@ def test_a_chat_model_scores_each_passage_by_itself() -> None:
     assert isinstance(second, ProviderError)
     assert [p.user for p in prompts][:2] == ["one {query} for a?", "two for a?"]
     assert prompts[0].schema is not None
+
+
+def test_runs_that_score_the_same_at_once_pay_once(cache: CallCache) -> None:
+    asked = [Asked(f"q{n} days", PASSAGES) for n in range(30)]
+    with serving(latency_seconds=0.01) as server, ThreadPoolExecutor(2) as pool:
+        own = scorer("cohere", server.url, max_concurrency=4)
+        counts = [CallCounts(), CallCounts()]
+
+        def run(n: int) -> list[Relevance]:
+            return score_passages(asked, own, CallCache(cache.path), counts[n])
+
+        one, two = pool.map(run, range(2))
+        assert one == two
+        assert not any(isinstance(relevance, ProviderError) for relevance in one)
+        assert max(server.billed.values()) == 1
+    assert sum(c.made for c in counts) == 30
+    assert sum(c.saved for c in counts) == 30
