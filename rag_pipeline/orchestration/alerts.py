@@ -19,11 +19,11 @@ _SECONDS = 10
 _MOST = 20
 
 
-def build_alerts(config: CorpusConfig, jobs: Jobs) -> list[dg.SensorDefinition]:
+def build_alerts(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
     """Return the sensors that alert, if the corpus file names a webhook; they are on by default."""
     if config.alerts is None:
         return []
-    return [_failures(config, config.alerts.webhook_env, jobs), _standstill(config)]
+    return [_failures(config, config.alerts.webhook_env, jobs), _standstill(config, one_run)]
 
 
 def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefinition:
@@ -51,7 +51,7 @@ def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefin
     return sensor
 
 
-def _standstill(config: CorpusConfig) -> dg.SensorDefinition:
+def _standstill(config: CorpusConfig, one_run: bool) -> dg.SensorDefinition:
     workspace = Workspace(config)
 
     @dg.sensor(
@@ -62,11 +62,11 @@ def _standstill(config: CorpusConfig) -> dg.SensorDefinition:
         "release that its gate refused, a document in quarantine) when that changes.",
     )
     def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        found = survey(workspace, context.instance)
+        found = survey(workspace, context.instance, one_run)
         if found.requests or found.waiting:
             return dg.SkipReason("work is under way")  # what it comes to is not known yet
         problems = [f"{step}: {reason}" for step, reason in found.stuck.items()]
-        unloaded = why_not_loaded(workspace, context.instance)
+        unloaded = why_not_loaded(workspace, context.instance, one_run)
         if unloaded:
             problems.append(f"changed files are not loaded: {unloaded}")
         quarantined = workspace.quarantine("documents").count()

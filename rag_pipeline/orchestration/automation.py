@@ -7,15 +7,18 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
+from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.recovery import fail_lost_runs
 from rag_pipeline.orchestration.requests import (
+    INPUTS_TAG,
     LISTING_TAG,
+    all_inputs,
     is_run_of,
-    refusal,
     run_request,
     running_steps,
     survey,
+    why_not_loaded,
 )
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
@@ -25,63 +28,67 @@ SENSOR_SECONDS = 15
 """The least time between two looks of a sensor."""
 
 _NAMED = 5
+_PRIORITIES = {"documents": "20", "queries": "10", "leaderboard": "10", "release": "20"}
+"""Loading and releasing go before the runs of single partitions that wait in the queue."""
 
-Jobs = Mapping[str, "dg.UnresolvedAssetJobDefinition"]
+Jobs = Mapping[str, "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"]
+"""By the names of their assets, and the job of the whole corpus by `""`."""
 
 
-def build_jobs(config: CorpusConfig) -> dict[str, "dg.UnresolvedAssetJobDefinition"]:
-    """Return one job per asset and what is made with it; other assets can't share a run."""
-    return {
+def build_jobs(config: CorpusConfig, retries: dg.RetryPolicy | None) -> Jobs:
+    """Return the job of the whole corpus, and one per asset and what is made with it."""
+    return {"": build_update_job(config, retries)} | {
         name: dg.define_asset_job(
             job_name(config, name),
             selection=dg.AssetSelection.assets(
                 *(asset_key(config, n) for n, a in ASSETS.items() if name in (n, a.made_with))
             ),
             description=f"Bring {name} of {config.corpus} up to date.",
-            tags={"corpus": config.corpus},
+            tags={"corpus": config.corpus, "dagster/priority": _PRIORITIES.get(name, "0")},
         )
         for name in asset_names(config)
     }
 
 
-def build_schedules(config: CorpusConfig, jobs: Jobs) -> list[dg.ScheduleDefinition]:
+def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.ScheduleDefinition]:
     """Return the re-index schedule, if the corpus file sets one; it is on by default.
 
-    It loads the documents; the stale partitions that follow are requested by the sensor.
+    One run does all that is stale; or it loads the documents, and the sensor requests the stale
+    partitions that follow.
     """
     if config.schedule is None:
         return []
     return [
         dg.ScheduleDefinition(
             name=identifier(config, "reindex"),
-            job=jobs["documents"],
+            job=jobs["" if one_run else "documents"],
             cron_schedule=config.schedule,
             default_status=dg.DefaultScheduleStatus.RUNNING,
-            description=f"Load new and changed documents; what follows is requested by "
-            f"{identifier(config, 'stale_partitions')}. Steps that failed are tried again.",
+            description="Load new and changed documents and bring what follows up to date. Steps "
+            "that failed are tried again.",
         )
     ]
 
 
-def build_sensors(config: CorpusConfig, jobs: Jobs) -> list[dg.SensorDefinition]:
+def build_sensors(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
     """Return the two sensors of a corpus.
 
     A corpus file with a `schedule` asks to be kept up to date, so the sensor that finishes what
     the schedule begins is on by default; nothing else starts work that nobody asked for.
     """
-    return [_documents_sensor(config, jobs), _stale_sensor(config, jobs)]
+    return [_documents_sensor(config, jobs, one_run), _stale_sensor(config, jobs, one_run)]
 
 
-def _documents_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
+def _documents_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     documents = Step("documents")
     workspace = Workspace(config)
 
     @dg.sensor(
         name=identifier(config, "changed_documents"),
-        job=jobs["documents"],
+        job=jobs["" if one_run else "documents"],
         minimum_interval_seconds=SENSOR_SECONDS,
-        description="Load the documents when a file is added, changed or removed. Looks at names, "
-        "sizes and times only.",
+        description="Load the documents when a file is added, changed or removed since the last "
+        "load that succeeded. Looks at names, sizes and times only.",
     )
     def changed_documents(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         _recover(context, config)
@@ -90,10 +97,11 @@ def _documents_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
         listing = listing_digest(config)
         if listing == loaded_listing(workspace):
             return dg.SensorResult(skip_reason="no file has changed since the last load")
-        why_not = refusal(context.instance, config, documents, LISTING_TAG, listing)
+        why_not = why_not_loaded(workspace, context.instance, one_run)
         if why_not is not None:
             return dg.SensorResult(skip_reason=f"the changed files are not loaded: {why_not}")
-        return dg.SensorResult([run_request(config, documents, listing, LISTING_TAG)])
+        asked = None if one_run else documents
+        return dg.SensorResult([run_request(config, asked, listing, LISTING_TAG)])
 
     return changed_documents
 
@@ -103,7 +111,7 @@ def _recover(context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
         context.log.warning(f"run {run_id} is failed: its process is gone")
 
 
-def _stale_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
+def _stale_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     workspace = Workspace(config)
     running = dg.DefaultSensorStatus.RUNNING
     stopped = dg.DefaultSensorStatus.STOPPED
@@ -113,16 +121,20 @@ def _stale_sensor(config: CorpusConfig, jobs: Jobs) -> dg.SensorDefinition:
         jobs=list(jobs.values()),
         minimum_interval_seconds=SENSOR_SECONDS,
         default_status=running if config.schedule else stopped,
-        description="Request exactly the partitions that are stale and whose inputs are ready, "
-        "after a setting, a query or a document changed.",
+        description="Request one run of all that is stale, or exactly the partitions that are "
+        "stale and whose inputs are ready, after a setting, a query or a document changed.",
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         _recover(context, config)
-        found = survey(workspace, context.instance)
+        found = survey(workspace, context.instance, one_run)
         for step, reason in found.stuck.items():
             context.log.warning(f"{step} is not asked for: {reason}")
+        if found.requests and one_run:
+            whole = run_request(config, None, all_inputs(found), INPUTS_TAG)
+            return dg.SensorResult([whole])
         if found.requests:
-            return dg.SensorResult([run_request(config, *r) for r in found.requests.items()])
+            asked = found.requests.items()
+            return dg.SensorResult([run_request(config, *r, INPUTS_TAG) for r in asked])
         if found.waiting:
             return dg.SensorResult(skip_reason=f"at work: {_some(found.waiting)}")
         if found.stuck:

@@ -35,17 +35,7 @@ def _check(
         run = context.op_execution_context
         step = Step(asset, run.partition_key if run.has_partition_key else None)
         with clear_failures():
-            result = held.judge(workspace, step.key(config))
-            if held.blocking:
-                record(workspace, step, result)
-        return dg.AssetCheckResult(
-            passed=result.passed,
-            severity=dg.AssetCheckSeverity.ERROR if held.blocking else dg.AssetCheckSeverity.WARN,
-            description="; ".join(result.failures) or f"{result.checked} checked",
-            metadata=metadata_of(
-                {"checked": result.checked, **examples("failures", result.failures)}
-            ),
-        )
+            return judge(workspace, step, held)
 
     with unstable():  # without its own partitions, one partition's pass would hide another's fail
         return dg.asset_check(
@@ -56,3 +46,18 @@ def _check(
             partitions_def=partitions_of(config, asset),
             retry_policy=retries,
         )(check)
+
+
+def judge(workspace: Workspace, step: Step, held: Check) -> dg.AssetCheckResult:
+    """Judge a step; keep the verdict of a blocking check."""
+    result = held.judge(workspace, step.key(workspace.config))
+    if held.blocking:
+        record(workspace, step, result)
+    return dg.AssetCheckResult(
+        asset_key=asset_key(workspace.config, step.asset),
+        check_name=held.name,
+        passed=result.passed,
+        severity=dg.AssetCheckSeverity.ERROR if held.blocking else dg.AssetCheckSeverity.WARN,
+        description="; ".join(result.failures) or f"{result.checked} checked",
+        metadata=metadata_of({"checked": result.checked, **examples("failures", result.failures)}),
+    )

@@ -13,6 +13,7 @@ from rag_pipeline.orchestration.alerts import build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
+from rag_pipeline.orchestration.executors import does_all_in_one_process
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
@@ -107,10 +108,17 @@ class RagPipeline(dg.Component):
 
 
 def build_definitions(
-    config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
+    config: CorpusConfig,
+    retries: dg.RetryPolicy | None = RETRIES,
+    one_run: bool | None = None,
 ) -> dg.Definitions:
-    """Return everything that Dagster knows of one corpus."""
-    jobs = build_jobs(config)
+    """Return everything that Dagster knows of one corpus.
+
+    Sensors and the schedule request `one_run` for all that is stale, or a run for each stale
+    partition; by default as the executor does a run's steps in one process or elsewhere.
+    """
+    one_run = does_all_in_one_process() if one_run is None else one_run
+    jobs = build_jobs(config, retries)
     return dg.Definitions(
         assets=[
             *build_assets(config, retries),
@@ -118,7 +126,7 @@ def build_definitions(
         ],
         asset_checks=build_checks(config, retries),
         jobs=list(jobs.values()),
-        schedules=build_schedules(config, jobs),
-        sensors=[*build_sensors(config, jobs), *build_alerts(config, jobs)],
+        schedules=build_schedules(config, jobs, one_run),
+        sensors=[*build_sensors(config, jobs, one_run), *build_alerts(config, jobs, one_run)],
         resources={step_values_key(config): StepValues(Workspace(config))},
     )

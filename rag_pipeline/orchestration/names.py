@@ -23,3 +23,8 @@ def group_name(config: CorpusConfig) -> str:
 def job_name(config: CorpusConfig, asset: str) -> str:
     """Return the name of the job that materializes one asset of a corpus."""
     return identifier(config, f"update_{asset}")
+
+
+def update_job_name(config: CorpusConfig) -> str:
+    """Return the name of the job that brings all of a corpus up to date."""
+    return identifier(config, "bring_up_to_date")

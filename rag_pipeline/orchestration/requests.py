@@ -15,7 +15,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
-from rag_pipeline.orchestration.names import asset_key, job_name
+from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
 from rag_pipeline.orchestration.recovery import was_interrupted
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
@@ -25,11 +25,14 @@ from rag_pipeline.workspace import Workspace
 INPUTS_TAG = "rag_pipeline/inputs"
 LISTING_TAG = "rag_pipeline/listing"
 """The files that a load was asked for."""
+LEFT_TAG = "rag_pipeline/left"
+"""What a run of the whole corpus could not make, each with its inputs."""
 PARTITION_TAG = "dagster/partition"
 MOST_INTERRUPTIONS = 3
 """A run is asked for this often while each is interrupted; then a person is told."""
 
 _LOOKED_AT = 20
+_NOTHING = "its last run came to nothing"
 _UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -53,10 +56,14 @@ class Survey:
     stuck: dict[Step, str] = field(default_factory=dict)
 
 
-def survey(workspace: Workspace, instance: dg.DagsterInstance) -> Survey:
-    """Compare every step with what it reads from; reads no document and calls no model."""
+def survey(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> Survey:
+    """Compare every step with what it reads from; reads no document and calls no model.
+
+    Steps are asked for one by one, or all in `one_run`.
+    """
     config = workspace.config
     found = Survey()
+    left = _left(instance, config)
     running = set(running_steps(instance, config))
     loaded = _last_load(instance, config)
     for step in steps(config):
@@ -72,58 +79,95 @@ def survey(workspace: Workspace, instance: dg.DagsterInstance) -> Survey:
             try:
                 if _settled(workspace, step):
                     continue
-                # Its own load must not count for the documents, or a failed check would ask again.
-                after = loaded if before else None
-                made_from = step.row.made_from(workspace, step.key(config))
-                inputs = _hash(step, made_from, after)
+                inputs = _inputs(workspace, step, loaded)
             except RagPipelineError as error:
                 found.stuck[step] = str(error)
                 continue
-            why_not = refusal(instance, config, step, INPUTS_TAG, inputs)
+            job = job_name(config, step.asset)
+            why_not = _NOTHING if inputs in left else None
+            why_not = why_not or refusal(instance, job, INPUTS_TAG, inputs, step.partition)
             if why_not is None:
                 found.requests[step] = inputs
             # Items that a judge failed on hold back nothing; the next load asks for them again.
             elif not is_incomplete(workspace, step):
                 found.stuck[step] = why_not
+    if one_run and found.requests:
+        job = update_job_name(config)
+        why_not = refusal(instance, job, INPUTS_TAG, all_inputs(found))
+        if why_not is not None:
+            found.stuck |= dict.fromkeys(found.requests, why_not)
+            found.requests.clear()
+            found.waiting.clear()
     return found
 
 
+def all_inputs(found: Survey) -> str:
+    """Return the hash of all that is to be asked for."""
+    return _hash(sorted((str(step), inputs) for step, inputs in found.requests.items()))
+
+
 def refusal(
-    instance: dg.DagsterInstance, config: CorpusConfig, step: Step, tag: str, value: str
+    instance: dg.DagsterInstance, job: str, tag: str, value: str, partition: str | None = None
 ) -> str | None:
-    """Return why a step is not asked for once more with this tag, None where it may be."""
-    tags = {PARTITION_TAG: step.partition} if step.partition else {}
-    wanted = dg.RunsFilter(job_name=job_name(config, step.asset), tags=tags)
+    """Return why a job is not asked for once more with this tag, None where it may be."""
+    tags = {PARTITION_TAG: partition} if partition else {}
     interrupted = 0
-    for run in instance.get_runs(wanted, limit=_LOOKED_AT):
+    for run in instance.get_runs(dg.RunsFilter(job_name=job, tags=tags), limit=_LOOKED_AT):
         if tag not in run.tags:
             continue  # somebody else's
         if run.tags[tag] != value:
             break
         if not was_interrupted(instance, run):
-            return "its last run came to nothing"
+            return _NOTHING
         interrupted += 1
         if interrupted == MOST_INTERRUPTIONS:
             return f"its last {interrupted} runs were interrupted"
     return None
 
 
-def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance) -> str | None:
+def left_over(workspace: Workspace, instance: dg.DagsterInstance, failed: Collection[Step]) -> str:
+    """Return what a run of the whole corpus could not make, for its tag `LEFT_TAG`."""
+    loaded = _last_load(instance, workspace.config)
+    left = []
+    for step in steps(workspace.config):
+        try:
+            if step in failed or is_incomplete(workspace, step):
+                left.append(_inputs(workspace, step, loaded))
+        except RagPipelineError:
+            continue  # what it would be made from can't be told: the survey says why
+    return " ".join(left)
+
+
+def _left(instance: dg.DagsterInstance, config: CorpusConfig) -> Collection[str]:
+    wanted = dg.RunsFilter(job_name=update_job_name(config))
+    runs = instance.get_runs(wanted, limit=_LOOKED_AT)
+    return next((run.tags[LEFT_TAG].split() for run in runs if LEFT_TAG in run.tags), ())
+
+
+def _inputs(workspace: Workspace, step: Step, loaded: str) -> str:
+    """Return the hash of what a step would be made from.
+
+    Its own load does not count for the documents, or a failed check would ask again.
+    """
+    after = loaded if upstream(workspace.config, step) else None
+    return _hash(step, step.row.made_from(workspace, step.key(workspace.config)), after)
+
+
+def why_not_loaded(workspace: Workspace, instance: dg.DagsterInstance, one_run: bool) -> str | None:
     """Return why files that changed since the last load are not asked for again, None otherwise."""
     config = workspace.config
     listing = listing_digest(config)
     if listing == loaded_listing(workspace):
         return None
-    return refusal(instance, config, Step("documents"), LISTING_TAG, listing)
+    job = update_job_name(config) if one_run else job_name(config, "documents")
+    return refusal(instance, job, LISTING_TAG, listing)
 
 
-def run_request(
-    config: CorpusConfig, step: Step, value: str, tag: str = INPUTS_TAG
-) -> dg.RunRequest:
-    """Return the request of one step, with what it is asked for as a tag."""
+def run_request(config: CorpusConfig, step: Step | None, value: str, tag: str) -> dg.RunRequest:
+    """Return the request of one step, or of all, with what it is asked for as a tag."""
     return dg.RunRequest(
-        job_name=job_name(config, step.asset),
-        partition_key=step.partition,
+        job_name=job_name(config, step.asset) if step else update_job_name(config),
+        partition_key=step.partition if step else None,
         # Whoever asked asks again; the daemon's own repetition would be a second run of the same.
         tags={"corpus": config.corpus, tag: value, "dagster/max_retries": "0"},
     )
@@ -131,7 +175,7 @@ def run_request(
 
 def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
     """Return whether a run works on a corpus, whoever launched it."""
-    by_job = {job_name(config, name) for name in ASSETS}
+    by_job = {update_job_name(config), *(job_name(config, name) for name in ASSETS)}
     return run.job_name in by_job or any(
         key.path[0] == config.corpus for key in run.asset_selection or ()
     )
@@ -148,7 +192,9 @@ def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterato
     by_key = {asset_key(config, name): name for name in names}
     for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
         assets: Collection[str] = [by_key[k] for k in run.asset_selection or () if k in by_key]
-        if not assets and run.job_name in by_job:
+        if run.job_name == update_job_name(config):
+            assets = names
+        elif not assets and run.job_name in by_job:
             assets = [by_job[run.job_name]]
         partition = run.tags.get(PARTITION_TAG)
         for step in steps(config):

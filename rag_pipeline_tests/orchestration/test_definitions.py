@@ -95,10 +95,10 @@ def test_the_checks_and_which_of_them_block(graph):
 def test_the_jobs_schedules_and_sensors(definitions):
     repository = definitions.get_repository_def()
     jobs = {job.name for job in repository.get_all_jobs() if not job.name.startswith("__")}
-    assert jobs == {f"sample__update_{name}" for name in PARTITIONS}
+    assert jobs == {"sample__bring_up_to_date", *(f"sample__update_{n}" for n in PARTITIONS)}
     (schedule,) = repository.schedule_defs
     assert (schedule.name, schedule.cron_schedule) == ("sample__reindex", "0 3 * * *")
-    assert schedule.job_name == "sample__update_documents"
+    assert schedule.job_name == "sample__bring_up_to_date"
     assert {s.name: s.default_status.value for s in repository.sensor_defs} == {
         "sample__changed_documents": "STOPPED",
         "sample__stale_partitions": "RUNNING",

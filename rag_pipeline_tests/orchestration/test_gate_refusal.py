@@ -44,7 +44,7 @@ def test_it_is_refused_by_the_gate_once_and_says_why(tmp_path, instance, settle,
     # p = 2 / 2**8, which three metrics at most leave below 0.05.
     decoys = {f"{t}-{n}.txt": f"fee of the {t}, {t} fee {n}" for t in THINGS for n in range(5)}
     write_documents(tmp_path / "documents", decoys)
-    repository = build_definitions(load_config(file)).get_repository_def()
+    repository = build_definitions(load_config(file), one_run=False).get_repository_def()
     (schedule,) = repository.schedule_defs
     now = datetime(2030, 1, 1, 3)
     tick = schedule.evaluate_tick(dg.build_schedule_context(instance, now))

@@ -18,11 +18,14 @@ from rag_pipeline.orchestration.names import identifier
 
 
 def ask(
-    file: Path, instance: dg.DagsterInstance, name: str = "stale_partitions"
+    file: Path,
+    instance: dg.DagsterInstance,
+    name: str = "stale_partitions",
+    one_run: bool = False,
 ) -> tuple[list[dg.RunRequest], str | None]:
     """Let a sensor look once; return its requests or why there are none."""
     config = load_config(file)
-    definitions = build_definitions(config, retries=None)
+    definitions = build_definitions(config, retries=None, one_run=one_run)
     repository = definitions.get_repository_def()
     sensor = repository.get_sensor_def(identifier(config, name))
     context = dg.build_sensor_context(instance=instance, repository_def=repository)
@@ -32,7 +35,8 @@ def ask(
 
 def named(request: dg.RunRequest | dg.DagsterRun) -> tuple[str, str | None]:
     assert request.job_name
-    return request.job_name.removeprefix("tiny__update_"), request.tags.get("dagster/partition")
+    name = request.job_name.removeprefix("tiny__").removeprefix("update_")
+    return name, request.tags.get("dagster/partition")
 
 
 def execute(file: Path, instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:

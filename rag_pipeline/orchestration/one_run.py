@@ -1,0 +1,118 @@
+"""One run that brings a whole corpus up to date: every stale step in order, in one process.
+
+A run a partition pays for a process, its imports and its models a hundred times over. Where shards
+are to be built by other workers, the jobs of single assets are requested instead.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.errors import CheckFailedError, RagPipelineError
+from rag_pipeline.orchestration.assets import RETRIES, alert_result, may_do_better
+from rag_pipeline.orchestration.checks import judge
+from rag_pipeline.orchestration.metadata import metadata_of
+from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
+from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
+from rag_pipeline.orchestration.verdicts import passed
+from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.workspace import Workspace
+
+_NAMED = 20
+
+
+def build_update_job(
+    config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
+) -> dg.JobDefinition:
+    """Return the job `…__bring_up_to_date`; its steps are shown as events of their assets."""
+    workspace = Workspace(config)
+
+    @dg.op(
+        name=identifier(config, "update_what_is_stale"),
+        out=dg.Out(dg.Nothing),
+        retry_policy=retries,
+        description="Make every stale step in order; one that fails holds back what reads it.",
+    )
+    def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
+        failed: dict[Step, Exception | str] = {}
+        made = 0
+        for step in steps(config):
+            before = upstream(config, step)
+            held = [b for b in before if b in failed]
+            if held and (step.row.holds_back or len(held) == len(before)):
+                failed[step] = f"it reads {held[0]}"
+                continue
+            try:
+                if not plan_step(workspace, step).must_run and passed(workspace, step):
+                    continue
+                context.log.info(f"{step}: {step.row.doing}")
+                yield from _made(workspace, step)
+                made += 1
+            except (RagPipelineError, OSError) as error:
+                context.log.error(f"{step}: {error}")
+                failed[step] = error
+        context.instance.add_run_tags(
+            context.run_id, {LEFT_TAG: left_over(workspace, context.instance, failed)}
+        )
+        context.log.info(f"{made} steps made, {len(failed)} failed or held back")
+        if failed:
+            errors = {s: e for s, e in failed.items() if isinstance(e, Exception)}
+            raise dg.Failure(
+                description="; ".join(f"{s}: {e}" for s, e in list(errors.items())[:_NAMED]),
+                allow_retries=any(may_do_better(error) for error in errors.values()),
+            )
+
+    @dg.job(
+        name=update_job_name(config),
+        executor_def=dg.in_process_executor,
+        description=f"Bring all of {config.corpus} up to date, and do nothing where it is.",
+        tags={"corpus": config.corpus},
+    )
+    def bring_up_to_date() -> None:
+        update_what_is_stale()
+
+    return bring_up_to_date
+
+
+def _made(workspace: Workspace, step: Step) -> Iterator[Any]:
+    """Make a step and judge it; yield what its asset's page shows.
+
+    Raises CheckFailedError when a blocking check fails.
+    """
+    config = workspace.config
+    key = asset_key(config, step.asset)
+    outcome = make(workspace, step)
+    yield dg.AssetMaterialization(
+        key,
+        partition=step.partition,
+        metadata=metadata_of(outcome.facts),
+        tags={"dagster/data_version": outcome.version},
+    )
+    for alert in outcome.alerts:
+        yield _event(alert_result(key, alert), step, blocking=False)
+    failed = []
+    for check in step.row.checks:
+        result = judge(workspace, step, check)
+        yield _event(result, step, check.blocking)
+        if check.blocking and not result.passed:
+            failed.append(f"check {check.name} failed: {result.description}")
+    if failed:
+        raise CheckFailedError("; ".join(failed))
+
+
+def _event(result: dg.AssetCheckResult, step: Step, blocking: bool) -> dg.AssetCheckEvaluation:
+    assert result.asset_key is not None
+    assert result.check_name is not None
+    return dg.AssetCheckEvaluation(
+        asset_key=result.asset_key,
+        check_name=result.check_name,
+        passed=result.passed,
+        metadata=result.metadata,
+        severity=result.severity,
+        description=result.description,
+        blocking=blocking,
+        partition=step.partition,
+    )
