@@ -13,6 +13,7 @@ from rag_pipeline.errors import InputError, TextTooLongError
 from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.models.providers import Vectors
 from rag_pipeline.store import Table
+from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000
 """Up to here an exact scan is fast; above, an IVF index is built and maintained."""
@@ -25,6 +26,11 @@ _NPROBES = 64
 _PROBED = 6
 """One in so many partitions is searched, and at least `_NPROBES`: fewer miss neighbours as a table
 grows, more cost time."""
+_OUTGROWN = 1.5
+"""Partitions are trained anew when there are so many times too few or too many of them."""
+_SKEWED = 3.0
+"""… or when the largest holds so many times the share of the rows that it held once trained."""
+_LARGEST = "rag_pipeline.largest_partition"
 _TRAINING = {"sample_rate": 64, "max_iterations": 20}
 """Of k-means: samples for each partition, fewer than Lance takes, as its time grows with them."""
 
@@ -70,18 +76,44 @@ def index_chunks(
 
 def maintain(table: Table) -> str:
     """Compact the table and keep its index fit for its size; return the index's kind."""
-    table.compact()
+    table.compact()  # which adds new rows to an index that is there
     lance = table.open()
     rows = lance.count_rows()
-    indexed = any("vector" in index.columns for index in lance.list_indices())
-    if rows < FLAT_ROWS or indexed:  # `compact` has added new rows to an existing index
-        return "ivf" if indexed else "flat"
+    sizes = _partition_sizes(lance)
+    if not (_is_unfit(lance, rows, sizes) if sizes else rows >= FLAT_ROWS):
+        return "ivf" if sizes else "flat"
     # RaBitQ: a bit a dimension, and no codebook to train. `refine` reads the vectors themselves.
     quantised = lance.schema.field("vector").type.list_size % 8 == 0
     kind = IvfRq if quantised else IvfFlat
     config = kind(distance_type="cosine", num_partitions=_partitions(rows), **_TRAINING)
     lance.create_index("vector", config=config)
+    trained = table.open()
+    share = max(_partition_sizes(trained)) / rows
+    trained.to_lance().update_schema_metadata({_LARGEST: repr(share)})
     return "ivf"
+
+
+def _partition_sizes(lance: Any) -> list[int]:
+    """Return the rows of each partition of the vectors' index, none where there is no index.
+
+    Those of a later part of it are not counted: parts share their partitions.
+    """
+    dataset = lance.to_lance()
+    name = index_names(dataset).get("vector")
+    if name is None:
+        return []
+    parts = dataset.stats.index_stats(name)["indices"]
+    return [int(partition["size"]) for partition in parts[0]["partitions"]]
+
+
+def _is_unfit(lance: Any, rows: int, sizes: Sequence[int]) -> bool:
+    """Return whether an index's partitions are those of another number or kind of rows."""
+    wanted = _partitions(rows)
+    if not wanted / _OUTGROWN <= len(sizes) <= wanted * _OUTGROWN:
+        return True
+    largest = (lance.schema.metadata or {}).get(_LARGEST.encode())
+    # An index of an earlier version has not noted it: then nothing is known to have changed.
+    return largest is not None and max(sizes) > _SKEWED * float(largest) * rows
 
 
 def _partitions(rows: int) -> int:
@@ -90,9 +122,8 @@ def _partitions(rows: int) -> int:
 
 def index_probes(lance: Any) -> int:
     """Return how many partitions a search goes through; 0 where there is no index to search."""
-    if not lance.list_indices():
-        return 0
-    return max(_NPROBES, _partitions(lance.count_rows()) // _PROBED)
+    partitions = len(_partition_sizes(lance))
+    return partitions and min(partitions, max(_NPROBES, partitions // _PROBED))
 
 
 def search(

@@ -1,5 +1,6 @@
 """LanceDB tables whose rows belong to documents."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -9,6 +10,7 @@ from uuid import uuid4
 import lancedb
 import pyarrow as pa
 import pyarrow.compute as pc
+from lancedb.index import BTree
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.states import DocumentState, State, StateCache
@@ -21,8 +23,12 @@ MAX_FRAGMENTS = 16
 """So many pieces a table may have before they are merged: merging rewrites all small ones."""
 MAX_DELETED = 0.2
 """So large a share of a table may be deleted rows before they are written out."""
+MAX_UNINDEXED = 0.05
+"""So large a share of the rows may be in no index, where each search reads them all."""
+SORTED_ROWS = 10_000
+"""From here on `document_id` has an index: reading some documents' rows must not read them all."""
+os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is told of an index
 _SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+:\d+")
-_NEVER = timedelta(days=36_500)
 _IDS_PER_FILTER = 500
 _TRIES = 5
 
@@ -208,14 +214,25 @@ class Table:
         """Merge fragments when they are many, and drop old versions that nothing pins."""
         with _clear_errors(self.name):
             table = self.open()
-            stats = table.to_lance().stats.dataset_stats()
+            lance = table.to_lance()
+            stats, rows = lance.stats.dataset_stats(), int(table.count_rows())
             deleted = int(stats["num_deleted_rows"])
-            if stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (
-                deleted + table.count_rows()
-            ):
-                # Clean-up by LanceDB itself refuses any table with an old tag, and skips what
-                # comes after it: that indices take in new rows.
-                table.optimize(cleanup_older_than=_NEVER)
+            worn = stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (
+                deleted + rows
+            )
+            for index in indexes(lance):
+                added = index["num_indexed_rows"] < (1 - MAX_UNINDEXED) * rows
+                if worn or added or index["num_indices"] > 1:
+                    # Into one part with all that there are, as fragments that different parts
+                    # hold, or one and none, are never merged. Not by `retrain`, nor by LanceDB's
+                    # `optimize`: these leave one partition of many.
+                    lance.optimize.optimize_indices(
+                        num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
+                    )
+            if worn:
+                self.open().to_lance().optimize.compact_files()
+            if rows >= SORTED_ROWS and "document_id" not in index_names(lance):
+                self.open().create_index("document_id", config=BTree())
         self.drop_versions()
 
     def drop_versions(self, dry_run: bool = False) -> int:
@@ -295,6 +312,17 @@ class Table:
     def pins(self) -> dict[str, int]:
         """Return the pinned versions by their names."""
         return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
+
+
+def indexes(lance: Any) -> list[dict[str, Any]]:
+    """Return what a Lance dataset tells of each of its indexes, with its `name`."""
+    names = index_names(lance).values()
+    return [{**lance.stats.index_stats(name), "name": name} for name in names]
+
+
+def index_names(lance: Any) -> dict[str, str]:
+    """Return the names of a Lance dataset's indexes by the column that each is of."""
+    return {index.field_names[0]: index.name for index in lance.describe_indices()}
 
 
 _FORMAT, _IDENTITY = b"rag_pipeline.format", b"rag_pipeline.identity"

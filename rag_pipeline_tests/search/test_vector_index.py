@@ -3,11 +3,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.bench_nights import nights, worn
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.errors import InputError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
-from rag_pipeline.store import Store
+from rag_pipeline.store import Store, tables
 
 
 def contextualized(count):
@@ -127,3 +128,54 @@ def test_a_large_table_is_indexed_once_and_still_finds_the_nearest(tmp_path, mon
         hits += len(exact & set(near))
         found += 10
     assert hits / found >= 0.95
+
+
+def test_a_table_with_an_index_does_not_wear_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(vector_index, "FLAT_ROWS", 1500)
+    monkeypatch.setattr(tables, "SORTED_ROWS", 1500)
+    monkeypatch.setattr(vector_index, "_NPROBES", 16)
+    measured = list(nights(tmp_path, 48, 2000, dimension=16))
+    assert worn(measured) == []
+    assert {n.parts for n in measured} == {1}
+    assert {n.partitions for n in measured} == {44}, "the square root of 2,000"
+    assert max(n.unindexed for n in measured) < tables.MAX_UNINDEXED + 1e-6
+
+
+def test_partitions_are_trained_anew_when_the_table_outgrows_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(vector_index, "FLAT_ROWS", 500)
+    chance = np.random.default_rng(3)
+
+    def add(count, name):
+        vectors = chance.normal(size=(count, 16)).astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        made = Embedded(vectors, [b""] * count)
+        batches = vector_index.index_chunks(
+            [contextualized(count)], lambda texts: made, table.schema, name
+        )
+        table.replace([], list(batches))
+
+    table = table_of(tmp_path, np.eye(16, dtype=np.float32))
+    add(600 - 16, "first")
+    vector_index.maintain(table)
+    assert vector_index.index_probes(table.open()) == 24, "all of them, as they are few"
+    add(2400, "second")
+    vector_index.maintain(table)
+    assert vector_index.index_probes(table.open()) == 54, "the square root of 3,000"
+
+
+def test_partitions_are_trained_anew_when_one_of_them_fills(tmp_path, monkeypatch):
+    monkeypatch.setattr(vector_index, "FLAT_ROWS", 1000)
+    chance = np.random.default_rng(3)
+    spread = chance.normal(size=(2000, 16)).astype(np.float32)
+    table = table_of(tmp_path, spread / np.linalg.norm(spread, axis=1, keepdims=True))
+    vector_index.maintain(table)
+    # Then a new subject comes, whose vectors lie close together.
+    near = np.eye(1, 16, dtype=np.float32) + 0.05 * chance.normal(size=(1500, 16))
+    near = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
+    made = Embedded(near, [b""] * len(near))
+    batch = contextualized(len(near))
+    table.replace([], list(vector_index.index_chunks([batch], lambda _: made, table.schema, "n")))
+    vector_index.maintain(table)
+    sizes = vector_index._partition_sizes(table.open())
+    assert sum(sizes) == 3500
+    assert max(sizes) < 700, "the new subject is not in one partition"
