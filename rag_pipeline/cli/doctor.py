@@ -163,13 +163,17 @@ def _bucket(url: str) -> str:
 
 
 def _documents(config: CorpusConfig) -> str:
+    from rag_pipeline.indexing import text_warnings
     from rag_pipeline.pipeline.planning import Step, plan_step
 
     plan = plan_step(Workspace(config), Step("documents"))
     refused = Workspace(config).quarantine("documents").count()
+    doubtful = len(text_warnings(Workspace(config)))
     return (
         f"{config.documents_place}: {plan.current:,} current, {plan.stale:,} new or changed, "
-        f"{plan.orphaned:,} gone" + (f"; {refused:,} in quarantine" if refused else "")
+        f"{plan.orphaned:,} gone"
+        + (f"; {refused:,} in quarantine" if refused else "")
+        + (f"; {doubtful:,} of doubtful text, see `rag run`" if doubtful else "")
     )
 
 

@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.commands import asking, building, expansion, judging, releases, upkeep
+from rag_pipeline.cli.commands import (
+    asking,
+    building,
+    expansion,
+    inspecting,
+    judging,
+    releases,
+    upkeep,
+)
 from rag_pipeline.cli.console import errors, make_legible, set_quiet
 from rag_pipeline.errors import (
     BudgetError,
@@ -46,7 +54,7 @@ app = typer.Typer(
     """,
 )
 
-for topic in (building, asking, judging, releases, upkeep):
+for topic in (building, inspecting, asking, judging, releases, upkeep):
     app.add_typer(topic.app)
 app.add_typer(expansion.app, name="expansion")
 

@@ -15,6 +15,7 @@ from rich.progress import Progress, TaskID
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
+from rag_pipeline.cli.documents import refusals
 from rag_pipeline.cli.estimates import keep_outcome, outcome
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
@@ -30,6 +31,7 @@ from rag_pipeline.evaluation.runs import (
     load_queries,
     load_scores,
 )
+from rag_pipeline.indexing import text_warnings
 from rag_pipeline.pipeline.forecast import Forecast, forecast, hold_budget, is_known, pays
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.store.lease import lease
@@ -285,13 +287,9 @@ def _line(number: int, total: int, result: "StepResult") -> str:
 
 def _show_problems(workspace: Workspace) -> None:
     """Name the documents in quarantine and the gold spans that were not found."""
-    refused: list[str] = []
-    for step in steps(workspace.config):
-        if step.row.table is None:
-            continue
-        for batch in workspace.quarantine(step.store_name).read(["document_id", "reason"]):
-            refused += [f"{r['document_id']}: {r['reason']}" for r in batch.to_pylist()]
-    _warn("in quarantine (not indexed)", "document", sorted(dict.fromkeys(refused)))
+    refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
+    _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
+    _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
     problems = workspace.store.read_note(QUERIES_FILE).get("problems", [])
     _warn("not in the documents", "gold span", problems)
     if lost := left_out(workspace):

@@ -10,7 +10,9 @@ from rag_pipeline.indexing.documents import (
     listing_digest,
     loaded_listing,
     plan_documents,
+    text_warnings,
     update_documents,
+    warnings_of,
 )
 from rag_pipeline.indexing.lexical import plan_lexical, update_lexical
 from rag_pipeline.indexing.plans import MADE_OTHERWISE, Plan, Report
@@ -41,8 +43,10 @@ __all__ = [
     "plan_documents",
     "plan_lexical",
     "read_documents",
+    "text_warnings",
     "update",
     "update_documents",
     "update_lexical",
     "update_stage",
+    "warnings_of",
 ]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
+from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, parse_metadata, rows_of
 from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
 from rag_pipeline.indexing.objects import changed_documents, compare_objects
 from rag_pipeline.indexing.plans import (
@@ -22,6 +22,7 @@ from rag_pipeline.indexing.plans import (
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.folder import find_files
+from rag_pipeline.loading.pdf.quality import TextQuality
 from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
@@ -220,6 +221,24 @@ def document_rows(
         "page_map": [d.page_map for d in documents],
     }
     return rows_of(columns, DOCUMENTS_SCHEMA)
+
+
+def warnings_of(media_type: str, metadata: Mapping[str, object]) -> list[str]:
+    """Return what is doubtful about a document's text; [] where nothing was measured."""
+    stored = metadata.get("text_quality")
+    if media_type != "application/pdf" or not isinstance(stored, str):
+        return []  # other formats may have a field of this name of their own
+    return TextQuality.from_json(stored).warnings()
+
+
+def text_warnings(workspace: Workspace) -> list[str]:
+    """Return a line for every document whose text is doubtful, by document_id."""
+    found = []
+    for batch in workspace.documents().read(["document_id", "media_type", "metadata"]):
+        for row in batch.to_pylist():
+            if doubts := warnings_of(row["media_type"], parse_metadata(row["metadata"])):
+                found.append(f"{row['document_id']}: {'; '.join(doubts)}")
+    return sorted(found)
 
 
 def listing_digest(config: CorpusConfig) -> str:

@@ -44,10 +44,13 @@ def documents(workspace: Workspace, _: Key) -> Outcome:
     state = workspace.documents().state()
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
     quarantine = workspace.quarantine("documents")
+    doubtful = indexing.text_warnings(workspace)
     facts: dict[str, Fact] = {
         "dagster/row_count": len(state),
         **report_facts(report),
         "documents_in_quarantine": quarantine.count(),
+        "documents_of_doubtful_text": len(doubtful),
+        **examples("text_warnings", doubtful),
         **rows("quarantine", first_rows(quarantine.open(), ["document_id", "reason"], 100)),
         **examples("same_bytes", [", ".join(group) for group in same]),
         **rows("preview", preview(workspace.documents().open())),

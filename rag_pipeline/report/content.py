@@ -16,6 +16,7 @@ from rag_pipeline.evaluation.runs import load_groups, load_queries
 from rag_pipeline.evaluation.scores import Scores, score_file
 from rag_pipeline.evaluation.slices import Slice, slices
 from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.indexing import text_warnings
 from rag_pipeline.workspace import Workspace
 
 K = 5
@@ -62,6 +63,8 @@ class Content:
     failures: Sequence[Diagnosis]
     entities: Sequence[EntityType]
     health: Health | None
+    doubtful: Sequence[str] = ()
+    """A line for every document whose text is doubtful."""
 
 
 def collect(workspace: Workspace) -> Content:
@@ -102,6 +105,7 @@ def collect(workspace: Workspace) -> Content:
         failures=failing,
         entities=_entities(workspace, focus),
         health=_health(workspace, focus),
+        doubtful=text_warnings(workspace),
     )
 
 

@@ -1,0 +1,126 @@
+"""`rag show` and `rag quarantine`: what was read of the documents, and what could not be."""
+
+import difflib
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.markup import escape
+
+from rag_pipeline.cli.console import console, indented, print_json, show_next, visible
+from rag_pipeline.cli.find import rag
+from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import InputError
+from rag_pipeline.indexing import read_documents, warnings_of
+from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.workspace import Workspace
+
+
+class Refusal(NamedTuple):
+    """Why a stage can't use a document."""
+
+    document_id: str
+    stage: str
+    reason: str
+
+
+def refusals(workspace: Workspace) -> list[Refusal]:
+    """Return every refusal of every stage, by document."""
+    found = set()
+    for name in _quarantines(workspace):
+        for batch in workspace.quarantine(name).read(["document_id", "stage", "reason"]):
+            found |= {Refusal(**row) for row in batch.to_pylist()}
+    return sorted(found)
+
+
+def _quarantines(workspace: Workspace) -> list[str]:
+    named = [step.store_name for step in steps(workspace.config) if step.row.table is not None]
+    return list(dict.fromkeys(named))
+
+
+def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
+    """List what is in quarantine; with `retry` forget it, so that the next run tries again."""
+    workspace = Workspace(load_config(file))
+    found = refusals(workspace)
+    if retry:
+        for name in _quarantines(workspace):
+            table = workspace.quarantine(name)
+            table.drop(list(table.state()))
+    if as_json:
+        print_json([refusal._asdict() for refusal in found])
+        return
+    for document_id, stage, reason in found:
+        console.print(
+            f"[bold]{visible(document_id)}[/bold]  [dim]{escape(stage)}[/dim]", soft_wrap=True
+        )
+        console.print(indented(visible(reason)), soft_wrap=True)
+    if not found:
+        console.print("no document is in quarantine")
+        return
+    count = f"{len(found):,} refusal{'' if len(found) == 1 else 's'}"
+    if retry:
+        console.print(f"{count} forgotten; the next run tries these documents again")
+        show_next(rag("run", file=file, corpus=workspace.config.corpus))
+        return
+    console.print(
+        f"{count}. Mend or replace a file, or change the setting that is named, and run again; "
+        f"to try them unchanged:",
+        soft_wrap=True,
+    )
+    show_next(rag("quarantine", "--retry", file=file, corpus=workspace.config.corpus))
+
+
+def show_document(file: Path, document_id: str, page: int | None, as_json: bool) -> None:
+    """Print what was read of a document, or of one page of it."""
+    workspace = Workspace(load_config(file))
+    document = next(iter(read_documents(workspace, [document_id])), None)
+    if document is None:
+        raise InputError(_unknown(workspace, document_id))
+    text = document.text if page is None else _page(document, page)
+    doubts = warnings_of(document.media_type, document.metadata)
+    if as_json:
+        print_json(
+            {
+                "document_id": document_id,
+                "title": document.title,
+                "media_type": document.media_type,
+                "metadata": dict(document.metadata),
+                "warnings": doubts,
+                "page": page,
+                "text": text,
+            }
+        )
+        return
+    pages = f"{document.metadata['pages']} pages, " if document.page_map else ""
+    about = f"{document.title}; {document.media_type}, {pages}{len(document.text):,} characters"
+    console.print(f"[dim]{visible(about)}[/dim]", soft_wrap=True)
+    for doubt in doubts:
+        console.print(f"[yellow]{visible(doubt)}[/yellow]", soft_wrap=True)
+    console.print()
+    for line in text.split("\n"):
+        start = line[: len(line) - len(line.lstrip(" "))]
+        console.print(start + visible(line), soft_wrap=True, highlight=False)
+
+
+def _page(document: Document, page: int) -> str:
+    if document.page_map is None:
+        raise InputError(f"--page {page}: {document.document_id!r} has no pages, as no PDF")
+    placed = PageMap.from_bytes(document.page_map)
+    if not 1 <= page <= len(placed.sizes):
+        raise InputError(
+            f"--page {page}: {document.document_id!r} has the pages 1 to {len(placed.sizes)}"
+        )
+    ends = [*placed.starts[1:], len(document.text)]
+    pieces = zip(placed.starts, ends, placed.boxes, strict=True)
+    return "".join(document.text[start:end] for start, end, box in pieces if box.page == page)
+
+
+def _unknown(workspace: Workspace, document_id: str) -> str:
+    refused = [r for r in refusals(workspace) if r.document_id == document_id]
+    if refused:
+        return f"{document_id!r} is in quarantine: {refused[0].reason}"
+    known = list(workspace.documents().state())
+    near = difflib.get_close_matches(document_id, known, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"no document {document_id!r} among the {len(known):,} that were read{meant}"

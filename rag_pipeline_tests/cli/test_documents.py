@@ -1,0 +1,96 @@
+"""`rag show` and `rag quarantine`, over documents that were read and not yet indexed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.indexing import document_rows, text_warnings, update_documents
+from rag_pipeline.indexing.builders import read_documents
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_corpus
+
+SAMPLE = Path(__file__).parents[2] / "data/documents/agreements/nda"
+NAME = "Corvanne_Quillmere_MNDA_executed.pdf"
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Path:
+    """Return a corpus file whose documents are loaded: a PDF of three pages, an empty file."""
+    file = write_corpus(tmp_path)
+    shutil.copy(SAMPLE / NAME, tmp_path / "documents")
+    (tmp_path / "documents/empty.txt").write_text("")
+    update_documents(Workspace(load_config(file)))
+    return file
+
+
+def test_a_document_is_shown_whole_or_by_page(read: Path) -> None:
+    whole = rag("show", NAME, read)
+    assert (whole.code, whole.err) == (0, "")
+    assert "application/pdf, 3 pages," in whole.out
+    third = rag("show", NAME, read, "--page", "2")
+    assert "they survive without limit in time" in third.out
+    assert "they survive without limit in time" not in rag("show", NAME, read, "--page", "1").out
+    pages = [
+        json.loads(rag("show", NAME, read, "--page", str(n), "--json").out)["text"]
+        for n in (1, 2, 3)
+    ]
+    assert "".join(pages) == json.loads(rag("show", NAME, read, "--json").out)["text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((NAME, "--page", "4"), "has the pages 1 to 3"),
+        (("nda/acme.txt", "--page", "1"), "has no pages"),
+        (("nda/acne.txt",), "did you mean 'nda/acme.txt'?"),
+        (("empty.txt",), "is in quarantine: empty: 0 bytes"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(read: Path, arguments: tuple[str, ...], said: str) -> None:
+    outcome = rag("show", *arguments, "-c", read)
+    assert outcome.code == 2
+    assert said in outcome.err
+
+
+def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:
+    listed = rag("quarantine", read)
+    assert (listed.code, listed.err) == (0, "")
+    assert "empty.txt  documents\n   empty: 0 bytes\n1 refusal." in listed.out
+    assert json.loads(rag("quarantine", read, "--json").out) == [
+        {"document_id": "empty.txt", "stage": "documents", "reason": "empty: 0 bytes"}
+    ]
+    workspace = Workspace(load_config(read))
+    assert update_documents(workspace).quarantined == {}  # known already
+    assert "1 refusal forgotten" in rag("quarantine", read, "--retry").out
+    assert "no document is in quarantine" in rag("quarantine", read).out
+    assert update_documents(workspace).quarantined == {"empty.txt": "empty: 0 bytes"}
+
+
+def test_doubtful_text_is_told(read: Path) -> None:
+    workspace = Workspace(load_config(read))
+    assert text_warnings(workspace) == []
+    (document,) = read_documents(workspace, [NAME])
+    quality = json.loads(str(document.metadata["text_quality"])) | {"replaced": 0.25, "unread": 2}
+    document = type(document)(
+        NAME,
+        document.content_hash,
+        document.text,
+        document.title,
+        document.media_type,
+        {**document.metadata, "text_quality": json.dumps(quality)},
+        document.page_map,
+    )
+    fingerprint = workspace.documents().state()[NAME].fingerprint
+    rows = document_rows([document], fingerprint, {NAME: None})
+    workspace.documents().replace([NAME], [rows])
+    (line,) = text_warnings(workspace)
+    assert line == (
+        f"{NAME}: 25.0% of the characters are unknown to the file's fonts; "
+        f"2 of 3 pages are images that were not read"
+    )
+    assert "2 of 3 pages are images that were not read" in rag("show", NAME, read).out
+    assert "1 of doubtful text" in rag("doctor", read).out
