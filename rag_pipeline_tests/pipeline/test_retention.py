@@ -21,7 +21,8 @@ def test_a_store_stays_level_over_re_index_cycles(tmp_path):
     assert max(c.bytes for c in late) < 1.25 * max(c.bytes for c in early)
     assert max(c.files for c in late) < 1.25 * max(c.files for c in early)
     assert measured[-1].versions == measured[5].versions
-    assert measured[-1].handles == measured[5].handles
+    # Fewer where garbage was collected in between; what is held on to would add up.
+    assert measured[-1].handles <= measured[5].handles
     assert {c.releases for c in measured[5:]} == {4}, "3 kept, and the newest made after"
     workspace = Workspace(load_config(tmp_path / "cycling.yaml"))
     forget_uses(workspace)

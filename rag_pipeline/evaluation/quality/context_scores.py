@@ -94,7 +94,10 @@ def _attainable(
     workspace: Workspace, configuration: Configuration, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
     """Return what perfect retrieval of the same chunks reaches; the whole scale without gold."""
-    pinned = Pinned(**workspace.store.read_note(run_file(configuration.name))["pinned"])
+    note = workspace.store.read_note(run_file(configuration.name))
+    if "pinned" not in note:  # a dry run foretells what is asked before there is a run
+        return [Attainable() for _ in queries]
+    pinned = Pinned(**note["pinned"])
     searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     documents = {q.query_id: {s.document_id for s in q.gold_spans} for q in queries}
     of_document: dict[str, list[GoldSpan]] = {d: [] for ds in documents.values() for d in ds}
