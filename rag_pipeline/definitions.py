@@ -11,6 +11,7 @@ import dagster as dg
 from rag_pipeline.config import load_config
 from rag_pipeline.config.finding import corpus_files
 from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.orchestration.assets import unstable
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.secrets import load_secrets
@@ -52,7 +53,8 @@ def _definitions_of(file: Path) -> dg.Definitions:
 def _isolated(file: Path, build: Callable[[], dg.Definitions]) -> dg.Definitions:
     """Return a corpus's definitions; of one that has a mistake, a sensor that tells it."""
     try:
-        return build()
+        with unstable():
+            return build()
     except Exception as error:
         if not any(isinstance(cause, RagPipelineError) for cause in _causes(error)):
             raise

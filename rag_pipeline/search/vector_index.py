@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lancedb.index import IvfFlat, IvfRq
 
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import InputError, TextTooLongError
@@ -84,6 +83,8 @@ def maintain(table: Table) -> str:
         return "ivf" if sizes else "flat"
     # RaBitQ: a bit a dimension, and no codebook to train. `refine` reads the vectors themselves.
     quantised = lance.schema.field("vector").type.list_size % 8 == 0
+    from lancedb.index import IvfFlat, IvfRq
+
     kind = IvfRq if quantised else IvfFlat
     config = kind(distance_type="cosine", num_partitions=_partitions(rows), **_TRAINING)
     lance.create_index("vector", config=config)

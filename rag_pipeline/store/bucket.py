@@ -13,9 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import lancedb
+from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.errors import StoreError
@@ -29,6 +27,9 @@ from rag_pipeline.store.s3 import (
     s3_client,
     split_url,
 )
+
+if TYPE_CHECKING:
+    import lancedb
 
 _LOST = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSuchKey"}
 _RENEWED_SECONDS, _LOCKED_SECONDS = 20.0, 90.0
@@ -49,6 +50,8 @@ class BucketFiles(ArrowFiles):
 
     def connect(self) -> "lancedb.DBConnection":
         """Return the database of the tables."""
+        import lancedb  # takes a second, and loading definitions opens no table
+
         return lancedb.connect(f"{self._address}/tables", storage_options=lance_options())
 
     def write(self, path: str, content: bytes) -> None:

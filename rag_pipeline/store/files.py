@@ -7,13 +7,15 @@ several writers wins, and how a whole folder is published.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import lancedb
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.tables import one_line
+
+if TYPE_CHECKING:
+    import lancedb
 
 
 class Files(Protocol):

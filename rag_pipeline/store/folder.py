@@ -13,15 +13,17 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.files import ArrowFiles
 from rag_pipeline.store.folders import FILES
 from rag_pipeline.store.tables import one_line
+
+if TYPE_CHECKING:
+    import lancedb
 
 
 class FolderFiles(ArrowFiles):
@@ -36,6 +38,8 @@ class FolderFiles(ArrowFiles):
 
     def connect(self) -> "lancedb.DBConnection":
         """Return the database of the tables."""
+        import lancedb  # takes a second, and loading definitions opens no table
+
         return lancedb.connect(f"{self.root}/tables")
 
     def write(self, path: str, content: bytes) -> None:

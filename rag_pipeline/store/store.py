@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lancedb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +17,9 @@ from rag_pipeline.store.files import Files
 from rag_pipeline.store.folder import FolderFiles
 from rag_pipeline.store.states import StateCache
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table, one_line
+
+if TYPE_CHECKING:
+    import lancedb
 
 SHARED_CALLS = ".calls"
 """The folder of a bucket's store, beside the corpora, that all of them share (see `sharing`)."""

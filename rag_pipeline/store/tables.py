@@ -4,16 +4,18 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import lancedb
 import pyarrow as pa
 import pyarrow.compute as pc
 from lancedb.index import BTree
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.states import DocumentState, State, StateCache
+
+if TYPE_CHECKING:
+    import lancedb
 
 FORMAT = 1
 """Of tables. Raised when older code would misread what newer code has written; 0 is a table
