@@ -66,8 +66,31 @@ class NotReleasedError(StoreError):
     """The corpus has no release yet."""
 
 
+_SHOWN = 8
+"""Fewer characters of a key than this may be shown: they are in many words."""
+_secrets: set[str] = set()
+
+
+def keep_secret(key: str | None) -> None:
+    """Let no ProviderError show a key from now on, nor a beginning of it."""
+    if key and len(key) >= _SHOWN:
+        _secrets.add(key)
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the kept keys; what a message cuts off may end within one."""
+    for key in sorted(_secrets, key=len, reverse=True):
+        if key[:_SHOWN] in text:
+            for end in range(len(key), _SHOWN - 1, -1):
+                text = text.replace(key[:end], "[key]")
+    return text
+
+
 class ProviderError(RagPipelineError):
-    """A model or its provider failed."""
+    """A model or its provider failed; the message shows no key, whatever the provider said."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(without_secrets(message))
 
 
 class TransientError(ProviderError):

@@ -1,13 +1,21 @@
 """A key is planted, every kind of failure made, and everything that was written searched for it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import ChatModel, CohereReranker, OpenAIEmbedding, VoyageEmbedding
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.embedding import embed
+from rag_pipeline.models.providers import open_embedder, open_scorer
+from rag_pipeline.search.reranking.passages import Asked, score_passages
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus
-from rag_pipeline_tests.testing.model_faults import CUT, Fault
+from rag_pipeline_tests.testing.model_faults import CUT, Echo, Fault
 from rag_pipeline_tests.testing.model_server import serving
 
 KEY = "my-own.key-8d1f5c2a7e"
@@ -22,6 +30,61 @@ PASSING = [
     Fault(200, BODY),
     Fault(400, BODY),
 ]
+
+
+def echoed(body: dict[str, Any]) -> str:
+    return f"I was asked with the key {KEY}"
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500])
+@pytest.mark.parametrize("way", ["chat", "batch", "embedding", "voyage", "rerank"])
+def test_a_server_that_echoes_headers_and_body_leaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, way: str
+) -> None:
+    for name in ("OPENAI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY", "CO_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    cache = CallCache(tmp_path / "calls.sqlite")
+    with serving(faults=lambda path, body: Echo(status)) as server:
+        common = {"base_url": server.url, "model": "m", "patience_seconds": 0.1}
+        if way in ("chat", "batch"):
+            chat = {"provider": "openai", "batch": way == "batch", "batch_poll_seconds": 0}
+            settings = ChatModel.model_validate({**common, **chat})
+            told = said(lambda: ask([Prompt(f"say {KEY}")], settings, cache))
+        elif way == "rerank":
+            scorer = open_scorer(CohereReranker.model_validate({**common, "method": "cohere"}))
+            told = said(lambda: score_passages([Asked(f"say {KEY}", ("one",))], scorer, cache))
+        else:
+            kind: Any = VoyageEmbedding if way == "voyage" else OpenAIEmbedding
+            provider = "voyage" if way == "voyage" else "openai"
+            embedding = {**common, "provider": provider, "dimensions": 8}
+            embedder = open_embedder(kind.model_validate(embedding))
+            told = said(lambda: embed([f"say {KEY}"], embedder, cache))
+    assert told
+    assert KEY[:8] not in told
+
+
+def said(call: Callable[[], Any]) -> str:
+    """Return what a call failed with, raised or returned."""
+    try:
+        found = call()
+    except ProviderError as error:
+        return f"{error} {error!r}"
+    return " ".join(f"{one} {one!r}" for one in found if isinstance(one, ProviderError))
+
+
+def test_a_reply_that_echoes_the_key_is_not_kept_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    cache = CallCache(tmp_path / "calls.sqlite")
+    with serving(echoed) as server:
+        settings = ChatModel(provider="openai", model="m", base_url=server.url)
+        text, choice = ask([Prompt("who?"), Prompt("?", choices=("yes", "no"))], settings, cache)
+    assert isinstance(text, Reply)
+    assert text.text == "I was asked with the key [key]"
+    assert KEY[:8] not in str(choice)
+    assert not any(KEY[:8].encode() in file.read_bytes() for file in tmp_path.iterdir()
+                   if file.is_file())  # fmt: skip
 
 
 def write(folder: Path, url: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import openai
 
 from rag_pipeline.calls import failure_of_status, unreachable
-from rag_pipeline.errors import ProviderError
+from rag_pipeline.errors import ProviderError, keep_secret
 from rag_pipeline.models.providers.batching import Batch
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
@@ -27,6 +27,7 @@ class OpenAIBatches:
         server = settings.base_url or "api.openai.com"
         self._what = f"{settings.model} at {server} ({settings.api_key_env}), batch"
         self._key = os.environ.get(settings.api_key_env)
+        keep_secret(self._key)
         # What reads may be tried again by the SDK; `create` must not be, see `submit`.
         self._client = openai.OpenAI(
             api_key=self._key or "none",

@@ -11,7 +11,7 @@ from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, unreach
 from rag_pipeline.calls.costs import paying, record, request_tokens
 from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Usage
-from rag_pipeline.errors import ProviderError, TransientError
+from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 from rag_pipeline.models.providers.openai_batch import OpenAIBatches
 
@@ -35,6 +35,7 @@ class OpenAIChat:
         self._what = f"{settings.model} at {server}"
         self._settings = settings
         self._key = os.environ.get(settings.api_key_env)
+        keep_secret(self._key)
         if not self._key and settings.base_url is None:
             raise ProviderError(
                 f"{settings.model}: the environment variable {settings.api_key_env} is not set; "
@@ -145,7 +146,8 @@ class OpenAIChat:
             raise TransientError(f"{self._what}: the reply has no choices")
         if message.content is None:
             raise ProviderError(f"{self._what}: refused: {message.refusal or 'no reason given'}")
-        return Completion(message.content, used)
+        # A server that echoes its request must not bring the key into the cache.
+        return Completion(without_secrets(message.content), used)
 
     async def close(self) -> None:
         """Close the connections."""

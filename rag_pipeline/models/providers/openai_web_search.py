@@ -8,7 +8,7 @@ import openai
 
 from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, run_calls, unreachable
 from rag_pipeline.calls.costs import Tokens, estimate_tokens, paying, record
-from rag_pipeline.errors import ProviderError, TransientError
+from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
 _INSTRUCTIONS = (
@@ -37,6 +37,7 @@ def search_web(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
     search is not known here. Raises ProviderError naming model and reason.
     """
     key = os.environ.get(settings.api_key_env)
+    keep_secret(key)
     if not key and settings.base_url is None:
         raise ProviderError(
             f"{settings.model}: the environment variable {settings.api_key_env} is not set; "

@@ -15,7 +15,7 @@ from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import EmbeddingSettings
 from rag_pipeline.datamodels import Usage, Vectors
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.limits import TokenCounter, embedding_limits
 
 _NO_SUCH_MODEL = re.compile(
@@ -66,6 +66,7 @@ class Server:
         """Return the key; raise CallsStoppedError naming the variable that should hold it."""
         variable = self._settings.api_key_env
         key = os.environ.get(variable)
+        keep_secret(key)
         if not key and self._settings.base_url is None:
             raise CallsStoppedError(
                 f"{self._model}: the environment variable {variable} is not set; set it to your key"
