@@ -13,6 +13,7 @@ BENCHMARKS = (
     "bench_datasets",
     "bench_ablation",
     "bench_significance",
+    "bench_wordings",
     "bench_answers",
     "bench_evaluation",
     "bench_serving",

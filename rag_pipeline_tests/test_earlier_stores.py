@@ -19,15 +19,18 @@ FOLDER = Path(__file__).parent / "earlier_stores"
 _OTHERWISE = "settings or code changed"
 MADE_ANEW: dict[str, dict[str, str]] = {
     "0_1_0": {
-        # A search in stages ranks as the single pass does: MaxSim over scaled scores.
+        # The words that name a document are found wherever they stand in a question, and a search
+        # in stages ranks as the single pass does: MaxSim over scaled scores.
+        "retrieval_run default": _OTHERWISE,
+        "answer_presence default": "retrieval_run changed",
         "retrieval_run staged": _OTHERWISE,
         "answer_presence staged": "retrieval_run changed",
         # Answers have another form.
-        "answers default": _OTHERWISE,
+        "answers default": "retrieval_run changed",
         "answers plain": _OTHERWISE,
         "answers staged": "retrieval_run changed",
         **{f"entity_scores {name}": "answers changed" for name in ("default", "plain", "staged")},
-        "context_scores default": "answers changed",
+        "context_scores default": "retrieval_run, answers changed",
         "context_scores plain": "answers changed",
         "context_scores staged": "retrieval_run, answers changed",
         "leaderboard": "answer_presence, entity_scores, context_scores changed",
@@ -74,7 +77,6 @@ def test_its_evaluation_is_read(version: str, file: Path) -> None:
         ["compare", "default", "release-000001"],
         ["explain", "q1"],
         ["report", "-o", "page.html"],
-        ["gate"],
         ["doctor"],
         ["gc", "--dry-run"],
     ):
@@ -112,6 +114,7 @@ def test_a_run_makes_anew_only_what_is_made_differently(
     assert embedded == [], "no document is embedded again"
     again = rag("run")
     assert "everything is current" in again.out
+    assert rag("gate").code == 0
 
 
 def test_it_goes_on_from_there(version: str, file: Path, embedded: list[str]) -> None:

@@ -59,13 +59,14 @@ class LexicalRetriever(_Retriever):
 class HybridRetriever(_Retriever):
     """Both, fused: `rrf` (reciprocal rank) or `weighted` (scores scaled to 0..1 per query).
 
-    `document_weight` adds that much of its document's score (0 to about 1: how far file name,
-    title and head cover the query) to a chunk's fused score. `split_query` searches chunks with
-    the part of the query that asks, documents with the part that names one, if one does.
+    `document_weight` adds that much of its document's score (0 to about 1: how well the query
+    names it, else how far file name, title and head cover the query) to a chunk's fused score.
+    `split_query` finds the words that name a document, wherever they stand in the query, by file
+    names and heads, and searches chunks with the others.
     `neighbour_weight` adds that much of the mean score of the chunks before and after a chunk.
     """
 
-    code_version = 2
+    code_version = 3
     method: Literal["hybrid"]
     engine: LexicalEngine = "bm25s"
     fusion: Literal["rrf", "weighted"] = "weighted"

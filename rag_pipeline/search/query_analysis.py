@@ -1,18 +1,42 @@
-"""Query -> the part that names a document, and the part that asks about it."""
+"""Query -> the words that name a document, the words that ask, and the documents that are named.
+
+Every stretch of words is read as the name of every document; the best reading decides, wherever it
+stands and whatever is punctuated.
+"""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from rag_pipeline.search.lexical_index import DocumentIndex
 
-NAMES_A_DOCUMENT = 0.25
-"""How far a document's name and head must cover a part of the query for it to name the document.
+_LEAST = 0.25
+"""How far a word must name a document not to speak against the reading."""
+_CERTAIN = (0.35, 0.45)
+"""From the first on a reading counts as a name, from the second on fully."""
+_SURELY = 0.9
+"""A reading of words that are in no file name is taken out of what is asked only from here on."""
+_LEAST_ASKED = 2
+"""Number of words with terms that must be left to ask."""
+_LONG = 150
+"""Number of words from which only the part that asks is searched for; models cut what is long."""
 
-Parts that only set the scene share a frequent word or two with a head (below 0.1), parts that
-name a document most of their rare ones (0.3 to 0.7).
-"""
+_WORD = re.compile(r"\S+")
+_SENTENCE = re.compile(r"[^.?!\n]*(?:[.?!](?!\s)[^.?!\n]*)*[.?!\n]?")
+_ENDS = ";:,.!?-–—"
 
-_SEGMENT_END = re.compile(r"[;:?!\n]+|(?<=\w\w)\.\s")
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The documents that a query may name, by number, and how well each is named, at most 1."""
+
+    rows: npt.NDArray[np.int64]
+    shares: npt.NDArray[np.float64]
+    certainty: float
+    """From 0, where nothing is named for certain, to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +46,7 @@ class Question:
     text: str
     name: str
     ask: str
+    documents: Documents | None = field(default=None, compare=False)
 
     @property
     def names_document(self) -> bool:
@@ -29,27 +54,113 @@ class Question:
         return self.name != self.text
 
 
+class _Word(NamedTuple):
+    start: int
+    end: int
+    terms: list[str]
+
+
 def whole(query: str) -> Question:
-    """Return a query that is searched with as it is."""
-    return Question(query, query, query)
+    """Return a query that is searched with as it is, of a long one the part that asks."""
+    return Question(query, query, _asking(query))
 
 
 def analyse(query: str, documents: DocumentIndex) -> Question:
-    """Split a query whose leading segments name a document from its last segment, which asks.
+    """Find the stretch of words that best names a document, and take it out of what is asked.
 
-    Segments end at `;`, `:`, `?`, `!`, a line's or a sentence's end. A segment before the last
-    belongs to the name if some document's name and head cover `NAMES_A_DOCUMENT` of it, else to
-    what is asked.
+    A word counts for a document by how far it names it (`DocumentIndex.named_by`) less `_LEAST`,
+    one without terms nothing; the name is the stretch with the highest sum (Kadane's algorithm).
+    It stays in what is asked where it is no certain name, or hardly anything else would be left.
     """
-    segments = [s.strip() for s in _SEGMENT_END.split(query) if s.strip()]
-    if len(segments) < 2:
-        return whole(query)
-    naming = [s for s in segments[:-1] if _names_one(s, documents)]
-    if not naming:
-        return whole(query)
-    asking = [s for s in segments[:-1] if s not in naming]
-    return Question(query, " ".join(naming), " ".join([*asking, segments[-1]]))
+    question = whole(query)
+    text = question.ask
+    words = [_Word(*w.span(), documents.terms(w[0])) for w in _WORD.finditer(text)]
+    candidates, gains = _gains(words, documents)
+    if len(documents) < 2 or not len(candidates):
+        return question
+    sums = np.concatenate([np.zeros((1, len(candidates))), np.cumsum(gains, axis=0)])
+    stretches = sums - np.minimum.accumulate(sums, axis=0)
+    scores = stretches.max(axis=0)
+    best = int(scores.argmax())
+    end = int(stretches[:, best].argmax())
+    # the shortest of equal stretches
+    start = end - int(sums[: end + 1, best][::-1].argmin())
+    low, high = _CERTAIN
+    certainty = float(np.clip((scores[best] - low) / (high - low), 0, 1))
+    named = Documents(candidates, scores / max(scores[best], 1e-9), certainty)
+    own = documents.name_terms(documents.document_ids[int(candidates[best])].as_py())
+    in_name = any(term in own for word in words[start:end] for term in word.terms)
+    if certainty and (in_name or scores[best] >= _SURELY):
+        start, end = _with_kind(words, start, end, documents.kinds)
+        ask = _without(text, words, start, end)
+        if ask is not None:
+            name = text[words[start].start : words[end - 1].end].strip(_ENDS)
+            return Question(query, name, ask, named)
+    return Question(query, query, text, named)
 
 
-def _names_one(segment: str, documents: DocumentIndex) -> bool:
-    return bool(documents.scores(segment).max(initial=0.0) >= NAMES_A_DOCUMENT)
+def _gains(
+    words: list[_Word], documents: DocumentIndex
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return documents that some word names, and what each word counts for each, shape (w, d)."""
+    known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
+    naming = [n.documents[n.shares > _LEAST] for n in known.values()]
+    candidates = np.unique(np.concatenate([np.empty(0, np.int64), *naming]))
+    gains = np.zeros((len(words), len(candidates)))
+    if not len(candidates):
+        return candidates, gains
+    for gain, word in zip(gains, words, strict=True):
+        for term in word.terms:
+            rows, shares = known[term]
+            at = np.minimum(np.searchsorted(candidates, rows), len(candidates) - 1)
+            meant = candidates[at] == rows
+            gain[at[meant]] = np.maximum(gain[at[meant]], shares[meant])
+        if word.terms:
+            gain -= _LEAST
+    return candidates, gains
+
+
+def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) -> tuple[int, int]:
+    """Widen a name by the kind of document around it, and what leads up to it: `under the`."""
+
+    def kind(word: _Word) -> bool:
+        return all(term in kinds for term in word.terms)
+
+    while end < len(words) and words[end].terms and kind(words[end]):
+        end += 1
+    at = start
+    while at and kind(words[at - 1]):
+        at -= 1
+        if words[at].terms:
+            start = at
+    while start > 1 and not words[start - 1].terms:
+        start -= 1
+    return start, end
+
+
+def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
+    """Return a text without some of its words; None where what is left hardly asks."""
+    before = text[: words[start].start].rstrip(" ,;:")
+    after = text[words[end - 1].end :].lstrip(" ,;:")
+    left = sum(1 for word in words[:start] if word.terms)
+    right = sum(1 for word in words[end:] if word.terms)
+    if left < _LEAST_ASKED <= right and text[words[end - 1].end - 1] in ";:,.":
+        before, left = "", 0  # it only leads up to the name: `Under`, `Consider`
+    return f"{before} {after}".strip() if left + right >= _LEAST_ASKED else None
+
+
+def _asking(query: str) -> str:
+    """Return a query of at most `_LONG` words as it is, of a longer one the questions or the end.
+
+    These are the last sentences that end with a question mark, as many as are no longer.
+    """
+    words = list(_WORD.finditer(query))
+    if len(words) <= _LONG:
+        return query
+    asking: list[str] = []
+    left = _LONG
+    for sentence in reversed(_SENTENCE.findall(query)):
+        if sentence.rstrip().endswith("?") and len(sentence.split()) <= left:
+            asking.insert(0, sentence.strip())
+            left -= len(sentence.split())
+    return " ".join(asking) or query[words[-_LONG].start() :]

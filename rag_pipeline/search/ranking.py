@@ -32,8 +32,9 @@ _LEADING_CHUNKS = 200
 """Maximum number of their chunks that are compared; of more, the best by terms and the nearest."""
 _UNREFINED = 400
 """Neighbours by the quantised vectors that are compared by the vectors themselves."""
+_NAMED_SHARE = 0.6
 _UNNAMED_SHARE = 0.25
-"""Share of `document_weight` that counts where no part of the query names a document."""
+"""Shares of `document_weight` that count for the document that is named, and where none is."""
 
 Ranking = list[tuple[int, float]]
 """(position, score), best first, ties by position."""
@@ -157,9 +158,7 @@ def _weighted(
     documents = leading = np.empty(0, np.int64)
     bonus = np.empty(0)
     if settings.document_weight:
-        share = 1.0 if question.names_document else _UNNAMED_SHARE
-        scores = terms.documents.scores(question.name)
-        bonus = settings.document_weight * share * scores.astype(np.float64)
+        bonus = settings.document_weight * _document_scores(index, question)
         documents = _best(bonus, _LEADING_DOCUMENTS)
         leading = terms.chunks_of(documents, allowed)
     also = np.union1d(near.positions, leading)
@@ -187,6 +186,21 @@ def _weighted(
     if settings.neighbour_weight:
         sums += settings.neighbour_weight * _neighbour_means(index, positions, sums)
     return _ranked(positions, sums)
+
+
+def _document_scores(index: Index, question: Question) -> Floats:
+    """Return each document's score: how well it is named, as far as one is for certain.
+
+    As far as none is, a share of how far its name and head cover the question.
+    """
+    documents, named = index.terms.documents, question.documents
+    certainty = named.certainty if named else 0.0
+    scores = np.zeros(len(documents))
+    if certainty < 1:
+        scores += (1 - certainty) * _UNNAMED_SHARE * documents.scores(question.ask)
+    if named and certainty:
+        scores[named.rows] += certainty * _NAMED_SHARE * named.shares
+    return scores
 
 
 def _neighbour_means(index: Index, positions: Positions, scores: Floats) -> Floats:

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from rag_pipeline.search.lexical_index.documents import (
 )
 from rag_pipeline.search.query_analysis import analyse, whole
 from rag_pipeline.search.tokenization import Tokenizer
-from rag_pipeline_tests.testing.lexical_indexes import head_rows
+from rag_pipeline_tests.testing.lexical_indexes import ENGINES, built, head_rows
 
 DOCUMENTS = {
     "nda/acme-rockets.txt": "Non-disclosure agreement between Acme Rockets Inc. and Birch Paper.",
@@ -35,51 +37,95 @@ def documents(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("query", "name", "ask"),
+    ("query", "ask"),
     [
-        (
-            "Consider the agreement between Cedar Boats and Dune Sand; may copies be kept?",
-            "Consider the agreement between Cedar Boats and Dune Sand",
-            "may copies be kept?",
-        ),
-        ("Acme Rockets and Birch Paper: how long is the term?", None, "how long is the term?"),
-        (
-            "Under the NDA of Cedar Boats. We lost a laptop. Must we tell them?",
-            "Under the NDA of Cedar Boats",
-            "We lost a laptop Must we tell them?",
-        ),
+        ("Consider Cedar Boats; may copies be kept?", "may copies be kept?"),
+        ("Under Cedar Boats, may copies be kept?", "may copies be kept?"),
+        ("May copies be kept under Cedar Boats?", "May copies be kept"),
+        ("May, by Cedar Boats, copies be kept?", "copies be kept?"),
+        ("cedar boats copies kept", "copies kept"),
+        ("May copies be kept under Cedra Boats?", "May copies be kept"),
+        ("I mean Cedar. Please tell me whether copies are kept.", None),
     ],
 )
-def test_what_names_a_document_is_told_from_what_is_asked(documents, query, name, ask):
+def test_what_names_a_document_is_told_from_what_is_asked(documents, query, ask):
     question = analyse(query, documents)
     assert question.names_document
     assert question.text == query
-    assert question.name == (name or query.partition(":")[0])
-    assert question.ask.rstrip("?") == ask.rstrip("?")
+    assert "boats" in question.name.lower() or question.name == "Cedar"
+    assert ask is None or question.ask == ask
+    assert "copies" in question.ask
+    assert "ced" not in question.ask.lower()
+    named = question.documents
+    assert named is not None
+    assert named.certainty == 1
+    best = int(named.rows[named.shares.argmax()])
+    assert documents.document_ids[best].as_py() == "nda/cedar_boats.txt"
+
+
+def test_two_documents_that_are_named_alike_score_alike(documents):
+    named = analyse("Who keeps copies: Acme Rockets or Cedar Boats?", documents).documents
+    assert named is not None
+    ids = [documents.document_ids[int(row)].as_py() for row in named.rows]
+    shares = dict(zip(ids, named.shares.tolist(), strict=True))
+    assert shares["nda/acme-rockets.txt"] == pytest.approx(1, abs=0.1)
+    assert shares["nda/cedar_boats.txt"] == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize(
     "query",
     [
         "How long does confidentiality last?",
-        "What does the agreement of Cedar Boats and Dune Sand say about copies?",
         "My supplier went bankrupt last week. Can I terminate the contract?",
         "Two things: who pays, and when?",
+        "Cedar Boats",
         "",
         " ; ; ",
     ],
 )
-def test_a_query_with_no_part_that_names_a_document_is_left_whole(documents, query):
+def test_a_query_that_names_nothing_or_asks_nothing_is_left_whole(documents, query):
     assert analyse(query, documents) == whole(query)
     assert not analyse(query, documents).names_document
 
 
-@given(query=st.text(max_size=80))
-def test_no_word_is_lost(documents, query):
+@given(query=st.text(max_size=80) | st.lists(st.sampled_from("Cedar Boats; may, copies".split())))
+def test_what_is_asked_is_part_of_the_query(documents, query):
+    query = query if isinstance(query, str) else " ".join(query)
     question = analyse(query, documents)
-    words = f"{question.name} {question.ask}" if question.names_document else question.ask
-    kept = "".join(character for character in words if character.isalnum())
-    assert sorted(kept) == sorted(character for character in query if character.isalnum())
+    assert question.name in query
+    assert set(re.findall(r"\w+", question.ask)) <= set(re.findall(r"\w+", query))
+    assert bool(question.ask.strip()) == bool(query.strip())
+
+
+BEFORE = "This stands before and says nothing of it. " * 250
+
+
+@pytest.mark.parametrize(
+    ("query", "ask"),
+    [
+        (f"{BEFORE}How long is the term?", "How long is the term?"),
+        (f"How long is the term? {BEFORE}", "How long is the term?"),
+        (f"{BEFORE}Is it Kept? {BEFORE}By whom?", "Is it Kept? By whom?"),
+        (
+            f"{BEFORE}Tell me the term",
+            " ".join([*(BEFORE * 2).split(), *"Tell me the term".split()][-150:]),
+        ),
+    ],
+)
+def test_of_a_long_query_the_part_that_asks_is_searched_for(documents, query, ask):
+    assert " ".join(whole(query).ask.split()) == ask
+    assert " ".join(analyse(query, documents).ask.split()) == ask
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_word_of_many_bodies_names_nothing(tmp_path, engine):
+    """`copies` stands in one head alone, and in all documents."""
+    rows = [(f"d{n}#0", f"name{n} copies " if n == 0 else f"name{n} ", None) for n in range(8)]
+    rows += [(f"d{n}#1", "x" * 1000 + " copies", None) for n in range(8)]
+    documents = built(engine, sorted(rows), tmp_path / "index").documents
+    assert documents.named_by("copies").shares.max() < 0.05
+    assert documents.named_by("name3").shares.max() > 0.3
+    assert documents.named_by("unheard").documents.tolist() == []
 
 
 def test_nothing_is_named_where_there_are_no_documents(tmp_path):

@@ -200,7 +200,10 @@ def test_the_question_is_searched_without_the_name(index):
     assert (question.name, question.ask) == ("name3", "w1 w2")
     assert read_question(index, "name3; w1 w2", hybrid()) == whole("name3; w1 w2")
     chunks_alone = dict(hits(index, hybrid(), "w1 w2"))
-    bonus = 2.0 * index.terms.documents.scores("name3").max()
+    named = question.documents
+    assert named is not None
+    assert (named.certainty, named.shares.tolist()) == (1, [1])
+    bonus = 2.0 * ranking._NAMED_SHARE
     for chunk_id, score in hits(index, settings, "name3; w1 w2"):
         added = bonus if chunk_id.startswith("name3.txt") else 0
         assert score == pytest.approx(chunks_alone[chunk_id] + added, abs=1e-5)
@@ -297,7 +300,7 @@ def test_the_reranker_mixes_both_scores_of_its_candidates_and_leaves_the_rest(
 
 def test_a_weight_of_nothing_keeps_the_order(index):
     for settings in ALL:
-        nothing = MaxSimReranker(method="maxsim", weight=0.0, candidates=15)
+        nothing = MaxSimReranker(method="maxsim", weight=0.0, candidates=5)
         expected = [i for i, _ in hits(index, settings)]
         assert [i for i, _ in hits(index, settings, reranker=nothing)] == expected
 

@@ -5,7 +5,6 @@ index or a vector is not there yet, is stood for by the configuration's last run
 the usual length, as many as may be shown: that is the most that it can be.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +26,6 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.search.reranking import Asked
 from rag_pipeline.search.reranking.models import passage_scorer
 
-_PARTS = re.compile(r"[;:?!.\n]\s*\S")
 _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
 _UPDATES: dict[str, Callable[[DryWorkspace, Configuration], Mapping[str, Any]]] = {
@@ -119,17 +117,15 @@ class QueryRuns:
     def _is_certain(self, configuration: Configuration, index_stays: bool) -> bool:
         """Return whether the queries are embedded as they stand, or as the index that stays says.
 
-        Boosted queries have words that are not known before, and a retriever may split a query of
-        several parts by what its index knows of the documents.
+        Boosted queries have words that are not known before, and a retriever may take the name of
+        a document out of a query, by what its index knows of the documents.
         """
         settings = self.dry.config.retrievers[configuration.retriever]
         if isinstance(settings, ContextAwareRetriever):
             if settings.variants > 0:
                 return False
             settings = settings.over
-        if index_stays or not getattr(settings, "split_query", False):
-            return True
-        return not any(_PARTS.search(query.query.strip()) for query in self.queries)
+        return index_stays or not getattr(settings, "split_query", False)
 
     def _rerank_usual(self, configuration: Configuration) -> bool:
         """Note the reranking of passages of the usual length; False where none is known."""

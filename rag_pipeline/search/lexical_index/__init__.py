@@ -255,7 +255,7 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
         tokenizer = Tokenizer(settings)
         documents: DocumentIndex | None = None
         if manifest["format"] > 1:
-            documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer)
+            documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer, engine, chunks)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"not a readable lexical index ({error!r})"
         raise StoreError(f"{folder}: {reason}; build it again") from error

@@ -71,6 +71,18 @@ class Bm25sEngine:
                 ]
         return scores
 
+    def postings(self, term: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return the rows that hold a term, and their scores for it."""
+        matrix, number = self._index.scores, self._index.vocab_dict.get(term)
+        if number is None:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        part = slice(*matrix["indptr"][number : number + 2])
+        return np.asarray(matrix["indices"][part], np.int64), np.asarray(matrix["data"][part])
+
+    def holding(self, term: str) -> Rows:
+        """Return the rows that hold a term."""
+        return self.postings(term)[0]
+
     def frequencies(self, terms: list[str]) -> npt.NDArray[np.int64]:
         """Return how many rows hold each term, 0 for an unknown one."""
         ends, known = self._index.scores["indptr"], self._index.vocab_dict

@@ -1,18 +1,23 @@
 """BM25 over whole documents by what names them: file name, title, first characters."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.search.lexical_index.bm25s_engine import Bm25sEngine
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
+from rag_pipeline.search.lexical_index.ranking import Engine
 from rag_pipeline.search.tokenization import Tokenizer
 
 _FILE = "documents.arrow"
@@ -21,6 +26,22 @@ _HEAD_CHARACTERS = 1000
 _NAME_WEIGHT = 3
 _BATCH = 4096
 _SEPARATORS = re.compile(r"[\s_+-]+")
+_NAMES_READ = 2_000
+_MAX_KNOWN = 50_000
+_MISSPELT = 0.95
+"""How much a term counts that a word is read as."""
+_LENGTHS_CORRECTED = (5, 20)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+class Named(NamedTuple):
+    """Documents by their numbers, and how far a term names each: 0 to about 1."""
+
+    documents: npt.NDArray[np.int64]
+    shares: npt.NDArray[np.floating[Any]]
+
+
+_NONE = Named(np.empty(0, np.int64), np.empty(0))
 
 
 class DocumentHeads:
@@ -96,16 +117,98 @@ def _read_ids(folder: Path) -> pa.ChunkedArray:
 
 
 class DocumentIndex:
-    """The opened index of documents; safe to share between threads."""
+    """The opened index of documents; safe to share between threads.
 
-    def __init__(self, folder: Path, settings: Lexical, tokenizer: Tokenizer) -> None:
+    `bodies` is the engine that searches the documents' `chunks`. Without it a word is as rare as
+    it is in names and heads.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Lexical,
+        tokenizer: Tokenizer,
+        bodies: Engine | None = None,
+        chunks: pa.Table | None = None,
+    ) -> None:
         self.document_ids: pa.ChunkedArray = _read_ids(folder)
         self._tokenizer = tokenizer
+        self._bodies = bodies
+        self._chunks = chunks
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None
+        self._known: dict[str, Named] = {}
 
     def __len__(self) -> int:
         return len(self.document_ids)
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Return the terms that stand in several of the first 2,000 file names: `agreement`."""
+        first = self.document_ids.slice(0, _NAMES_READ).to_pylist()
+        counts = Counter(term for document_id in first for term in self.name_terms(document_id))
+        return frozenset(term for term, count in counts.items() if count > 1)
+
+    def terms(self, text: str) -> list[str]:
+        """Return the terms of a text."""
+        return self._tokenizer.tokenize(text)
+
+    def name_terms(self, document_id: str) -> frozenset[str]:
+        """Return the terms of a document's file name."""
+        return frozenset(self._tokenizer.tokenize(readable_name(document_id)))
+
+    def named_by(self, term: str) -> Named:
+        """Return the documents whose name or head holds a term, and how far it names each.
+
+        That is the term's BM25 there without idf (0 to 1), times its idf among whole documents,
+        scaled so that a term of one document alone has 1. A word of questions is in many bodies,
+        if in few heads. A term that no document holds is read as one that differs by a letter, if
+        there is one.
+        """
+        found = self._known.get(term)
+        if found is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            found = self._known[term] = self._named_by(term)
+        return found
+
+    def _named_by(self, term: str) -> Named:
+        if self._engine is None:
+            return _NONE
+        weight = 1.0
+        if not self._engine.frequencies([term])[0]:
+            corrected = self._corrected(term)
+            if corrected is None:
+                return _NONE
+            term, weight = corrected, _MISSPELT
+        rows, scores = self._engine.postings(term)
+        weight *= _idf(len(self), max(len(rows), self._holding(term))) / _idf(len(self), 1)
+        return Named(rows, scores * weight / _idf(len(self), len(rows)))
+
+    def _holding(self, term: str) -> int:
+        """Return how many documents hold a term anywhere."""
+        if self._bodies is None:
+            return 0
+        held = np.zeros(len(self), np.bool_)
+        held[self._document_of[self._bodies.holding(term)]] = True
+        return int(np.count_nonzero(held))
+
+    @cached_property
+    def _document_of(self) -> npt.NDArray[np.int64]:
+        assert self._chunks is not None
+        numbers = pc.index_in(self._chunks.column("document_id"), value_set=self.document_ids)
+        of_rows: npt.NDArray[np.int64] = numbers.to_numpy().astype(np.int64)
+        return of_rows
+
+    def _corrected(self, term: str) -> str | None:
+        """Return the rarest term that differs by one edit; none for a short or a known one."""
+        assert self._engine is not None
+        if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
+            return None
+        near = sorted(_one_edit_away(term))
+        counts = self._engine.frequencies(near)
+        held = [(int(count), other) for count, other in zip(counts, near, strict=True) if count]
+        return min(held)[1] if held and not self._holding(term) else None
 
     def scores(self, text: str) -> npt.NDArray[np.float32]:
         """Return how far each document's name and head cover the distinct terms, shape (len,).
@@ -117,8 +220,22 @@ class DocumentIndex:
         if self._engine is None or not terms:
             return np.zeros(len(self), np.float32)
         holding = self._engine.frequencies(terms)
-        idf = np.log(1 + (len(self) - holding + 0.5) / (holding + 0.5))
+        idf = _idf(len(self), holding)
         scores: npt.NDArray[np.float32] = (self._engine.scores(terms) / idf.sum()).astype(
             np.float32
         )
         return scores
+
+
+def _idf(documents: int, holding: Any) -> Any:
+    return np.log(1 + (documents - holding + 0.5) / (holding + 0.5))
+
+
+def _one_edit_away(term: str) -> set[str]:
+    """Return what one letter swapped with the next, dropped, changed or added makes of a term."""
+    halves = [(term[:n], term[n:]) for n in range(len(term) + 1)]
+    made = {a + b[1] + b[0] + b[2:] for a, b in halves if len(b) > 1}
+    made |= {a + b[1:] for a, b in halves if b}
+    made |= {a + letter + b[1:] for a, b in halves if b for letter in _LETTERS}
+    made |= {a + letter + b for a, b in halves for letter in _LETTERS}
+    return made - {term}

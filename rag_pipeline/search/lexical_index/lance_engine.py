@@ -16,6 +16,7 @@ LANCE_K1, LANCE_B = 1.2, 0.75
 _TABLE = "terms"
 _SCHEMA = pa.schema([pa.field("row", pa.int64()), pa.field(_TABLE, pa.string())])
 _MAX_LISTED = 1000
+_MAX_HELD = 10_000
 
 
 class LanceEngine:
@@ -104,6 +105,10 @@ class LanceEngine:
             ):
                 return chosen
             limit *= 4
+
+    def holding(self, term: str) -> Rows:
+        """Return rows that hold a term, of a frequent one so many that it names nothing."""
+        return np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
 
     def _query(self, terms: list[str], limit: int, where: str | None) -> Found:
         from lancedb.query import MatchQuery

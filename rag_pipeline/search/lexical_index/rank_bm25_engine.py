@@ -51,6 +51,10 @@ class RankBm25Engine:
             scores = np.nan_to_num(self._index.get_scores(known))
         return best(scores / (self._index.k1 + 1), k, allowed, also)
 
+    def holding(self, term: str) -> Rows:
+        """Return the rows that hold a term."""
+        return np.array([n for n, held in enumerate(self._index.doc_freqs) if term in held], int)
+
 
 def _read(file: Path) -> Iterator[list[str]]:
     """Yield each chunk's terms, equal terms as one object."""

@@ -33,6 +33,10 @@ class Engine(Protocol):
         """
         ...
 
+    def holding(self, term: str) -> Rows:
+        """Return the rows that hold a term."""
+        ...
+
 
 def best(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Found:
     """Choose from one score per row."""

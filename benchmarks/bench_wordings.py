@@ -1,0 +1,190 @@
+"""LegalBench-RAG's and the sample's questions in other wordings, under the default configuration.
+
+    python -m benchmarks.bench_wordings [--data FOLDER] [--sets NAME ...] [--work FOLDER]
+
+The wordings are made by program from each question. Those in `TUNED` were used to choose the query
+analysis; the others report on it. On LegalBench-RAG they move, shorten or misspell what names the
+document; on the sample, whose questions name documents in free words, they wrap or strip the text.
+"""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import yaml
+
+import rag_pipeline
+from benchmarks.bench_datasets import prepared, rag
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Query
+from rag_pipeline.evaluation.answer_presence import answer_presence, relevance_labels
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.search.pinned import open_index, pin
+from rag_pipeline.search.retrieval import remembering, retrieve_all
+from rag_pipeline.workspace import Workspace
+
+CUTOFFS = (1, 5, 10)
+TUNED = frozenset({"own", "middle", "end", "one party", "keywords"})
+_SAMPLE = Path(rag_pipeline.__file__).parent / "defs" / "sample" / "defs.yaml"
+_ASKING = re.compile(r"Does the document (\w+) (.*)\?")
+_OWNER = re.compile(r"(.+?)(?:'s|(?<=s)') ")
+_STOP = frozenset(
+    "a an and any are as at be but by does do document for from how i in is it its of on or some "
+    "that the their they this to under what when whether which who with".split()
+)
+
+
+def _third_person(verb: str) -> str:
+    return f"{verb[:-1]}ies" if verb.endswith("y") else f"{verb}s"
+
+
+def _parties(name: str) -> list[str]:
+    """Return the parties that a name gives: `DoiT` and `ICN`, or one."""
+    for marker in (" between ", " in "):
+        _, found, rest = name.partition(marker)
+        if found:
+            return rest.split(" and ")
+    name = re.sub(r"^[Tt]he ", "", name)
+    owner = _OWNER.match(name)
+    return [owner[1] if owner else name.split()[0]]
+
+
+def _misspelt(name: str) -> str:
+    """Swap the two letters in the middle of the longest word of the parties."""
+    word = max((w for party in _parties(name) for w in party.split()), key=len)
+    at = len(word) // 2
+    if len(word) < 5:
+        return name
+    return name.replace(word, word[: at - 1] + word[at] + word[at - 1] + word[at + 1 :])
+
+
+def _keywords(text: str) -> str:
+    return " ".join(w for w in re.findall(r"[\w'-]+", text.lower()) if w not in _STOP)
+
+
+def _legal(form: Callable[[str, str, str], str]) -> Callable[[str], str]:
+    """Make a wording of (name, verb, what it verbs)."""
+
+    def word(query: str) -> str:
+        name, _, ask = query.removeprefix("Consider ").partition("; ")
+        found = _ASKING.match(ask)
+        assert found, query
+        return form(name, found[1], found[2])
+
+    return word
+
+
+LEGALBENCH: dict[str, Callable[[str], str]] = {
+    "own": lambda query: query,
+    "middle": _legal(lambda name, verb, what: f"Does {name} {verb} {what}?"),
+    "end": _legal(lambda name, verb, what: f"Does the document {verb} {what} in {name}?"),
+    "one party": _legal(
+        lambda name, verb, what: f"In the {_parties(name)[0]} NDA, does it {verb} {what}?"
+    ),
+    "keywords": _legal(
+        lambda name, verb, what: _keywords(f"{' '.join(_parties(name))} {verb} {what}")
+    ),
+    "under": _legal(lambda name, verb, what: f"Under {name}, does the document {verb} {what}?"),
+    "according": _legal(
+        lambda name, verb, what: f"Does the document {verb} {what} according to {name}?"
+    ),
+    "unmarked": _legal(lambda name, verb, what: f"{name} does the document {verb} {what}"),
+    "lower case": _legal(lambda name, verb, what: f"does {name} {verb} {what}".lower()),
+    "request": _legal(
+        lambda name, verb, what: (
+            f"I have a question about {name}. Please tell me whether it {_third_person(verb)} "
+            f"{what}."
+        )
+    ),
+    "commas": _legal(
+        lambda name, verb, what: f"Does the document, that is {name}, {verb}, in writing, {what}?"
+    ),
+    "misspelt": _legal(
+        lambda name, verb, what: f"Does the document {verb} {what} in {_misspelt(name)}?"
+    ),
+    "last words": _legal(
+        lambda name, verb, what: (
+            f"Please check if it {_third_person(verb)} {what}; I mean {name}, thanks"
+        )
+    ),
+}
+SAMPLE: dict[str, Callable[[str], str]] = {
+    "own": lambda query: query,
+    "lower case": lambda query: query.lower().rstrip("?."),
+    "keywords": _keywords,
+    "request": lambda query: f"Please look into our papers and tell me this: {query} Thank you.",
+    "long": lambda query: f"{'This is said before the question and says nothing. ' * 200}{query}",
+}
+
+
+def legalbench(data: Path, work: Path) -> Path:
+    """Import LegalBench-RAG; return the corpus file that `rag init` writes."""
+    return prepared("legalbench-rag", data / "legalbench_rag", work)
+
+
+def sample(_: Path, work: Path) -> Path:
+    """Return the sample corpus with a store of its own."""
+    config = load_config(_SAMPLE)
+    content = yaml.safe_load(_SAMPLE.read_text())
+    attributes = content["attributes"]
+    attributes["documents"]["path"] = str(config.documents_path)
+    attributes["queries"] = str(config.queries_path)
+    attributes["store"] = str(work / "store")
+    file = work / "sample.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return file
+
+
+SETS = {"legalbench-rag": (legalbench, LEGALBENCH), "sample": (sample, SAMPLE)}
+
+
+def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str]) -> list[float]:
+    """Return the mean AnswerPresence at each cutoff of the default, asked in other words."""
+    config = workspace.config
+    configuration = next(c for c in config.all_configurations.values() if c.name == "default")
+    index = open_index(workspace, pin(workspace, configuration))
+    embed = remembering(workspace.embed(configuration.embedding, CallCounts(), "query"))
+    found = retrieve_all(
+        *(index, asked, config.retrievers[configuration.retriever]),
+        *(config.rerankers[configuration.reranker], embed),
+    )
+    labels = [
+        relevance_labels(one.chunks, query.gold_spans)
+        for query, one in zip(queries, found, strict=True)
+    ]
+    return [sum(answer_presence(one, k) for one in labels) / len(labels) for k in CUTOFFS]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    here = Path(__file__).parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as passing:
+        work = arguments.work or Path(passing)
+        work.mkdir(parents=True, exist_ok=True)
+        for name in arguments.sets:
+            prepare, wordings = SETS[name]
+            file = prepare(Path(arguments.data), work)
+            rag("run", str(file), "--configuration", "default", "--quiet")
+            workspace = Workspace(load_config(file))
+            queries = load_queries(workspace)
+            heads = "".join(f"{f'AP@{k}':>8}" for k in CUTOFFS)
+            sys.stdout.write(f"\n{name} (n = {len(queries)})\n  {'wording':14}{heads}\n")
+            for wording, form in wordings.items():
+                means = presence(workspace, queries, [form(q.query) for q in queries])
+                shown = "".join(f"{100 * mean:8.1f}" for mean in means)
+                note = "  chosen on" if wording in TUNED else ""
+                sys.stdout.write(f"  {wording:14}{shown}{note}\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
