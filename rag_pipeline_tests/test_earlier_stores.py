@@ -25,6 +25,8 @@ MADE_ANEW: dict[str, dict[str, str]] = {
         "answer_presence default": "retrieval_run changed",
         "retrieval_run staged": _OTHERWISE,
         "answer_presence staged": "retrieval_run changed",
+        # Gold that a chunking destroyed is counted as not found.
+        "answer_presence plain": _OTHERWISE,
         # Answers have another form.
         "answers default": "retrieval_run changed",
         "answers plain": _OTHERWISE,
