@@ -81,7 +81,7 @@ Answers = Annotated[ExtractiveAnswers | ChatAnswers, Field(discriminator="method
 class RuleEntities(Settings):
     """Patterns and word lists; texts match from a similarity of `similarity` percent on."""
 
-    code_version = 1
+    code_version = 2
     extractor: Literal["rules"] = "rules"
     similarity: float = Field(default=88.0, ge=50.0, le=100.0)
 
@@ -89,7 +89,7 @@ class RuleEntities(Settings):
 class ChatEntities(Settings):
     """A chat model lists the entities; they are matched as those of `rules`."""
 
-    code_version = 1
+    code_version = 2
     extractor: Literal["llm"]
     chat: str
     similarity: float = Field(default=88.0, ge=50.0, le=100.0)

@@ -61,7 +61,7 @@ def test_it_is_refused_by_the_gate_once_and_says_why(tmp_path, instance, settle,
         if record.event_log_entry.dagster_event
         and record.event_log_entry.dagster_event.event_type_value == "STEP_FAILURE"
     )
-    assert "AnswerPresence@5: WORSE, 1.0000 -> 0.0000" in failure
+    assert "AnswerPresence@5: refused: WORSE" in failure
     requests, reason = ask(file, instance)
     assert requests == []
     assert reason == "nothing to do before something changes; stuck: release"

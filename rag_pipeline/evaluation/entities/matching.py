@@ -9,10 +9,17 @@ from functools import lru_cache
 
 from rapidfuzz import fuzz
 
-from rag_pipeline.evaluation.entities.values import Quantity, Value, quantities, same_value
+from rag_pipeline.evaluation.entities.values import (
+    Quantity,
+    Value,
+    bound_of,
+    quantities,
+    same_value,
+)
 
 _TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*")
-_NEGATIONS = frozenset({"not", "no", "never", "without", "cannot", "none", "nor", "neither"})
+_NEGATIONS = frozenset({"not", "no", "never", "without", "cannot", "none", "nor", "neither", "non"})
+_NEGATING = ("non", "un", "in", "im", "ir", "dis")
 _IGNORED = frozenset({"a", "an", "the"})
 _STEMMER_LOCK = threading.Lock()
 _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
@@ -71,6 +78,7 @@ def value_of(kind: str, text: str) -> Value | None:
 _LOOSE = frozenset(
     {"of", "for", "in", "to", "at", "by", "on", "up", "within", "than", "more", "least", "most"}
     | {"after", "everi", "per", "period", "about", "approxim", "over", "under", "less"}
+    | {"no", "not", "exceed", "maximum", "minimum", "fewer", "longer", "later", "earlier"}
 )
 """What may stand around a quantity without changing what it amounts to (as stems)."""
 
@@ -81,11 +89,20 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
     A variant that is a quantity is found where a quantity of the text has its value. Else words
     are compared: a run of the text's words as long as the variant's, or one shorter or longer,
     must be `similarity` percent alike (normalised Levenshtein of the stems). Whatever negations
-    and numbers the variant has, the run must have too, and the other way round.
+    and numbers the variant has, the run must have too, and the other way round; "may not terminate"
+    does not state "terminate". Of quantities, "at least" is not "at most"; without such a word
+    either fits.
     """
     value = value_of(kind, variant)
     if value is not None:
-        places = (q for q in _quantities(text) if q.kind == kind and same_value(q.value, value))
+        bound = next(bound_of(variant, q) for q in _quantities(variant) if q.kind == kind)
+        places = (
+            q
+            for q in _quantities(text)
+            if q.kind == kind
+            and same_value(q.value, value)
+            and {bound, bound_of(text, q)} != {"least", "most"}
+        )
         return next(((q.start, q.end) for q in places), None)
     wanted, words = words_of(variant).stems, words_of(text)
     if not wanted:
@@ -96,7 +113,10 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
     for size in sorted({len(wanted), max(len(wanted) - 1, 1), len(wanted) + 1}):
         for first in range(len(words.stems) - size + 1):
             run = words.stems[first : first + size]
-            if _marks(run) != marks:
+            if _marks(run) != marks or _is_opposite(run, wanted):
+                continue
+            negated = set(words.stems[max(0, first - 2) : first]) & _NEGATIONS
+            if negated and "not" not in marks and kind not in _NAMES:
                 continue
             score = fuzz.ratio(sought, " ".join(run), score_cutoff=similarity)
             if score and (best is None or score > best[0]):
@@ -109,6 +129,20 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
 @lru_cache(maxsize=5_000)
 def _quantities(text: str) -> Sequence[Quantity]:
     return quantities(text)
+
+
+_NAMES = frozenset({"ORGANIZATION", "LOCATION"})
+
+
+def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Tell whether a word of one is the other's with a prefix that negates it."""
+    return any(
+        f"{prefix}{word}" in others and word not in others
+        for words, others in ((run, wanted), (wanted, run))
+        for word in words
+        if len(word) > 3
+        for prefix in _NEGATING
+    )
 
 
 def _marks(stems: Iterable[str]) -> frozenset[str]:

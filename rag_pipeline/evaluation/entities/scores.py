@@ -65,6 +65,10 @@ class EntityScore:
     critical_types: tuple[str, ...] = ()
     facts: tuple[tuple[str, str, bool], ...] = ()
     """(type, first variant, found)."""
+    stated: int = 0
+    """Entities extracted of any type, also of those that the ground truth does not have."""
+    right: int = 0
+    """Those of them that state an expected fact."""
 
     @property
     def total(self) -> Counts:
@@ -83,6 +87,12 @@ ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
         name="EntityPrecision",
         definition="Share of the facts in an answer that are right.",
         measure=lambda score: score.total.precision,
+        headline=False,
+    ),
+    Metric(
+        name="EntityOpenPrecision",
+        definition="Share of all that an answer states, of any type, that is an expected fact.",
+        measure=lambda score: score.right / score.stated if score.stated else None,
         headline=False,
     ),
     Metric(
@@ -120,6 +130,7 @@ def score_entities(
     entities = list(extracted)
     by_type: dict[str, Counts] = {}
     facts: list[tuple[str, str, bool]] = []
+    all_right = 0
     for kind, groups in truth.items():
         of_type = _distinct(kind, [e.text for e in entities if e.kind == kind])
         right: set[str] = set()
@@ -135,13 +146,16 @@ def score_entities(
             found += in_text
             unextracted += in_text and not stating
             facts.append((kind, variants[0], in_text))
+        all_right += len(right)
         by_type[kind] = Counts(
             extracted=len(of_type) + unextracted,
             right=len(right) + unextracted,
             facts=len(groups),
             found=found,
         )
-    return EntityScore(by_type, tuple(critical_types), tuple(facts))
+    kinds = dict.fromkeys(e.kind for e in entities)
+    stated = sum(len(_distinct(k, [e.text for e in entities if e.kind == k])) for k in kinds)
+    return EntityScore(by_type, tuple(critical_types), tuple(facts), stated, all_right)
 
 
 def harmonic_mean(one: float, other: float) -> float:

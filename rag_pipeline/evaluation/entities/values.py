@@ -39,8 +39,11 @@ _LARGE = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_
 _WORD = "|".join(sorted([*_SMALL, *_LARGE], key=len, reverse=True))
 _WORDS = rf"(?>(?:{_WORD})(?:(?:\s{{1,3}}and\s{{1,3}}|[\s-]{{1,3}})(?={_WORD})|\b)){{1,12}}+"
 _DIGITS = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
-_NUMBER = rf"(?:\b{_WORDS}\s*\(\s*(?:{_DIGITS})\s*%?\s*\)|(?<![\w.,])(?:{_DIGITS})|\b{_WORDS})"
-"""Digits, words, or words with the digits in parentheses, which then count."""
+_NUMBER = (
+    rf"(?:\b{_WORDS}\s*\(\s*(?:{_DIGITS})\s*%?\s*\)"
+    rf"|(?<![\w.,])(?:{_DIGITS})(?:\s*\(\s*{_WORDS}\s*\))?|\b{_WORDS})"
+)
+"""Digits, words, or both with one of them in parentheses; then the digits count."""
 
 _UNITS: dict[str, tuple[str, int]] = {
     "second": ("seconds", 1),
@@ -52,6 +55,13 @@ _UNITS: dict[str, tuple[str, int]] = {
     "quarter": ("months", 3),
     "year": ("months", 12),
     "decade": ("months", 120),
+    "yr": ("months", 12),
+    "mo": ("months", 1),
+    "mth": ("months", 1),
+    "wk": ("seconds", 604_800),
+    "hr": ("seconds", 3_600),
+    "min": ("seconds", 60),
+    "sec": ("seconds", 1),
 }
 _DURATION = re.compile(
     rf"(?P<number>{_NUMBER})[\s-]*(?P<kind>business|working|calendar|consecutive|full|whole)?\s*"
@@ -73,7 +83,9 @@ _DATE = re.compile(
     rf"\b(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?(?P<month>{_MONTH})\.?"
     rf"|(?P<us_month>{_MONTH})\.?\s+(?P<us_day>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d))"
     r"(?:,?\s+(?P<year>(?:1[89]|20|21)\d\d)\b)?"
-    r"|\b(?P<iso>(?:1[89]|20|21)\d\d-[01]\d-[0-3]\d)\b",
+    r"|\b(?P<iso>(?:1[89]|20|21)\d\d-[01]\d-[0-3]\d)\b"
+    r"|(?<![\w/.])(?P<first>\d{1,2})(?P<mark>[/.])(?P<second>\d{1,2})(?P=mark)"
+    r"(?P<full>(?:1[89]|20|21)\d\d)(?![\w/])",
     re.IGNORECASE,
 )
 _CLOCK = re.compile(
@@ -133,10 +145,56 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def same_value(one: Value, other: Value) -> bool:
-    """Tell whether two values are the same; a date without a year fits any year."""
+    """Tell whether two values are the same; a date without a year fits any year.
+
+    1/2/2024 is the second of January and the first of February: it fits both.
+    """
+    if "either date" in (one[0], other[0]):
+        return any(
+            same_value(a, b)
+            for a in (_readings(one) if one[0] == "either date" else [one])
+            for b in (_readings(other) if other[0] == "either date" else [other])
+        )
     if one[0] == other[0] == "date":
         return one[1:3] == other[1:3] and (len(one) == 3 or len(other) == 3 or one[3] == other[3])
     return one == other
+
+
+def _readings(value: Value) -> list[Value]:
+    _, first, second, year = value
+    return [("date", first, second, year), ("date", second, first, year)]
+
+
+def bound_of(text: str, quantity: Quantity) -> str:
+    """Return "least", "most", or "" by the words around a quantity: "at least 30 days"."""
+    before, after = text[: quantity.start], text[quantity.end :]
+    for bound, (ahead, behind) in _BOUNDS.items():
+        if ahead.search(before) or behind.match(after):
+            return bound
+    return ""
+
+
+_BOUNDS = {
+    # "no more than" is read before "more than".
+    "most": (
+        re.compile(
+            r"(?:\bat (?:the )?most|\b(?:no|not) (?:more|longer|later|greater|higher) than|"
+            r"\bup to|\bmaximum(?: of)?|\b(?:not|never) (?:to )?exceed(?:ing)?|"
+            r"(?<!no )(?<!not )\b(?:less|fewer) than|\bunder|\bbelow)\s+(?:a |an )?$",
+            re.IGNORECASE,
+        ),
+        re.compile(r"\s+(?:or (?:less|fewer|under|earlier)|at (?:the )?most)\b", re.IGNORECASE),
+    ),
+    "least": (
+        re.compile(
+            r"(?:\bat (?:the )?least|\b(?:no|not) (?:less|fewer|shorter|earlier|lower) than|"
+            r"\bminimum(?: of)?|\b(?:more|longer|greater|higher) than|"
+            r"(?<!not )(?<!not to )(?<!never )\bexceed(?:s|ing)?|\bover|\babove)\s+(?:a |an )?$",
+            re.IGNORECASE,
+        ),
+        re.compile(r"\s+(?:or (?:more|longer|over|later)|at (?:the )?least)\b", re.IGNORECASE),
+    ),
+}
 
 
 def read_number(text: str) -> Decimal | None:
@@ -212,6 +270,13 @@ def _money(match: re.Match[str]) -> Value | None:
 
 
 def _date(match: re.Match[str]) -> Value:
+    if match["full"]:
+        first, second, year = (int(match[part]) for part in ("first", "second", "full"))
+        if match["mark"] == "." or first > 12:
+            return "date", second, first, year
+        if second > 12 or first == second:
+            return "date", first, second, year
+        return "either date", first, second, year
     if match["iso"]:
         year, month, day = (int(part) for part in match["iso"].split("-"))
         return "date", month, day, year
