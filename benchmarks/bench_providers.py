@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import Embedding, PassageReranker
+from rag_pipeline.config import Embedding, Reranker
 from rag_pipeline.models.embedding import embed_tokens
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.search.reranking import Asked, score_passages
@@ -25,7 +25,7 @@ from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 CHUNKS, DOCUMENT, QUERIES = 2000, 10, 200
 _EMBEDDING: TypeAdapter[Any] = TypeAdapter(Embedding)
-_RERANKER: TypeAdapter[Any] = TypeAdapter(PassageReranker)
+_RERANKER: TypeAdapter[Any] = TypeAdapter(Reranker)
 _OPERATION = {"max_concurrency": 32, "timeout_seconds": 6.0}
 
 

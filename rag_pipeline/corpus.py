@@ -17,7 +17,6 @@ from rag_pipeline.config import (
     ChatSettings,
     ContextAwareRetriever,
     CorpusConfig,
-    NoReranker,
     Reranker,
     Retriever,
     load_config,
@@ -36,6 +35,7 @@ from rag_pipeline.release import Release
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import open_index
 from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all
 from rag_pipeline.search.staged import Boost
 from rag_pipeline.workspace import Workspace
@@ -138,7 +138,7 @@ class Corpus:
             k = min(k, settings.top_n or top_k)
         settings = settings.model_copy(update={"top_k": top_k, "top_n": k})
         reranker = served.reranker if rerank else NoReranker(method="none")
-        score = passage_scorer(self.workspace, reranker, served.chat)
+        score = passage_scorer(self.workspace, reranker, chat=served.chat)
         with charging(self.workspace.ledger), attributed("search"):
             found = retrieve_all(
                 *(served.index, [query], settings, reranker, remembering(served.embed), score),

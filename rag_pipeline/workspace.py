@@ -10,6 +10,7 @@ from rag_pipeline.calls import CallCache, CallCounts
 from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_prices
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import (
+    ChatSettings,
     CorpusConfig,
     Key,
     Models,
@@ -134,9 +135,12 @@ class Workspace:
 
         return charged
 
-    def models(self, counts: CallCounts | None = None) -> Models:
-        """Return the corpus file's models, as methods and judges ask them."""
-        return _Models(self, counts)
+    def models(self, counts: CallCounts | None = None, chat: ChatSettings | None = None) -> Models:
+        """Return the corpus file's models, as methods and judges ask them.
+
+        `chat` is asked in the place of any of `chats`: that which a release was made with.
+        """
+        return _Models(self, counts, chat)
 
     def ask(
         self, chat: str, counts: CallCounts | None = None
@@ -157,6 +161,7 @@ class _Models:
 
     workspace: Workspace
     counts: CallCounts | None
+    chat: ChatSettings | None
 
     @property
     def config(self) -> CorpusConfig:
@@ -168,4 +173,6 @@ class _Models:
             return embed(texts, embedder, self.workspace.cache, "document", self.counts)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
-        return self.workspace.ask(chat, self.counts)(prompts)
+        with charging(self.workspace.ledger):
+            settings = self.chat or self.config.chat(chat)
+            return ask(prompts, settings, self.workspace.cache, self.counts)

@@ -195,3 +195,26 @@ def test_the_schema_knows_them(site, file):
     wrong = yaml.safe_load(file.read_text().replace("dimensions: 256", "dimensions: 4"))
     assert not validator.is_valid(wrong)
     assert "TopicContext" in schema["$defs"]
+
+
+def test_the_plan_foresees_what_the_run_then_pays_for(site, file, ran):
+    """Another model writes the topics, and a reranker that costs is new."""
+    other = changed(file, "model: parrot}", "model: parrot, words: 5}")
+    text = other.read_text().replace(
+        "  evaluation:", "  rerankers: {shared: {method: shared_words}}\n  evaluation:"
+    )
+    other.write_text(text.replace("retriever: dense}", "retriever: dense, reranker: shared}"))
+    before = json.loads(done(site, "costs", "-c", other, "--json"))["groups"]
+    plan = json.loads(done(site, "plan", other, "--json"))
+    foreseen = {step["asset"]: step["asks"] for step in plan if step["model"]}
+    assert foreseen == {"contextualized_chunks": len(DOCUMENTS), "reranking": len(QUERIES)}
+    done(site, "run", other)
+    after = json.loads(done(site, "costs", "-c", other, "--json"))["groups"]
+    made = {
+        name: own["calls"] - before.get(name, {"calls": 0})["calls"] for name, own in after.items()
+    }
+    assert made == {
+        "contextualized_chunks paragraphs.topic": len(DOCUMENTS),
+        "retrieval_run all": len(QUERIES),
+    }
+    assert not any(step["runs"] for step in json.loads(done(site, "plan", other, "--json")))

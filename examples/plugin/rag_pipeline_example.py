@@ -18,6 +18,7 @@ from rag_pipeline.config import (
     RelevanceJudge,
 )
 from rag_pipeline.config.models import Completion, InputType
+from rag_pipeline.config.rerankers import ModelReranker, RerankLimits
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import (
     Chunk,
@@ -143,6 +144,35 @@ class FirstWords:
 
     async def close(self) -> None:
         """Close no connections."""
+
+
+class SharedWordsReranker(ModelReranker):
+    """Puts passages first that have many of the query's words."""
+
+    prices: ClassVar[Mapping[str, Any]] = {
+        "date": "2026-01-01",
+        "models": {"*": {"input": 0.1}},
+    }
+    method: Literal["shared_words"]
+
+    def open(self) -> "SharedWords":
+        """Return the scorer."""
+        return SharedWords()
+
+
+class SharedWords:
+    """A local scorer; `identity` is part of the key under which scores are kept."""
+
+    identity = "shared_words:1"
+    limits = RerankLimits(passages=1000, pair_tokens=None)
+    truncate = True
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return the share of the query's words that each passage has, and charge for it."""
+        require_budget("shared_words", "shared_words", None)
+        asked, found = _words(query), [_words(passage) for passage in passages]
+        record("rerank", "shared_words", "shared_words", input_tokens=sum(map(len, found)))
+        return [len(asked & words) / max(len(asked), 1) for words in found]
 
 
 class SharedWordsJudge(RelevanceJudge):

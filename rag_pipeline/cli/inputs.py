@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from rag_pipeline.config import (
     ChatSettings,
     CorpusConfig,
-    LLMReranker,
-    PassageReranker,
     RemoteModel,
     Settings,
 )
+from rag_pipeline.config.rerankers import ModelReranker
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.evaluation.scores import check_metric_names
 from rag_pipeline.loading.queries import read_queries
@@ -52,9 +51,9 @@ def _open(config: CorpusConfig, settings: Settings) -> None:
         variable = settings.api_key_env
         if not os.environ.get(variable):
             raise ConfigError(f"the environment variable {variable} is not set; set it to your key")
-    if isinstance(settings, ChatSettings | LLMReranker):
+    if isinstance(settings, ChatSettings):
         return
-    if isinstance(settings, PassageReranker):
+    if isinstance(settings, ModelReranker):
         _ = open_scorer(config.located(settings)).identity
     else:
         _ = open_embedder(config.located(settings)).dimension
@@ -68,12 +67,11 @@ def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[s
     chats: set[str | None] = {*config.evaluation.chats().values()}
     for one in chosen.values():
         yield f"embeddings.{one.embedding}", config.embeddings[one.embedding]
-        for stage in ("chunking", "contextualizer"):
+        for stage in ("chunking", "contextualizer", "retriever", "reranker"):
             for _, section, name in config.variants(stage)[getattr(one, stage)].names():
                 yield f"{section}.{name}", config.section(section)[name]
         reranker = config.rerankers[one.reranker]
-        if isinstance(reranker, PassageReranker):
+        if isinstance(reranker, ModelReranker):
             yield f"rerankers.{one.reranker}", reranker
-        chats.add(getattr(reranker, "chat", None))
     for chat in sorted(filter(None, chats)):
         yield f"chats.{chat}", config.chat(chat)

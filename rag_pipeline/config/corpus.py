@@ -22,8 +22,8 @@ from rag_pipeline.config.contextualizers import Contextualizer
 from rag_pipeline.config.evaluation import Evaluation
 from rag_pipeline.config.keys import Key, Level
 from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, EmbeddingSettings
-from rag_pipeline.config.plugins import CONTEXTUALIZERS, EMBEDDINGS, load_group
-from rag_pipeline.config.rerankers import LLMReranker, MaxSimReranker, NoReranker, Reranker
+from rag_pipeline.config.plugins import CONTEXTUALIZERS, EMBEDDINGS, RERANKERS, load_group
+from rag_pipeline.config.rerankers import Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
     Alerts,
@@ -101,7 +101,8 @@ class CorpusConfig(Settings):
     )
     retrievers: dict[Name, Retriever] = Field(min_length=1)
     rerankers: dict[Name, Reranker] = Field(
-        default={"none": NoReranker(method="none")}, min_length=1
+        default_factory=lambda: {"none": load_group(RERANKERS)["none"](method="none")},
+        min_length=1,
     )
     lexical: Lexical = Lexical()
     evaluation: Evaluation = Field(default_factory=Evaluation)
@@ -162,7 +163,7 @@ class CorpusConfig(Settings):
                 )
         for index, configuration in self._expanded():
             reranker = self.rerankers[configuration.reranker]
-            if isinstance(reranker, MaxSimReranker) and not keeps_tokens(
+            if reranker.compares_tokens and not keeps_tokens(
                 self.embeddings[configuration.embedding]
             ):
                 raise ValueError(
@@ -174,7 +175,7 @@ class CorpusConfig(Settings):
             if chat not in self.chats:
                 known = ", ".join(self.chats) or "none, as there is no `chats` section"
                 raise ValueError(f"{place}: {chat!r} is not one of: {known}")
-        for place in ("chunkings", "contextualizers"):
+        for place in ("chunkings", "contextualizers", "retrievers", "rerankers"):
             for name, settings in self.section(place).items():
                 for setting, section, wanted in settings.names():
                     if wanted not in self.section(section):
@@ -189,9 +190,6 @@ class CorpusConfig(Settings):
         """Yield the places where a chat model is named, with its name."""
         yield from self.evaluation.chats().items()
         yield from self.assistant.chats().items()
-        for name, reranker in self.rerankers.items():
-            if isinstance(reranker, LLMReranker):
-                yield f"rerankers.{name}.chat", reranker.chat
 
     def variants(self, stage: str) -> Variants:
         """Return the named settings of one stage."""
@@ -322,15 +320,11 @@ class CorpusConfig(Settings):
         }
         return settings.model_copy(update=paths)
 
-    def reranker_chat(self, settings: Reranker) -> ChatSettings | None:
-        """Return the chat model that a reranker asks, if it asks one."""
-        return self.chat(settings.chat) if isinstance(settings, LLMReranker) else None
-
-    def reranker_parts(self, name: str) -> list[Settings]:
-        """Return all settings that a reranker's scores depend on."""
+    def reranker_parts(self, name: str) -> list[Any]:
+        """Return all that a reranker's scores depend on."""
         settings = self.rerankers[name]
-        chat = self.reranker_chat(settings)
-        return [settings, chat] if chat else [settings]
+        with self._at(f"rerankers.{name}"):
+            return [settings, *settings.made_from(self)]
 
     def sentence_embedding(self, name: str | None) -> Embedding:
         """Return the model that sentences are compared with: a variant's, or the packaged one."""

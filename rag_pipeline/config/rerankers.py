@@ -1,32 +1,99 @@
-"""The settings of rerankers: late interaction, cross-encoders, chat models."""
+"""What a reranker promises; the methods stand in `search.reranking` and `models.providers`."""
 
-from typing import Annotated, ClassVar, Literal
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    runtime_checkable,
+)
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from rag_pipeline.config.settings import RemoteModel, Settings
+from rag_pipeline.config.chunkings import Models
+from rag_pipeline.config.models import ChatSettings
+from rag_pipeline.config.plugins import RERANKERS, VariantsOf
+from rag_pipeline.config.settings import Settings
+from rag_pipeline.datamodels import Usage
+from rag_pipeline.errors import ProviderError
 
-
-class NoReranker(Settings):
-    """Keep the retriever's order."""
-
-    method: Literal["none"]
-
-
-class MaxSimReranker(Settings):
-    """Late interaction over token vectors, needing an embedding with `token_vectors`.
-
-    The `candidates` best score (1 - weight) x what the retriever gave (scaled to 0..1, except
-    that `weighted` fusion is on that scale already) + weight x MaxSim (scaled to 0..1).
-    """
-
-    method: Literal["maxsim"]
-    weight: float = Field(default=0.4, ge=0.0, le=1.0)
-    candidates: int = Field(default=100, ge=1, le=1000)
+if TYPE_CHECKING:
+    from rag_pipeline.config.corpus import CorpusConfig
 
 
-class _PassageReranker(Settings):
-    """A model that reads query and passage together, over the retriever's first `candidates`.
+class Asked(NamedTuple):
+    """A query with the passages that are to be scored for it."""
+
+    query: str
+    passages: tuple[str, ...]
+
+
+Relevance = list[float] | ProviderError
+"""A score for each passage, in order, or why the model could not tell."""
+RerankRequest = Callable[[str, list[str]], Awaitable[tuple[list[float], Usage]]]
+"""From a query and passages to a score for each, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerankLimits:
+    """Passages a request, tokens a pair of query and passage, tokens a request (all its pairs)."""
+
+    passages: int
+    pair_tokens: int | None
+    request_tokens: int | None = None
+
+
+class Scorer(Protocol):
+    """A model that scores how well passages answer a query."""
+
+    limits: RerankLimits
+    truncate: bool
+
+    @property
+    def identity(self) -> str:
+        """Provider, model and parameters: whatever changes the scores. Part of each call's key."""
+
+
+@runtime_checkable
+class LocalScorer(Scorer, Protocol):
+    """A scorer of this process."""
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return the passages' scores."""
+
+
+@runtime_checkable
+class RemoteScorer(Scorer, Protocol):
+    """A scorer behind a network, of which many requests are made at a time."""
+
+    max_concurrency: int
+
+    def connect(self) -> AbstractAsyncContextManager[RerankRequest]:
+        """Open the connections of the running event loop; what it gives scores one request."""
+
+
+class RerankerSettings(Settings):
+    """What reorders the first chunks of a retriever."""
+
+    compares_tokens: ClassVar[bool] = False
+    """Whether it needs an embedding with token vectors."""
+    method: str
+
+    def chat_asked(self, config: "CorpusConfig") -> ChatSettings | None:
+        """Return the chat model that it asks, if it asks one."""
+        asked = self.asked(config)
+        return next((one for one in asked if isinstance(one, ChatSettings)), None)
+
+
+class PassageReranker(RerankerSettings):
+    """Reads query and passage together, over the retriever's first `candidates`.
 
     They are ordered by its scores; the others follow in the retriever's order. When it fails on a
     query the run stops, or, with `on_error: keep_order`, the query keeps the retriever's order
@@ -37,79 +104,26 @@ class _PassageReranker(Settings):
     on_error: Literal["fail", "keep_order"] = "fail"
 
 
-class _RemoteReranker(_PassageReranker, RemoteModel):
-    """A reranker behind an API; passages over its window are cut only with `truncate`."""
+class ModelReranker(PassageReranker):
+    """A reranker with a model of its own, whose scores are kept by query and passages."""
 
-    truncate: bool = False
+    prices: ClassVar[Mapping[str, Any]] = {}
+    """A vendor's entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
 
+    @abstractmethod
+    def open(self) -> Scorer:
+        """Return the model, a LocalScorer or a RemoteScorer; called once per process.
 
-class VoyageReranker(_RemoteReranker):
-    """Voyage's rerankers."""
-
-    method: Literal["voyage"]
-    model: str = Field(default="rerank-2.5", min_length=1)
-    api_key_env: str = "VOYAGE_API_KEY"
-
-
-class CohereReranker(_RemoteReranker):
-    """Cohere's rerankers (API v2)."""
-
-    method: Literal["cohere"]
-    model: str = Field(default="rerank-v3.5", min_length=1)
-    api_key_env: str = "COHERE_API_KEY"
+        Raises ConfigError or ProviderError where it can't be asked.
+        """
 
 
-class JinaReranker(_RemoteReranker):
-    """Jina's rerankers, or with `base_url` a server that speaks its protocol.
+class AskingReranker(PassageReranker):
+    """A reranker that asks the models of the corpus file, or none."""
 
-    vLLM, llama.cpp and Infinity do: `base_url` is what stands before `/rerank`.
-    """
-
-    method: Literal["jina"]
-    model: str = Field(default="jina-reranker-v2-base-multilingual", min_length=1)
-    api_key_env: str = "JINA_API_KEY"
+    @abstractmethod
+    def relevance(self, asked: Sequence[Asked], models: Models) -> list[Relevance]:
+        """Return the scores of each query's passages, or the error that a model failed with."""
 
 
-class FlashRankReranker(_PassageReranker):
-    """A cross-encoder from a local folder by the package flashrank; nothing is downloaded.
-
-    The folder is called as flashrank calls the model, such as `ms-marco-MiniLM-L-12-v2`.
-    """
-
-    operational: ClassVar[frozenset[str]] = frozenset({"path"})
-    method: Literal["flashrank"]
-    model: str = Field(default="ms-marco-MiniLM-L-12-v2", min_length=1)
-    path: str
-    max_tokens: int = Field(default=512, ge=16)
-    truncate: bool = False
-
-
-_PROMPT = """\
-Query: {query}
-
-Passage:
-{passage}
-
-How well does the passage answer the query? Score it from 0 (it has nothing to do with it) to 1 \
-(it answers it fully)."""
-
-
-class LLMReranker(_PassageReranker):
-    """Scores 0..1 by a chat model of `chats`, one call for each passage."""
-
-    method: Literal["llm"]
-    chat: str
-    candidates: int = Field(default=20, ge=1, le=1000)
-    prompt: str = _PROMPT
-
-    @field_validator("prompt")
-    @classmethod
-    def _has_both(cls, prompt: str) -> str:
-        for name in ("{query}", "{passage}"):
-            if name not in prompt:
-                raise ValueError(f"the prompt has no {name}")
-        return prompt
-
-
-PassageReranker = VoyageReranker | CohereReranker | JinaReranker | FlashRankReranker | LLMReranker
-Reranker = Annotated[NoReranker | MaxSimReranker | PassageReranker, Field(discriminator="method")]
+Reranker = Annotated[RerankerSettings, VariantsOf(RERANKERS, "method")]

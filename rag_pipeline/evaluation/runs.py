@@ -225,7 +225,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     asks = [read_question(index, q.query, settings).ask for q in queries]
     embed(asks)  # in as few calls as can be
     reranker = workspace.config.rerankers[configuration.reranker]
-    score = passage_scorer(workspace, reranker, workspace.config.reranker_chat(reranker), counts)
+    score = passage_scorer(workspace, reranker, counts)
     columns: dict[str, list[Any]] = {name: [] for name in RUN_SCHEMA.names}
     latencies: list[float] = []
     not_reranked: list[str] = []
@@ -277,7 +277,7 @@ def retrieve_again(
         config.retrievers[configuration.retriever],
         reranker,
         workspace.embed(configuration.embedding, counts, "query"),
-        passage_scorer(workspace, reranker, config.reranker_chat(reranker), counts),
+        passage_scorer(workspace, reranker, counts),
     )
     return next(found).chunks
 

@@ -183,7 +183,7 @@ def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str,
         stage: config.variants(stage)[getattr(configuration, stage)].model_dump(mode="json")
         for stage in stages
     }
-    chat = config.reranker_chat(config.rerankers[configuration.reranker])
+    chat = config.rerankers[configuration.reranker].chat_asked(config)
     if chat is not None:
         settings["reranker_chat"] = chat.model_dump(mode="json")
     answers = config.evaluation.answers

@@ -11,7 +11,6 @@ from rag_pipeline.config import (
     DenseRetriever,
     HybridRetriever,
     LexicalRetriever,
-    MaxSimReranker,
     SinglePass,
 )
 from rag_pipeline.datamodels import ScoredChunk, parse_metadata
@@ -22,6 +21,7 @@ from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
 from rag_pipeline.search.index import Floats, Index, Mask, Positions
 from rag_pipeline.search.query_analysis import Question
 from rag_pipeline.search.reranking import maxsim
+from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.store import id_filter
 
 COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata")

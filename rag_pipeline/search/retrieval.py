@@ -16,8 +16,6 @@ import numpy as np
 from rag_pipeline.config import (
     ContextAwareRetriever,
     HybridRetriever,
-    MaxSimReranker,
-    NoReranker,
     PassageReranker,
     Reranker,
     Retriever,
@@ -41,6 +39,8 @@ from rag_pipeline.search.ranking import (
     rerank,
 )
 from rag_pipeline.search.reranking import Asked, Relevance
+from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
+from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.staged import (
     DEPTH,
     Boost,

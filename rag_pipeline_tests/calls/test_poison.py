@@ -11,7 +11,7 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, TextsFailedErr
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
-from rag_pipeline.search.reranking.passages import Asked, score_passages
+from rag_pipeline.search.reranking import Asked, score_passages
 from rag_pipeline_tests.testing.model_faults import Failure, Fault, poison, short
 from rag_pipeline_tests.testing.model_replies import DIMENSION
 from rag_pipeline_tests.testing.model_server import serving

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.config import CorpusConfig, load_config
-from rag_pipeline.models.providers import chat_identity, open_embedder
+from rag_pipeline.config import CorpusConfig, fingerprint, load_config
+from rag_pipeline.models.providers import chat_identity, open_embedder, open_scorer
 
 HERE = Path(__file__).parent
 EARLIER = json.loads((HERE / "fingerprints.json").read_text())
@@ -18,7 +18,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CorpusConfig:
     shutil.copy(HERE / "every_variant.yaml", tmp_path / "corpus.yaml")
     (tmp_path / "queries.jsonl").write_text("")
     (tmp_path / "chunks.jsonl").write_text('{"document_id": "a.txt", "start": 0, "end": 2}\n')
-    for variable in ("OPENAI_API_KEY", "VOYAGE_API_KEY"):
+    for variable in ("OPENAI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY", "JINA_API_KEY"):
         monkeypatch.setenv(variable, "none")
     return load_config(tmp_path / "corpus.yaml")
 
@@ -29,6 +29,8 @@ def test_no_step_is_stale_that_was_current_before(config):
         "contexts": {k: config.context_fingerprint(*k.split(".")) for k in EARLIER["contexts"]},
         "vectors": {k: config.vector_fingerprint(*k.split(".")) for k in EARLIER["vectors"]},
         "lexical": {k: config.lexical_fingerprint(*k.split(".")) for k in EARLIER["lexical"]},
+        "retrievers": {name: fingerprint(one) for name, one in config.retrievers.items()},
+        "rerankers": {name: fingerprint(*config.reranker_parts(name)) for name in config.rerankers},
     }
     assert now == {stage: EARLIER[stage] for stage in now}
 
@@ -38,3 +40,5 @@ def test_no_call_is_made_again_that_was_paid_before(config):
     assert chats == EARLIER["chats"]
     opened = {name: open_embedder(config.embeddings[name]) for name in EARLIER["embedders"]}
     assert {name: one.identity for name, one in opened.items()} == EARLIER["embedders"]
+    scorers = {name: open_scorer(config.rerankers[name]) for name in EARLIER["scorers"]}
+    assert {name: one.identity for name, one in scorers.items()} == EARLIER["scorers"]

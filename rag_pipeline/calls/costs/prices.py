@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from rag_pipeline.calls.addresses import is_loopback
 from rag_pipeline.config import Settings
-from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, load_group
+from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, RERANKERS, load_group
 from rag_pipeline.errors import ConfigError
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")
@@ -143,9 +143,9 @@ def _packaged() -> Prices:
     file = files("rag_pipeline.models.providers").joinpath("prices.yaml")
     ours = _parse(file.read_text(encoding="utf-8"), Path("prices.yaml"))
     plugins: dict[str, _Provider] = {}
-    for group in (EMBEDDINGS, CHATS):
+    for group in (EMBEDDINGS, CHATS, RERANKERS):
         for name, settings in load_group(group).items():
-            if settings.prices and name not in ours.providers:
+            if getattr(settings, "prices", None) and name not in ours.providers:
                 try:
                     more = _Provider.model_validate(settings.prices)
                 except ValidationError as error:

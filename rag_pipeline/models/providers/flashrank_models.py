@@ -6,13 +6,33 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from rag_pipeline.config import FlashRankReranker
+from pydantic import Field
+
+from rag_pipeline.config.rerankers import ModelReranker
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
 from rag_pipeline.models.providers.limits import RerankLimits
 
 _PASSAGES_PER_BATCH = 32
+
+
+class FlashRankReranker(ModelReranker):
+    """A cross-encoder from a local folder by the package flashrank; nothing is downloaded.
+
+    The folder is called as flashrank calls the model, such as `ms-marco-MiniLM-L-12-v2`.
+    """
+
+    operational: ClassVar[frozenset[str]] = frozenset({"path"})
+    method: Literal["flashrank"]
+    model: str = Field(default="ms-marco-MiniLM-L-12-v2", min_length=1)
+    path: str
+    max_tokens: int = Field(default=512, ge=16)
+    truncate: bool = False
+
+    def open(self) -> "FlashRankScorer":
+        """Return the model."""
+        return FlashRankScorer(self)
 
 
 class FlashRankScorer:

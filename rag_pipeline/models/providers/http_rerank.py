@@ -2,18 +2,51 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import httpx
+from pydantic import Field
 
 from rag_pipeline.calls import Answer, unreachable
-from rag_pipeline.config import CohereReranker, JinaReranker
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers import RerankRequest, Usage
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
-from rag_pipeline.models.providers.remote import Server, identity, pair_tokens, read_ranking
+from rag_pipeline.models.providers.remote import (
+    RemoteReranker,
+    Server,
+    identity,
+    pair_tokens,
+    read_ranking,
+)
 
 _HOMES = {"cohere": "https://api.cohere.com/v2", "jina": "https://api.jina.ai/v1"}
+
+
+class CohereReranker(RemoteReranker):
+    """Cohere's rerankers (API v2)."""
+
+    method: Literal["cohere"]
+    model: str = Field(default="rerank-v3.5", min_length=1)
+    api_key_env: str = "COHERE_API_KEY"
+
+    def open(self) -> "HTTPScorer":
+        """Return the client."""
+        return HTTPScorer(self)
+
+
+class JinaReranker(RemoteReranker):
+    """Jina's rerankers, or with `base_url` a server that speaks its protocol.
+
+    vLLM, llama.cpp and Infinity do: `base_url` is what stands before `/rerank`.
+    """
+
+    method: Literal["jina"]
+    model: str = Field(default="jina-reranker-v2-base-multilingual", min_length=1)
+    api_key_env: str = "JINA_API_KEY"
+
+    def open(self) -> "HTTPScorer":
+        """Return the client."""
+        return HTTPScorer(self)
 
 
 class HTTPScorer:

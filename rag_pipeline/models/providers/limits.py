@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rag_pipeline.config.rerankers import RerankLimits as RerankLimits
 from rag_pipeline.errors import ConfigError, TextTooLongError
 
 
@@ -42,15 +43,6 @@ class EmbeddingLimits:
             allowed = f"1 to {usual}" if self.any_shorter else ", ".join(map(str, self.dimensions))
             raise ConfigError(f"{model}: dimensions {wanted} is not one of: {allowed}")
         return wanted or usual
-
-
-@dataclass(frozen=True, slots=True)
-class RerankLimits:
-    """Passages a request, tokens a pair of query and passage, tokens a request (all its pairs)."""
-
-    passages: int
-    pair_tokens: int | None
-    request_tokens: int | None = None
 
 
 _UNKNOWN = EmbeddingLimits(texts=256, request_tokens=100_000, text_tokens=None)

@@ -14,6 +14,7 @@ from rag_pipeline.calls.costs import Kind, Tokens, paying, record
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import EmbeddingSettings
+from rag_pipeline.config.rerankers import ModelReranker
 from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.limits import TokenCounter, embedding_limits
@@ -23,6 +24,13 @@ _NO_SUCH_MODEL = re.compile(
     r"|\b(unknown|invalid|unsupported|no such) model\b",
     re.IGNORECASE | re.DOTALL,
 )
+
+
+class RemoteReranker(ModelReranker, RemoteModel):
+    """A reranker behind an API; passages over its window are cut only with `truncate`."""
+
+    model: str
+    truncate: bool = False
 
 
 class RemoteEmbedding(RemoteModel, EmbeddingSettings):

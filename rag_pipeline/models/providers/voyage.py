@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from rag_pipeline.calls import Answer, unreachable
-from rag_pipeline.config import VoyageReranker
 from rag_pipeline.config.models import EmbedRequest, InputType
 from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import ProviderError, TransientError
@@ -16,6 +15,7 @@ from rag_pipeline.models.providers import RerankRequest
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
 from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
+    RemoteReranker,
     RequestBuilder,
     Server,
     identity,
@@ -122,6 +122,18 @@ class VoyageEmbedder(RequestBuilder):
             rows = made.embeddings
         vectors = read_vectors(rows, len(texts), self.dimension, what)
         return Answer((vectors, Usage(made.total_tokens)), tokens=made.total_tokens)
+
+
+class VoyageReranker(RemoteReranker):
+    """Voyage's rerankers."""
+
+    method: Literal["voyage"]
+    model: str = Field(default="rerank-2.5", min_length=1)
+    api_key_env: str = "VOYAGE_API_KEY"
+
+    def open(self) -> "VoyageScorer":
+        """Return the client."""
+        return VoyageScorer(self)
 
 
 class VoyageScorer:

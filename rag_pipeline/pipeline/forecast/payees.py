@@ -54,7 +54,7 @@ def paid_reranker(workspace: Workspace, configuration: Configuration) -> Payee |
     reranker = config.rerankers[configuration.reranker]
     if not isinstance(reranker, PassageReranker):
         return None
-    return _payee(workspace, config.reranker_chat(reranker) or reranker)
+    return _payee(workspace, reranker.chat_asked(config) or reranker)
 
 
 def pays(workspace: Workspace, step: Step) -> bool:

@@ -64,7 +64,7 @@ class QueryRuns:
         configuration = config.configuration(step.partition or "")
         settings = config.rerankers[configuration.reranker]
         counts = isinstance(settings, PassageReranker) and bool(
-            config.reranker_chat(settings) or paid_reranker(dry, configuration)
+            settings.chat_asked(config) or paid_reranker(dry, configuration)
         )
         is_read = counts or any(
             chat_of(config, Step(asset, configuration.name)) for asset in _UPDATES
@@ -131,7 +131,7 @@ class QueryRuns:
         """Note the reranking of passages of the usual length; False where none is known."""
         settings = self.dry.config.rerankers[configuration.reranker]
         assert isinstance(settings, PassageReranker)
-        score = passage_scorer(self.dry, settings, self.dry.config.reranker_chat(settings))
+        score = passage_scorer(self.dry, settings)
         length = self._usual_length(configuration, with_context=True)
         if score is None or length is None:
             return False

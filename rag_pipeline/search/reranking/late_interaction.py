@@ -1,12 +1,15 @@
 """Candidate chunks' token vectors + a query's -> how well each word of the query is met."""
 
 from collections.abc import Iterable
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pydantic import Field
 
-from rag_pipeline.models.providers import Tokens
+from rag_pipeline.config.models import Tokens
+from rag_pipeline.config.rerankers import RerankerSettings
 
 _CHUNKS_AT_ONCE = 8
 """So few that their bits, unpacked, stay in the processor's cache."""
@@ -16,6 +19,19 @@ many queries are answered at once, or cores are few."""
 
 Scores = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
+
+
+class MaxSimReranker(RerankerSettings):
+    """Late interaction over token vectors, needing an embedding with `token_vectors`.
+
+    The `candidates` best score (1 - weight) x what the retriever gave (scaled to 0..1, except
+    that `weighted` fusion is on that scale already) + weight x MaxSim (scaled to 0..1).
+    """
+
+    compares_tokens: ClassVar[bool] = True
+    method: Literal["maxsim"]
+    weight: float = Field(default=0.4, ge=0.0, le=1.0)
+    candidates: int = Field(default=100, ge=1, le=1000)
 
 
 def token_weights(token_ids: Iterable[pa.Array]) -> Weights:

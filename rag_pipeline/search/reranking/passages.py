@@ -1,10 +1,8 @@
 """Queries with candidate passages -> how well a model finds that each answers, asked once."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,34 +19,12 @@ from rag_pipeline.calls.costs import Tokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config import LLMReranker
+from rag_pipeline.config.rerankers import Asked, LocalScorer, Relevance, RemoteScorer, Scorer
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
-from rag_pipeline.models.chat import Prompt, Reply
-from rag_pipeline.models.providers import LocalScorer, RemoteScorer, Scorer
 from rag_pipeline.models.providers.limits import TokenCounter
-
-_SCORE = {
-    "type": "object",
-    "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
-    "required": ["score"],
-    "additionalProperties": False,
-}
-
 
 _PER_SEARCH = 100
 """Passages that a reranker charges as one search (Cohere)."""
-
-
-class Asked(NamedTuple):
-    """A query with the passages that are to be scored for it."""
-
-    query: str
-    passages: tuple[str, ...]
-
-
-Relevance = list[float] | ProviderError
-"""A score for each passage, in order, or why the model could not tell."""
-AskChat = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
 
 
 def score_passages(
@@ -97,23 +73,6 @@ def score_passages(
         known = sum(len(parts) for parts in keys) - sent
         counts.add(CallCounts(made=sent, saved=known))
     return [_joined(parts, found, failed) for parts in keys]
-
-
-def score_by_chat(asked: Sequence[Asked], settings: LLMReranker, ask: AskChat) -> list[Relevance]:
-    """Return a chat model's scores 0..1, each passage judged by itself; see `chat.ask`."""
-    prompts = [
-        Prompt(_filled(settings.prompt, query, passage), schema=_SCORE)
-        for query, passages in asked
-        for passage in passages
-    ]
-    replies = iter(ask(prompts))
-    results: list[Relevance] = []
-    for _, passages in asked:
-        own = [next(replies) for _ in passages]
-        errors = [reply for reply in own if isinstance(reply, ProviderError)]
-        scores = [float(reply.data["score"]) for reply in own if isinstance(reply, Reply)]
-        results.append(errors[0] if errors else scores)
-    return results
 
 
 def _requests(
@@ -229,9 +188,3 @@ def _expected_tokens(asked: Asked) -> Tokens:
 
 def _key(scorer: Scorer, asked: Asked) -> bytes:
     return call_key("rerank", scorer.identity, json.dumps(asked))
-
-
-def _filled(prompt: str, query: str, passage: str) -> str:
-    """Return a prompt with query and passage in it, whatever braces these have."""
-    values = {"{query}": query, "{passage}": passage}
-    return re.sub(r"\{query\}|\{passage\}", lambda place: values[place[0]], prompt)

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.config import LLMReranker, PassageReranker
+from rag_pipeline.config import LLMReranker, Reranker
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Scorer, Usage, open_scorer
@@ -25,7 +25,7 @@ from rag_pipeline_tests.testing.model_faults import (
 from rag_pipeline_tests.testing.model_replies import score_of
 from rag_pipeline_tests.testing.model_server import serving
 
-SETTINGS: TypeAdapter[Any] = TypeAdapter(PassageReranker)
+SETTINGS: TypeAdapter[Any] = TypeAdapter(Reranker)
 PASSAGES = ("no such thing", "the notice period is thirty days", "thirty days")
 QUERY = "notice period days"
 SHARES = [0.0, 1.0, 1 / 3]  # of the query's three words, by hand

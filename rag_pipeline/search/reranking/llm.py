@@ -1,0 +1,74 @@
+"""Passages scored by a chat model, one call for each."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from rag_pipeline.config.chunkings import Models
+from rag_pipeline.config.rerankers import Asked, AskingReranker, Relevance
+from rag_pipeline.config.settings import ChatName
+from rag_pipeline.datamodels import Prompt, Reply
+from rag_pipeline.errors import ProviderError
+
+_PROMPT = """\
+Query: {query}
+
+Passage:
+{passage}
+
+How well does the passage answer the query? Score it from 0 (it has nothing to do with it) to 1 \
+(it answers it fully)."""
+_SCORE = {
+    "type": "object",
+    "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
+    "required": ["score"],
+    "additionalProperties": False,
+}
+
+AskChat = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
+
+
+class LLMReranker(AskingReranker):
+    """Scores 0..1 by a chat model of `chats`, one call for each passage."""
+
+    method: Literal["llm"]
+    chat: ChatName
+    candidates: int = Field(default=20, ge=1, le=1000)
+    prompt: str = _PROMPT
+
+    @field_validator("prompt")
+    @classmethod
+    def _has_both(cls, prompt: str) -> str:
+        for name in ("{query}", "{passage}"):
+            if name not in prompt:
+                raise ValueError(f"the prompt has no {name}")
+        return prompt
+
+    def relevance(self, asked: Sequence[Asked], models: Models) -> list[Relevance]:
+        """Let the model judge each passage."""
+        return score_by_chat(asked, self, lambda prompts: models.ask(prompts, self.chat))
+
+
+def score_by_chat(asked: Sequence[Asked], settings: LLMReranker, ask: AskChat) -> list[Relevance]:
+    """Return a chat model's scores 0..1, each passage judged by itself; see `chat.ask`."""
+    prompts = [
+        Prompt(_filled(settings.prompt, query, passage), schema=_SCORE)
+        for query, passages in asked
+        for passage in passages
+    ]
+    replies = iter(ask(prompts))
+    results: list[Relevance] = []
+    for _, passages in asked:
+        own = [next(replies) for _ in passages]
+        errors = [reply for reply in own if isinstance(reply, ProviderError)]
+        scores = [float(reply.data["score"]) for reply in own if isinstance(reply, Reply)]
+        results.append(errors[0] if errors else scores)
+    return results
+
+
+def _filled(prompt: str, query: str, passage: str) -> str:
+    """Return a prompt with query and passage in it, whatever braces these have."""
+    values = {"{query}": query, "{passage}": passage}
+    return re.sub(r"\{query\}|\{passage\}", lambda place: values[place[0]], prompt)
