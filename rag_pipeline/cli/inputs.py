@@ -67,11 +67,12 @@ def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[s
     chats: set[str | None] = {*config.evaluation.chats().values()}
     for one in chosen.values():
         yield f"embeddings.{one.embedding}", config.embeddings[one.embedding]
-        for stage in ("chunking", "contextualizer", "retriever", "reranker"):
+        for stage in ("chunking", "contextualizer", "retriever"):
             for _, section, name in config.variants(stage)[getattr(one, stage)].names():
                 yield f"{section}.{name}", config.section(section)[name]
         reranker = config.rerankers[one.reranker]
         if isinstance(reranker, ModelReranker):
             yield f"rerankers.{one.reranker}", reranker
+        chats.update(name for _, section, name in reranker.names() if section == "chats")
     for chat in sorted(filter(None, chats)):
         yield f"chats.{chat}", config.chat(chat)
