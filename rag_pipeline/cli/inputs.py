@@ -9,7 +9,7 @@ from rag_pipeline.config import (
     RemoteModel,
     Settings,
 )
-from rag_pipeline.config.rerankers import ModelReranker
+from rag_pipeline.config.rerankers import AskingReranker, ModelReranker, PassageReranker
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.evaluation.scores import check_metric_names
 from rag_pipeline.loading.queries import read_queries
@@ -51,7 +51,7 @@ def _open(config: CorpusConfig, settings: Settings) -> None:
         variable = settings.api_key_env
         if not os.environ.get(variable):
             raise ConfigError(f"the environment variable {variable} is not set; set it to your key")
-    if isinstance(settings, ChatSettings):
+    if isinstance(settings, ChatSettings | AskingReranker):
         return
     if isinstance(settings, ModelReranker):
         _ = open_scorer(config.located(settings)).identity
@@ -71,7 +71,7 @@ def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[s
             for _, section, name in config.variants(stage)[getattr(one, stage)].names():
                 yield f"{section}.{name}", config.section(section)[name]
         reranker = config.rerankers[one.reranker]
-        if isinstance(reranker, ModelReranker):
+        if isinstance(reranker, PassageReranker):
             yield f"rerankers.{one.reranker}", reranker
         chats.update(name for _, section, name in reranker.names() if section == "chats")
     for chat in sorted(filter(None, chats)):
