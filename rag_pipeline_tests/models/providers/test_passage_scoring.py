@@ -11,8 +11,7 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongErr
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Scorer, Usage, open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
-from rag_pipeline.search.reranking import Asked, score_by_chat, score_passages
-from rag_pipeline.search.reranking.passages import Relevance
+from rag_pipeline.search.reranking import Asked, Relevance, score_by_chat, score_passages
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
     CUT_REPLY,
