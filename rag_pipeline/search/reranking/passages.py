@@ -19,7 +19,9 @@ from rag_pipeline.calls.costs import Tokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config.rerankers import Asked, LocalScorer, Relevance, RemoteScorer, Scorer
+from rag_pipeline.config.rerankers import Asked as Asked
+from rag_pipeline.config.rerankers import LocalScorer, RemoteScorer, Scorer
+from rag_pipeline.config.rerankers import Relevance as Relevance
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.providers.limits import TokenCounter
 
