@@ -398,6 +398,10 @@ def fingerprint(*parts: Any) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, Settings):
             settings = value.model_dump(mode="json", exclude=set(value.operational))
+            for name, inner in value:
+                # Settings inside of settings select code too; version 1 was never written down.
+                if isinstance(inner, Settings) and name in settings and inner.code_version > 1:
+                    settings[name]["code_version"] = inner.code_version
             return {"code_version": value.code_version, **settings}
         raise TypeError(f"cannot fingerprint {type(value).__name__}")
 

@@ -144,8 +144,8 @@ def relevance_labels(workspace: Workspace, key: Key) -> Outcome:
 
 def answer_presence(workspace: Workspace, key: Key) -> Outcome:
     """Measure a run against gold spans, or against a judge's labels where one judges."""
-    judged = workspace.config.evaluation.relevance.judge == "llm"
-    labels = quality.load_labels(workspace, key) if judged else None
+    judge = workspace.config.evaluation.judge
+    labels = quality.load_labels(workspace, key) if judge is not None else None
     summaries = runs.update_scores(workspace, workspace.config.configuration(key), labels)
     headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
     facts: dict[str, Fact] = {

@@ -59,7 +59,7 @@ def test_the_json_is_what_is_promised(released: Any) -> None:
         assert configuration["seconds"] > 0
         assert set(configuration["calls"]) == {"embedding"}
         for metric in configuration["metrics"].values():
-            assert set(metric) == {"mean", "n", "missing", "low", "high"}
+            assert set(metric) == {"mean", "n", "missing", "low", "high", "groups"}
         assert configuration["metrics"]["AnswerPresence@20"]["mean"] == 1.0
         assert configuration["metrics"]["AnswerPresence@5"]["n"] == 4
     made = sum(c["calls"]["embedding"]["made"] for c in written["configurations"])

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.config import CorpusConfig, fingerprint, load_config
+from rag_pipeline.config import (
+    ContextAwareRetriever,
+    CorpusConfig,
+    HybridRetriever,
+    fingerprint,
+    load_config,
+)
 from rag_pipeline.models.providers import chat_identity, open_embedder, open_scorer
 
 HERE = Path(__file__).parent
@@ -42,3 +48,11 @@ def test_no_call_is_made_again_that_was_paid_before(config):
     assert {name: one.identity for name, one in opened.items()} == EARLIER["embedders"]
     scorers = {name: open_scorer(config.rerankers[name]) for name in EARLIER["scorers"]}
     assert {name: one.identity for name, one in scorers.items()} == EARLIER["scorers"]
+
+
+def test_code_that_settings_inside_of_settings_select_counts(monkeypatch: pytest.MonkeyPatch):
+    over = HybridRetriever(method="hybrid")
+    staged = ContextAwareRetriever(method="context_aware", over=over)
+    before = fingerprint(staged)
+    monkeypatch.setattr(HybridRetriever, "code_version", HybridRetriever.code_version + 1)
+    assert fingerprint(staged) != before
