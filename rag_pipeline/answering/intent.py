@@ -9,15 +9,19 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 _COMPARISON = re.compile(
     r"\b(?:compar\w+|contrast\w*|differ\w*|versus|vs\.?|in common|unlike|"
+    # Not a bound: "no later than", "more than ten days".
+    r"(?<!no )(?<!not )"
     r"(?:longer|shorter|higher|lower|more|less|fewer|stricter|later|earlier|larger|smaller)\s+"
-    r"(?:\w+\s+){0,4}than|"
+    r"(?:\w+\s+){0,4}than(?!\s+(?:[\d$€£]|(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|"
+    r"twelve|fifteen|twenty|thirty|forty|fifty|sixty|ninety|half)\b))|"
     r"which\s+(?:of\s+(?:the\s+)?(?:two|three|\w+s)|(?:\w+\s+){1,3}(?:is|has|have|gives?|allows?))"
     r"[^?]{0,80}\b(?:longest|shortest|highest|lowest|most|least|strictest|largest|smallest)|"
     r"across\s+(?:all\s+|the\s+|these\s+)?\w+s)\b",
     re.IGNORECASE,
 )
 _COMPREHENSIVE = re.compile(
-    r"\b(?:(?:list|name|enumerate|give|show|find)\s+(?:me\s+)?(?:all|every|each|the)|"
+    r"\b(?:(?:list|name|enumerate|give|show|find)\s+(?:me\s+)?"
+    r"(?:all|every|each|the\s+(?:\w+\s+){0,2}\w+(?<!s)s)\b|list\s+the\b|"
     r"(?:all|every)\s+(?:of\s+)?(?:the\s+)?(?:\w+\s+){0,3}(?:that|which|where|with|who)|"
     r"(?:which|what)\s+(?:agreements|contracts|documents|policies|files|companies|parties)|"
     r"complete\s+list|overview\s+of)\b",
