@@ -28,6 +28,7 @@ class _Wanted(BaseModel):
     knowledge_id: str = Field(min_length=1, max_length=200)
     query: str = Field(min_length=1, max_length=4000)
     retrieval_setting: _Setting
+    metadata_condition: dict[str, Any] | None = None
 
 
 def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -40,6 +41,11 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
     except ValidationError as error:
         place = ".".join(str(step) for step in error.errors()[0]["loc"])
         return 400, _failure(_INVALID, f"{place or 'body'}: {error.errors()[0]['msg']}")
+    if wanted.metadata_condition and wanted.metadata_condition.get("conditions"):
+        # Left out, the condition would let everything through.
+        return 400, _failure(
+            _INVALID, "metadata_condition: filters are not supported; remove the conditions"
+        )
     if wanted.knowledge_id not in assistant.datasets:
         return 404, _failure(_NO_KNOWLEDGE, "The knowledge does not exist")
     try:

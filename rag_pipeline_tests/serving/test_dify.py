@@ -37,11 +37,18 @@ def test_dify_finds_records_by_the_best_score(serving):
         ({"query": ""}, 400, 1002),
         ({"retrieval_setting": {"top_k": 0}}, 400, 1002),
         ({"retrieval_setting": None}, 400, 1002),
+        ({"metadata_condition": {"conditions": [{"name": ["year"]}]}}, 400, 1002),
     ],
 )
 def test_dify_is_told_what_is_wrong(serving, changes, status, code):
     reply = ask(serving().url, **changes)
     assert (reply.status_code, reply.json()["error_code"]) == (status, code)
+
+
+def test_dify_may_send_a_filter_without_conditions(serving):
+    reply = ask(serving().url, metadata_condition={"logical_operator": "and", "conditions": []})
+    assert reply.status_code == 200
+    assert ask(serving().url, metadata_condition=None).json() == reply.json()
 
 
 @pytest.fixture
