@@ -10,7 +10,8 @@
     │   └── NotReleasedError   the corpus has no release yet
     ├── ProviderError          a model failed on one input
     │   ├── TransientError     … and may not when asked again: busy, too slow, cut off, garbled
-    │   ├── PaidInVainError    … of which no reply could be used, however often it was asked
+    │   ├── GivenUpError       … and was tried for as long as its patience lasts
+    │   │   └── PaidInVainError … of which no reply could be used, however often it was asked
     │   ├── TextsFailedError   a model failed on some of many texts
     │   ├── CallsStoppedError  no call can work now: a wrong key or model, an outage
     │   ├── TextTooLongError   a text is longer than the model reads, and may not be cut
@@ -119,7 +120,11 @@ class TransientError(ProviderError):
         self.paid = paid and connected
 
 
-class PaidInVainError(ProviderError):
+class GivenUpError(ProviderError):
+    """A call was tried for as long as its patience lasts, and never answered."""
+
+
+class PaidInVainError(GivenUpError):
     """Each of several replies that may have been paid for was late, cut off or garbled."""
 
 

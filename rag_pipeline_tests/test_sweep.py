@@ -123,6 +123,7 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
         "rerankers": rerankers(server),
         "retrievers": {"dense": {"method": "dense", "top_k": 10}},
         "configurations": [{"name": "remote", **rule, "embedding": "own", "reranker": "jina"}],
+        "gate": {"metrics": ["AnswerPresence@5"]},  # all that is measured here
     }
     file = write_corpus(tmp_path, **changes)
     workspace = Workspace(load_config(file))

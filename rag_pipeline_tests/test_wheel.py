@@ -102,7 +102,12 @@ def test_from_an_empty_folder_to_an_answer(installed: Path, tmp_path: Path) -> N
     run(installed, tmp_path, "rag", "run", "mine")
     found = json.loads(run(installed, tmp_path, "rag", "search", "note", "mine", "--json"))
     assert found[0]["document_id"] == "leave.md"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "documents", "mine.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "data",
+        "documents",
+        "mine.schema.json",
+        "mine.yaml",
+    ]
 
     code = (
         "from rag_pipeline.definitions import defs; "

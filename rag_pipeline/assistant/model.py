@@ -10,6 +10,7 @@ from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import (
     BudgetError,
     CallsStoppedError,
+    GivenUpError,
     MissingExtraError,
     ProviderError,
 )
@@ -62,9 +63,9 @@ class Model(Protocol):
 class ModelOrRules:
     """Has a model do the steps of one answer, and does by rule what the model fails at.
 
-    Once no call can work (an outage, a refused key, a spent budget) the model is not asked again:
-    whoever waits for the answer waits for one failure at most. With `needs_model` such a failure
-    is raised. Safe to share between threads.
+    Once no call can work (an outage, a refused key, a spent budget) or one was given up, the model
+    is not asked again: whoever waits for the answer waits for one failure at most. With `needs_model` an
+    outage, a refused key and a spent budget are raised. Safe to share between threads.
     """
 
     def __init__(self, needs_model: bool = False) -> None:
@@ -90,8 +91,8 @@ class ModelOrRules:
                 return ask()
             except MissingExtraError:
                 raise
-            except (CallsStoppedError, BudgetError) as error:
-                if self._needs_model:
+            except (CallsStoppedError, BudgetError, GivenUpError) as error:
+                if self._needs_model and not isinstance(error, GivenUpError):
                     raise
                 reason = self._stopped = str(error)[:300]
             except ProviderError as error:

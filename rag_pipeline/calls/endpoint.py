@@ -15,7 +15,13 @@ from typing import Generic, TypeVar
 from rag_pipeline.calls.limits import RateLimiter
 from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import RemoteModel
-from rag_pipeline.errors import CallsStoppedError, PaidInVainError, ProviderError, TransientError
+from rag_pipeline.errors import (
+    CallsStoppedError,
+    GivenUpError,
+    PaidInVainError,
+    ProviderError,
+    TransientError,
+)
 
 T = TypeVar("T")
 
@@ -255,7 +261,7 @@ class Endpoint:
             answered = self.circuit.last_success > sending.started
             if not answered and (error.limited or self.circuit.blames(error)):
                 raise CallsStoppedError(f"{message}, and no other call succeeded meanwhile")
-            raise PaidInVainError(message) if in_vain else ProviderError(message)
+            raise PaidInVainError(message) if in_vain else GivenUpError(message)
         ceiling = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2 ** min(sending.tries - 1, 16))
         return min(left, (error.retry_after or 0.0) + random.uniform(0, ceiling))
 

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from lancedb.index import BTree
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.states import DocumentState, State, StateCache
@@ -234,6 +233,8 @@ class Table:
             if worn:
                 self.open().to_lance().optimize.compact_files()
             if rows >= SORTED_ROWS and "document_id" not in index_names(lance):
+                from lancedb.index import BTree  # LanceDB is loaded when a table is opened
+
                 self.open().create_index("document_id", config=BTree())
         self.drop_versions()
 

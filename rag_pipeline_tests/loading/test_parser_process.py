@@ -49,9 +49,22 @@ def with_pdf_parser(parser: str) -> str:
     )
 
 
-def test_a_document_that_takes_too_long_is_refused_and_the_next_is_read(slow):
+def test_a_document_that_takes_too_long_is_refused_and_the_next_is_read(slow, monkeypatch):
+    start_anew(monkeypatch, with_pdf_parser("__import__('time').sleep(600)"))
     (slow_reason,) = outcomes(slow / "a.pdf", parse_seconds=1.5).values()
     assert slow_reason == ".pdf takes longer to parse than documents.parse_seconds, 1.5"
+    (document,) = outcomes(slow / "b.docx").values()
+    assert isinstance(document, Document)
+    assert document.title == "Fees"
+
+
+def test_an_endless_page_is_refused_for_its_time_or_its_memory(slow):
+    """Which of the limits comes first depends on the machine."""
+    (reason,) = outcomes(slow / "a.pdf", parse_seconds=1.5).values()
+    assert reason in (
+        ".pdf takes longer to parse than documents.parse_seconds, 1.5",
+        "the parser of .pdf died (status -6): it may need too much memory",
+    )
     (document,) = outcomes(slow / "b.docx").values()
     assert isinstance(document, Document)
     assert document.title == "Fees"
