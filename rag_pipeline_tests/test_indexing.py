@@ -9,6 +9,9 @@ from rag_pipeline.indexing import lexical, stages
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.model_faults import Fault
+from rag_pipeline_tests.testing.model_replies import DIMENSION
+from rag_pipeline_tests.testing.model_server import serving
 
 
 def rows(table):
@@ -141,3 +144,32 @@ def test_a_store_that_cannot_be_written_loses_nothing(tmp_path, workspace):
     assert rows(workspace.documents()) == before
     indexing.update_documents(workspace)
     assert "new.txt" in workspace.documents().state()
+
+
+def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+
+    def faults(path, body):
+        return Fault(500) if any("180 euros" in text for text in body["input"]) else None
+
+    with serving(faults=faults) as server:
+        remote: dict[str, object] = {"provider": "openai", "model": "m", "base_url": server.url}
+        remote |= {"dimensions": DIMENSION, "patience_seconds": 0.3}
+        configuration = {"chunking": "markdown", "contextualizer": "none", "embedding": "remote"}
+        file = write_corpus(
+            tmp_path,
+            embeddings={"remote": remote},
+            configurations=[{"name": "default", **configuration, "retriever": "dense"}],
+        )
+        workspace = Workspace(load_config(file))
+        indexing.update_documents(workspace)
+        indexing.update(workspace, "chunks", "markdown")
+        indexing.update(workspace, "contextualized_chunks", "markdown.none")
+        for _ in range(2):
+            report = indexing.update(workspace, "vector_index", "markdown.none.remote")
+            assert set(report.failed) == {"policy/travel.md"}
+            assert "HTTP 500" in report.failed["policy/travel.md"]
+        stage = indexing.open_stage(workspace, "vector_index", "markdown.none.remote")
+        assert set(stage.table.state()) == set(DOCUMENTS) - {"policy/travel.md"}
+        assert indexing.plan(stage).stale == ("policy/travel.md",)
+        assert max(server.billed.values()) == 1
