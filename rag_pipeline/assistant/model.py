@@ -64,8 +64,9 @@ class ModelOrRules:
     """Has a model do the steps of one answer, and does by rule what the model fails at.
 
     Once no call can work (an outage, a refused key, a spent budget) or one was given up, the model
-    is not asked again: whoever waits for the answer waits for one failure at most. With `needs_model` an
-    outage, a refused key and a spent budget are raised. Safe to share between threads.
+    is not asked again: whoever waits for the answer waits for one failure at most. With
+    `needs_model` an outage, a refused key and a spent budget are raised. Safe to share between
+    threads.
     """
 
     def __init__(self, needs_model: bool = False) -> None:
