@@ -22,7 +22,7 @@ Boost = Callable[[str, Sequence[str]], Sequence[str]]
 _PATIENCE_SECONDS = 5.0
 """Maximum seconds for which what fails at once is tried again."""
 _REMEMBERED = 64
-"""So many searches of the assistant's own are kept, a few passages each."""
+"""Maximum number of the assistant's own searches that stay in memory, a few passages each."""
 
 
 @dataclass(frozen=True, slots=True)

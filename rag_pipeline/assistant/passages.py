@@ -18,7 +18,7 @@ from rag_pipeline.search.staged import Discovered
 MAX_QUERY_CHARACTERS = 4_000
 _DISCOVERED = 200
 _RERANKED = 50
-"""So many documents are reranked by their best passages."""
+"""Maximum number of documents that are reranked by their best passages."""
 
 PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 """From a query and passages to a relevance score for each."""

@@ -19,7 +19,7 @@ from rag_pipeline.calls.sharing import Exchange, Record, open_outbox, post
 from rag_pipeline.errors import StoreError
 
 FORMAT = 1
-"""Of the file, in its `user_version`; 0 did not tell when an answer was last used."""
+"""Format of the file, in its `user_version`; 0 did not record when an answer was last used."""
 _KEYS_PER_QUERY = 500
 _NOTED_SECONDS = 86_400
 """An answer's last use is noted to the day, so that reading seldom has to write."""

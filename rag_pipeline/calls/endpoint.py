@@ -29,12 +29,12 @@ _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 60.0
 _FAILURES_OF_AN_OUTAGE = 5
 _INPUTS_OF_AN_OUTAGE = 3
-"""So many inputs must fail before the provider is to blame, and not one of them."""
+"""Number of distinct inputs that must fail before the provider is blamed and not an input."""
 _TRIES_IN_DOUBT = 5
 _TRIES_OF_A_BAD_INPUT = 3
 _MOST_DOUBLINGS = 3
 _MOST_PAID_IN_VAIN = 8
-"""So many replies to one input that can't be used, or come late, may be paid for."""
+"""Maximum number of late or unusable replies that are paid for one input."""
 _NEVER_REACHED_SECONDS = 15.0
 _PROBE_SECONDS = 30.0
 

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple, Protocol
 from rag_pipeline.errors import RagPipelineError, StoreError
 
 PUSH_SECONDS = 10.0
-"""So long what was learned may wait for its segment while a process is at work."""
+"""Maximum time in seconds that new records wait for their segment while a process works."""
 PUSH_RECORDS = 2000
-"""So many records fill a segment; it is written at once."""
+"""Number of records that fill a segment; a full segment is written at once."""
 PULL_SECONDS = 2.0
-"""How old a pull may be that is not repeated for who asks again."""
+"""Maximum age in seconds of a pull before the next caller pulls again."""
 MOST_SEGMENTS = 64
 SMALL_BYTES = 16 << 20
 """Segments above this are never merged again, so that a record is rewritten a few times at most."""

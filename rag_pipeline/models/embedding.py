@@ -42,7 +42,7 @@ from rag_pipeline.models.providers import (
 )
 
 _REFUSED_ALIKE = 3
-"""So many texts are refused, each alone and no other accepted, before the request is to blame."""
+"""Number of texts that are refused singly, with none accepted, before the request is blamed."""
 
 
 class Embedded(NamedTuple):

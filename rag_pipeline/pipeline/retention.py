@@ -20,7 +20,7 @@ from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
-"""So large a share of the answers must be past their time before what is needed is looked up."""
+"""Share of the answers that must be past their time before the needed ones are looked up."""
 _DAY, _HOUR = 86_400.0, 3_600.0
 
 

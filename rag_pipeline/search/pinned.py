@@ -18,7 +18,7 @@ class Pinned:
     lexical_path: str | None
     rows: int
     documents_version: int | None = None
-    """Of the documents table: what citations are shown in. Runs of earlier versions lack it."""
+    """Version of the documents table that citations are shown in; old runs have none."""
 
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:

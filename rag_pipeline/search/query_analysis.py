@@ -14,9 +14,9 @@ import numpy.typing as npt
 from rag_pipeline.search.lexical_index import DocumentIndex
 
 _LEAST = 0.25
-"""How far a word must name a document not to speak against the reading."""
+"""Least degree, 0..1, to which a word must name a document not to count against the reading."""
 _CERTAIN = (0.35, 0.45)
-"""From the first on a reading counts as a name, from the second on fully."""
+"""Certainty above which a reading counts as a name, and above which it counts fully."""
 _SURELY = 0.9
 """A reading of words that are in no file name is taken out of what is asked only from here on."""
 _LEAST_ASKED = 2

@@ -23,15 +23,15 @@ _REFINED_ROWS = 400
 """At least so many rows are compared exactly: a short answer needs a deeper second look."""
 _NPROBES = 64
 _PROBED = 6
-"""One in so many partitions is searched, and at least `_NPROBES`: fewer miss neighbours as a table
-grows, more cost time."""
+"""Partitions for each one that is searched, of which there are at least `_NPROBES`: fewer searched
+partitions miss neighbours as a table grows, more cost time."""
 _OUTGROWN = 1.5
 """Partitions are trained anew when there are so many times too few or too many of them."""
 _SKEWED = 3.0
 """… or when the largest holds so many times the share of the rows that it held once trained."""
 _LARGEST = "rag_pipeline.largest_partition"
 _TRAINING = {"sample_rate": 64, "max_iterations": 20}
-"""Of k-means: samples for each partition, fewer than Lance takes, as its time grows with them."""
+"""Settings of k-means: fewer samples a partition than Lance takes, as its time grows with them."""
 
 
 def indexed_text(context: str | None, text: str) -> str:

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     import lancedb
 
 FORMAT = 1
-"""Of tables. Raised when older code would misread what newer code has written; 0 is a table
+"""Format of tables, raised when older code would misread what newer code has written; 0 is a table
 from before formats were recorded, which differs from 1 in nothing else."""
 KEEP_VERSIONS = timedelta(days=1)
 MAX_FRAGMENTS = 16
-"""So many pieces a table may have before they are merged: merging rewrites all small ones."""
+"""Maximum number of fragments of a table before they are merged, which rewrites all small ones."""
 MAX_DELETED = 0.2
-"""So large a share of a table may be deleted rows before they are written out."""
+"""Maximum share of deleted rows in a table before it is rewritten without them."""
 MAX_UNINDEXED = 0.05
-"""So large a share of the rows may be in no index, where each search reads them all."""
+"""Maximum share of rows that are in no index; each search reads all of those."""
 SORTED_ROWS = 10_000
-"""From here on `document_id` has an index: reading some documents' rows must not read them all."""
+"""Number of rows from which `document_id` has an index, so that a filter does not read them all."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is told of an index
 _SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+:\d+")
 _IDS_PER_FILTER = 500

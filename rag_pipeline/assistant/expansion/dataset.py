@@ -32,10 +32,10 @@ from rag_pipeline.store import State, Store, quoted, state_digest
 from rag_pipeline.workspace import Workspace
 
 _NAME = "released"
-"""Of every variant here: there is one configuration, whatever the release calls its own."""
+"""Name of every variant here: there is one configuration, whatever the release calls its own."""
 _KEY = Key(_NAME, _NAME, _NAME)
 _CANDIDATES = 3
-"""So many times as many documents are looked at as may be kept."""
+"""Number of documents that are looked at for each one that may be kept."""
 _PASSAGES_READ = 50
 _LEAST_CONFIDENCE = 0.3
 """A document whose best sentence is less to the point answers nothing, and is not kept."""

@@ -25,7 +25,7 @@ from rag_pipeline.indexing import document_rows
 from rag_pipeline.store import State, Store, Table
 
 PREFIX = "expanded/"
-"""Of the ids of all that is kept; a corpus's own document of such a name is not touched by it."""
+"""Prefix of the ids of kept documents; a corpus's own document of such a name is left alone."""
 FOLDER = "expansion"
 _DAY = 86_400.0
 _SLUG_CHARACTERS = 60

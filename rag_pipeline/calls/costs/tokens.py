@@ -11,12 +11,12 @@ from typing import Any
 from rag_pipeline.calls.costs.prices import Tokens
 
 ESTIMATE_ERROR = 0.25
-"""How far an estimate may be off; measured against SmolLM2's tokenizer in the tests."""
+"""Relative error that an estimate may have; the tests measure it against SmolLM2's tokenizer."""
 USUAL_OUTPUT = 150
 """Output tokens of a usual reply: two or three sentences, or a small JSON value."""
 
 _FRAME_TOKENS = 8
-"""Of a message, around its text."""
+"""Tokens that a message adds to its text."""
 
 
 def estimate_tokens(text: str) -> int:

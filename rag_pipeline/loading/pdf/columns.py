@@ -16,7 +16,7 @@ _MARK = re.compile(
     r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o"
 )
 _PAD = 0.2
-"""How far a word reaches into the white beside it, in font sizes."""
+"""Width in font sizes that a word claims of the white space beside it."""
 _NARROW = 3
 _WIDE = 0.8
 _DEEPEST = 4

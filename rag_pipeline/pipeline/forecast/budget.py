@@ -10,7 +10,7 @@ from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 ERROR = f"± {ESTIMATE_ERROR:.0%}".replace("%", " %")
-"""How far an estimate may be off, in words."""
+"""Relative error that an estimate may have, as messages write it."""
 
 
 def is_known(found: Sequence[Forecast]) -> bool:

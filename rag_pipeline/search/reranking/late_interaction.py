@@ -12,7 +12,7 @@ from rag_pipeline.config.models import Tokens
 from rag_pipeline.config.rerankers import RerankerSettings
 
 _CHUNKS_AT_ONCE = 8
-"""So few that their bits, unpacked, stay in the processor's cache."""
+"""Number of chunks whose unpacked bits stay in the processor's cache."""
 _PRODUCT_SIZE = 1 << 18
 """Multiplications up to which OpenBLAS starts no threads: these would wait for each other where
 many queries are answered at once, or cores are few."""
