@@ -12,7 +12,7 @@ before the first corpus file is read.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Any, get_args
 
 from pydantic import GetCoreSchemaHandler
@@ -90,14 +90,19 @@ class VariantsOf:
 
 
 def _points(group: str) -> EntryPoints:
-    found: EntryPoints = _installed().select(group=group)
-    return found
+    return _installed().select(group=group)
 
 
 @cache
-def _installed() -> Any:
-    # Reading the metadata of all that is installed takes some 50 ms: once is enough.
-    return entry_points()
+def _installed() -> EntryPoints:
+    # Reading the metadata of all that is installed takes some 50 ms: once is enough. Unlike
+    # `entry_points()` this reads every copy of a distribution's metadata: an egg-info folder that
+    # an earlier build left in a checkout comes first on the path and knows fewer entry points.
+    found: dict[tuple[str, str, str], EntryPoint] = {}
+    for distribution in distributions():
+        for point in distribution.entry_points:
+            found.setdefault((distribution.name, point.group, point.name), point)
+    return EntryPoints(found.values())
 
 
 def _loaded(point: EntryPoint, kind: type) -> Any:

@@ -126,6 +126,17 @@ def test_a_name_is_claimed_once(site):
     assert str(error.value).endswith("provide 'fixed'; uninstall one of them")
 
 
+def test_metadata_of_an_earlier_build_on_the_path_hides_no_entry_point(site):
+    folder = site / "rag_pipeline.egg-info"
+    folder.mkdir()
+    (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: rag_pipeline\nVersion: 0.0.1\n")
+    (folder / "entry_points.txt").write_text(
+        f"[{CHUNKINGS}]\nfixed = rag_pipeline.chunking.fixed:FixedChunking\n"
+    )
+    forget()
+    assert len(load_group(CHUNKINGS)) == 6
+
+
 def test_a_group_that_nothing_is_installed_for_asks_for_an_installation():
     with pytest.raises(ConfigError, match=r"rag_pipeline\.none: no entry points .* pip install -e"):
         load_group("rag_pipeline.none")
