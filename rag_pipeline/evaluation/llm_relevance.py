@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from rag_pipeline.answering import Ask
+from rag_pipeline.calls import CallCache
+from rag_pipeline.calls.costs import Ledger, attributed, charging
+from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import Models, RelevanceJudge
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.chat import Prompt, Reply, choose
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import GivenKeyChat
+from rag_pipeline.workspace import Workspace
 
 PROMPT = """\
 Below are a question and a passage that was retrieved for it, from a collection of the same subject.
@@ -24,7 +28,6 @@ Retrieved passage: {passage}"""
 """The binary judgement of the Answer Presence framework."""
 
 _CHOICES = ("YES", "NO")
-_AT_ONCE = 8
 
 
 class ChatRelevance(RelevanceJudge):
@@ -65,6 +68,10 @@ def _filled(template: str, query: str, passage: str) -> str:
 class Evaluator:
     """Judge a ranking of passages by a chat model, and compute Answer Presence@k of it.
 
+    A judgement is asked for and paid for once: it is kept in `cache` and charged to `ledger`. They
+    are those of `workspace` (a corpus's, whose prices and budget then hold), or without one the
+    user's own, in `~/.cache/rag-pipeline/evaluator`.
+
     >>> evaluator = Evaluator(api_key="...", base_url="https://api.openai.com/v1")
     >>> evaluator.get_relevance_labels([{"document": "The capital of France is Paris."}],
     ...                                "What is the capital of France?")
@@ -79,14 +86,17 @@ class Evaluator:
         base_url: str,
         model: str = "gpt-4o-mini",
         prompt_template: str | None = None,
+        *,
+        workspace: Workspace | None = None,
     ) -> None:
         """Raise ValueError for a template without places for the question and the passage.
 
         These are `{query}`, and `{passage}`, `{document}` or `{doc_text}`.
         """
-        import openai
-
-        self.client = openai.OpenAI(api_key=api_key, base_url=base_url, max_retries=4)
+        own = cache_folder() / "evaluator"
+        self.cache = workspace.cache if workspace else CallCache(own / "calls.sqlite")
+        self.ledger = workspace.ledger if workspace else Ledger(own / "costs.sqlite", "evaluator")
+        self.chat = GivenKeyChat.of(api_key, base_url=base_url, model=model)
         self.model = model
         self.prompt_template = PROMPT if prompt_template is None else prompt_template
         places = {bool(place["query"]) for place in _PLACES.finditer(self.prompt_template)}
@@ -103,18 +113,25 @@ class Evaluator:
         """Return 1 (answers) or 0 for each text under `document`, of the first `top_k`.
 
         None stands for a judgement that failed; `errors` says why. Raises ValueError for an entry
-        without a `document`.
+        without a `document`, CallsStoppedError where no call can work (a wrong key or model, a
+        server that is down), and BudgetError where the workspace's budget is reached.
         """
         chosen = list(docs)[:top_k]
         for place, doc in enumerate(chosen):
             if not isinstance(doc.get("document"), str):
                 raise ValueError(f"docs[{place}]: no text under `document`: {doc!r:.80}")
         texts = [doc["document"] for doc in chosen]
-        self.errors = []
         distinct = list(dict.fromkeys(texts))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            labels = pool.map(lambda text: self._judge(query, text), distinct)
-            self.relevance_dict = dict(zip(distinct, labels, strict=True))
+        with charging(self.ledger), attributed("relevance"):
+            judged = judge_passages(
+                [(query, text) for text in distinct],
+                lambda prompts: ask(prompts, self.chat, self.cache),
+                self.prompt_template,
+            )
+        found = dict(zip(distinct, judged, strict=True))
+        failed = {t: made for t, made in found.items() if isinstance(made, ProviderError)}
+        self.errors = [f"{text[:60]!r}: {error}" for text, error in failed.items()]
+        self.relevance_dict = {t: None if t in failed else int(found[t] is True) for t in distinct}
         self.relevance_labels = [self.relevance_dict[text] for text in texts]
         return self.relevance_dict
 
@@ -144,22 +161,6 @@ class Evaluator:
             if show:
                 print(f"@{k}: {metrics[f'@{k}']}")  # noqa: T201 - asked for
         return metrics
-
-    def _judge(self, query: str, passage: str) -> int | None:
-        import openai
-
-        try:
-            made = self.client.chat.completions.create(
-                model=self.model,
-                temperature=0,
-                messages=[
-                    {"role": "user", "content": _filled(self.prompt_template, query, passage)}
-                ],
-            )
-            return int(choose(made.choices[0].message.content or "", _CHOICES) == "YES")
-        except (openai.OpenAIError, ValueError, IndexError) as error:
-            self.errors.append(f"{passage[:60]!r}: {error!s:.200}")
-            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rag_pipeline.calls.costs import Prices
+from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.evaluation import Agreement, Evaluator, agreement
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -12,6 +16,11 @@ DOCS: list[dict[str, Any]] = [
     {"document": "Paris {query} became the capital of France in 987."},
 ]
 QUERY = "What is the capital of France?"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def judge(body):
@@ -85,6 +94,44 @@ def test_a_template_of_ones_own(capsys):
         evaluator.compute_metrics(ks=[1], show=True)
     assert list(server.prompts) == [f"{DOCS[0]['document']} answers {QUERY}?"]
     assert "@1" in capsys.readouterr().out
+
+
+def test_a_judgement_is_paid_for_once_and_stands_in_the_ledger():
+    with serving(judge) as server:
+        for _ in range(2):
+            evaluator = Evaluator("k", server.url, "judge")
+            evaluator.get_relevance_labels(DOCS, QUERY)
+            assert evaluator.relevance_labels == [1, 0, 1]
+        assert len(server.requests) == len(DOCS)
+    charges = list(evaluator.ledger.charges())
+    assert [(c.asset, c.model, c.usd) for c in charges] == [("relevance", "judge", 0.0)] * 3
+    assert all(charge.input > 0 and charge.output > 0 for charge in charges)
+
+
+def test_a_corpus_s_cache_prices_and_budget_hold(workspace: Workspace):
+    with serving(lambda body: "NO") as server:
+        host = server.url.removeprefix("http://").removesuffix("/v1")
+        listed = {host: {"date": "2026-11-21", "models": {"*": {"output": 1e5}}}}
+        workspace.ledger.prices = Prices.model_validate({"providers": listed})
+        workspace.ledger.budget_usd = 200.0
+        evaluator = Evaluator("k", server.url, "judge", workspace=workspace)
+        evaluator.get_relevance_labels(DOCS[:1], QUERY)
+        assert workspace.ledger.spent() == pytest.approx(0.1), "one token at 100,000 USD a million"
+        workspace.ledger.budget_usd = 0.05
+        with pytest.raises(BudgetError, match=r"budget_usd 0\.05 is reached"):
+            evaluator.get_relevance_labels(DOCS, QUERY)
+        evaluator.get_relevance_labels(DOCS[:1], QUERY)
+        assert len(server.requests) == 1
+
+
+def test_no_message_shows_the_key_and_a_wrong_one_stops_all():
+    key = "sesame-open-0123456789"
+    with serving(lambda body: Fault(401, f"{key} and {key[:12]} are unknown")) as server:
+        evaluator = Evaluator(key, server.url)
+        with pytest.raises(CallsStoppedError, match=r"\(api_key\): .*check the key") as raised:
+            evaluator.get_relevance_labels(DOCS, QUERY)
+        assert server.keys == {f"Bearer {key}"}
+    assert key[:8] not in f"{raised.value}{evaluator.chat!r}{evaluator.chat.model_dump()}"
 
 
 # --- agreement with gold ---

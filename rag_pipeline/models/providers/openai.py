@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import ChatSettings
@@ -51,6 +51,27 @@ class ChatModel(OpenAIProtocol):
     """A chat model behind the OpenAI protocol: OpenAI, Azure, vLLM, Ollama, llama.cpp."""
 
     provider: Literal["openai"]
+
+
+class GivenKeyChat(OpenAIProtocol):
+    """A chat model whose key comes from Python; it stands in no setting, file or message."""
+
+    provider: Literal["openai"]
+    _key: str = PrivateAttr()
+
+    @classmethod
+    def of(cls, key: str, *, base_url: str, model: str) -> Self:
+        """Return the settings; raise ValueError for a wrong one."""
+        # Messages name the place of the key where else its environment variable stands.
+        made = cls(provider="openai", base_url=base_url, model=model, api_key_env="api_key")
+        made._key = key
+        return made
+
+    def open(self) -> "OpenAIChat":
+        """Return a client that sends the key."""
+        from rag_pipeline.models.providers.openai_chat import OpenAIChat
+
+        return OpenAIChat(self, self._key)
 
 
 class OpenAIEmbedding(RemoteEmbedding):

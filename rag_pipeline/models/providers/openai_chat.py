@@ -28,13 +28,13 @@ _CHARACTERS_PER_TOKEN = 4
 class OpenAIChat:
     """One chat model of one server."""
 
-    def __init__(self, settings: OpenAIProtocol) -> None:
+    def __init__(self, settings: OpenAIProtocol, key: str | None = None) -> None:
         server = settings.base_url or "api.openai.com"
         self.identity = settings.identity
         self.max_concurrency = settings.max_concurrency
         self._what = f"{settings.model} at {server}"
         self._settings = settings
-        self._key = os.environ.get(settings.api_key_env)
+        self._key = key or os.environ.get(settings.api_key_env)
         keep_secret(self._key)
         if not self._key and settings.base_url is None:
             raise ProviderError(
