@@ -316,7 +316,7 @@ def _show_sample(config: CorpusConfig, file: Path) -> None:
     if question:
         console.print(f"[bold]{indented(visible(question), '')}[/bold]", soft_wrap=True)
         found = corpus.search(question, k=1)
-        show_chunks(found, corpus.places(found))
+        show_chunks(found, question, corpus.places(found))
     changed = f"[dim]# after a change in the documents or in {escape(shown_path(file))}[/dim]"
     console.print("Next:")
     for arguments, comment in (

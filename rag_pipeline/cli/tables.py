@@ -18,6 +18,7 @@ from rag_pipeline.evaluation.board import Board, BoardRow
 from rag_pipeline.evaluation.scores import added_metrics, is_share
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.release import Release
+from rag_pipeline.search.excerpt import excerpt
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant.results import Source
@@ -108,18 +109,18 @@ def _verdict(row: BoardRow, metric: str, kind: str, name: str) -> str:
     return f"[{colour}]{word}[/{colour}]" if colour else word
 
 
-def show_chunks(chunks: Sequence[ScoredChunk], places: "Sequence[Place | None]" = ()) -> None:
-    """Print retrieved chunks with their source, and where in it they stand."""
+def show_chunks(
+    chunks: Sequence[ScoredChunk], query: str, places: "Sequence[Place | None]" = ()
+) -> None:
+    """Print retrieved chunks: the source, where in it they stand, and what suits the query."""
     if not chunks:
         console.print("nothing found")
     for rank, (chunk, place) in enumerate(zip_longest(chunks, places), 1):
-        text = " ".join(chunk.text.split())
-        text = text if len(text) <= _SNIPPET else text[: _SNIPPET - 1] + "…"
         source = visible(source_of(chunk, place))
         lines = [f"[bold]{rank}.[/bold] [cyan]{source}[/cyan]  [dim]{chunk.score:.3f}[/dim]"]
         if chunk.title:
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
-        lines += [indented(visible(text)), ""]
+        lines += [indented(visible(excerpt(chunk.text, query, _SNIPPET))), ""]
         console.print("\n".join(lines), soft_wrap=True)
 
 

@@ -94,7 +94,7 @@ def test_left_out_queries_are_said(width: Any, capsys: Any) -> None:
 def test_a_chunk_is_shown_with_its_source_and_cut(width: Any, capsys: Any) -> None:
     width(200)
     chunk = ScoredChunk("d#3-9", "d/[x].txt", 3, 9, "word \n" * 99, 0.5, title="A [b] title")
-    show_chunks([chunk])
+    show_chunks([chunk], "")
     first, second, third, *_ = capsys.readouterr().out.splitlines()
     assert first == "1. d/[x].txt[3:9]  0.500"
     assert second == "   A [b] title"
@@ -104,6 +104,6 @@ def test_a_chunk_is_shown_with_its_source_and_cut(width: Any, capsys: Any) -> No
 
 
 def test_nothing_to_show(capsys: Any) -> None:
-    show_chunks([])
+    show_chunks([], "")
     show_releases([], "")
     assert capsys.readouterr().out == "nothing found\nno releases yet\n"

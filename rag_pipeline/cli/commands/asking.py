@@ -61,7 +61,7 @@ def search(
         return
     from rag_pipeline.cli.tables import show_chunks
 
-    show_chunks(found, places)
+    show_chunks(found, query, places)
 
 
 @app.command(short_help="Answer a question from the release, with sources.")

@@ -1,0 +1,39 @@
+"""The part of a passage to show beside a question, where the whole is too long."""
+
+from collections import Counter
+
+from rag_pipeline.chunking.sentences import sentence_ends
+from rag_pipeline.search.tokenization import default_tokenizer
+
+
+def excerpt(text: str, query: str, length: int) -> str:
+    """Return at most `length` characters of a text: from the sentence on that suits the query.
+
+    White space is folded; an ellipsis stands where text is left out. Each word of the query weighs
+    one over the number of sentences that hold it, so that a name which every sentence repeats
+    decides little. Without a word of the query the text's beginning is returned.
+    """
+    flat = " ".join(text.split())
+    if len(flat) <= length:
+        return flat
+    starts = [0, *sentence_ends(flat, 0, len(flat))]
+    tokenize = default_tokenizer().tokenize
+    wanted = set(tokenize(query))
+    held = [
+        wanted.intersection(tokenize(flat[start:end]))
+        for start, end in zip(starts, [*starts[1:], len(flat)], strict=True)
+    ]
+    holding = Counter(term for terms in held for term in terms)
+
+    def weight(start: int) -> float:
+        within = wanted.intersection(tokenize(flat[start : start + length - 2]))
+        return sum(1 / max(1, holding[term]) for term in within)
+
+    best = max(starts, key=lambda start: (weight(start), start)) if holding else 0
+    # What would stay empty after the text's end is filled by the sentences before.
+    best = next(start for start in starts if start >= min(best, len(flat) - length + 1))
+    head = "…" if best else ""
+    shown = flat[best : best + length - len(head)]
+    if best + len(shown) < len(flat):
+        shown = f"{shown[:-1].rstrip()}…"
+    return head + shown
