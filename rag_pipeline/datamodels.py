@@ -82,9 +82,10 @@ class GoldSpan:
 class Query:
     """A question with what answers it.
 
-    `entities` maps an entity type to groups of acceptable variants; `critical_types` are the
-    types that an answer must get right; `tags` name the slices that it belongs to. Questions of one
-    `group`, else about the same document, count as one in intervals and verdicts.
+    `gold_documents` are documents that answer as a whole, where nobody marked a span. `entities`
+    maps an entity type to groups of acceptable variants; `critical_types` are the types that an
+    answer must get right; `tags` name the slices that it belongs to. Questions of one `group`, else
+    about the same document, count as one in intervals and verdicts.
     """
 
     query_id: str
@@ -95,6 +96,13 @@ class Query:
     critical_types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     group: str | None = None
+    gold_documents: tuple[str, ...] = ()
+
+    @property
+    def answering_documents(self) -> tuple[str, ...]:
+        """Return the documents that answer: those of gold spans, and those that are gold."""
+        spans = (span.document_id for span in self.gold_spans if span.end > span.start)
+        return tuple(dict.fromkeys((*spans, *self.gold_documents)))
 
 
 @dataclass(frozen=True, slots=True)

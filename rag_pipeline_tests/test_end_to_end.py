@@ -9,6 +9,8 @@ from rag_pipeline.calls import call_key
 from rag_pipeline.cli.judge import show_explanation
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
+from rag_pipeline.evaluation.failures import diagnose
+from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import left_out, load_queries, why_left_out
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
@@ -160,7 +162,7 @@ def test_without_queries_the_first_configuration_is_served(tmp_path, run_all):
     file = write_corpus(tmp_path, queries=None)
     run_all(file)
     corpus = Corpus.load(file)
-    assert corpus.release().reasons == ("no query has gold spans: the first one listed",)
+    assert corpus.release().reasons == ("no query has gold: the first one listed",)
     assert corpus.release().configuration == "default"
     assert corpus.search("hotel", k=1)[0].document_id == "policy/travel.md"
 
@@ -182,3 +184,25 @@ def test_a_filter_is_the_same_for_vectors_and_terms(tmp_path, run_all, where):
         found = corpus.search("agreement of Acme and Cedar on leave", k=20, where=where)
         assert all(chunk.document_id.startswith("policy/") for chunk in found)
     assert json.dumps(Corpus.load(file).release().settings["retriever"])
+
+
+def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, run_all):
+    gold = {"How expensive may a hotel be?": "policy/travel.md", "Sick leave?": "policy/leave.md"}
+    lines = [
+        {"query_id": i, "query": question, "gold_spans": [{"document_id": d}]}
+        for i, (question, d) in enumerate(gold.items())
+    ]
+    file = write_corpus(tmp_path)
+    config = load_config(file)
+    config.queries_path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    run_all(file)
+    workspace = Workspace(load_config(file))
+    board = load_leaderboard(workspace)
+    assert board.sorted_by == "DocumentPresence@5"
+    found = board.configurations[0].summary("DocumentPresence@5")
+    assert (found.mean, found.n, found.missing) == (1.0, 2, 0)
+    assert board.configurations[0].summary("AnswerPresence@5").n == 0
+    assert "best DocumentPresence@5" in Corpus.load(file).release().reasons[0]
+    asked = load_queries(workspace)[0]
+    explained = diagnose(workspace, board.configurations[0].name, [asked.query_id])[0]
+    assert asked.gold_documents[0] in explained.why

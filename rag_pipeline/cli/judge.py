@@ -15,7 +15,13 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.tables import source_of
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError
-from rag_pipeline.evaluation.comparison import Reference, compare, pairs, shown_metrics
+from rag_pipeline.evaluation.comparison import (
+    Reference,
+    compare,
+    measured_metrics,
+    pairs,
+    shown_metrics,
+)
 from rag_pipeline.evaluation.failures import Diagnosis, diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.retrieval_metrics import METRICS
@@ -44,7 +50,8 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
         print_json({"a": one, "b": other, "metrics": rows})
         return
     _show_differences(first, second, found)
-    changed = _show_changed(workspace, first, second, workspace.config.serve_metric)
+    (metric,) = measured_metrics([workspace.config.serve_metric], [first.scores, second.scores])
+    changed = _show_changed(workspace, first, second, metric)
     if changed:
         line = rag("explain", changed[-1], file=file, corpus=workspace.config.corpus)
         show_next(line)

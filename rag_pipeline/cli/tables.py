@@ -15,6 +15,7 @@ from rag_pipeline.cli.estimates import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.evaluation.board import Board, BoardRow
+from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
 from rag_pipeline.evaluation.scores import added_metrics, is_share
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.release import Release
@@ -35,10 +36,16 @@ _METRICS = (
     "RR@10",
 )
 """The metrics of the leaderboard, the first ones even where there is little room."""
+_DOCUMENTS_TOLD = "Doc@k: with a chunk of a document that answers. "
 _NARROW = 70
 _WIDE_ENOUGH = 80
 _SNIPPET = 300
 _MOST_SKIPPED = 20
+
+
+def _counts_documents(row: BoardRow) -> bool:
+    """Tell whether some queries' gold is whole documents."""
+    return row.summary(DOCUMENT_METRIC).n > row.summary(_METRICS[1]).n
 
 
 def show_leaderboard(board: Board) -> None:
@@ -50,7 +57,8 @@ def show_leaderboard(board: Board) -> None:
     room = max(
         0 if against else 1, (console.width - 42 - min(longest, 44) - 13 * len(against)) // 9
     )
-    offered = dict.fromkeys((*_METRICS[:2], *added_metrics(), *_METRICS[2:]))
+    documents = [DOCUMENT_METRIC] if any(_counts_documents(row) for row in rows) else []
+    offered = dict.fromkeys((*documents, *_METRICS[:2], *added_metrics(), *_METRICS[2:]))
     known = [m for m in offered if m != by and any(m in row.metrics for row in rows)]
     metrics = sorted(known[:room], key=_by_name)
     table = titled_table(f"{board.corpus}: configurations by {by}, in percent")
@@ -74,6 +82,7 @@ def show_leaderboard(board: Board) -> None:
     if rows:
         console.print(
             "AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
+            f"{_DOCUMENTS_TOLD if documents else ''}"
             f"n: queries measured.{_unit(rows[0].summary(by))}",
             style="dim",
         )
@@ -180,7 +189,7 @@ def _by_name(metric: str) -> tuple[str, int]:
 
 
 def _short(metric: str) -> str:
-    return metric.replace("AnswerPresence", "AP")
+    return metric.replace("AnswerPresence", "AP").replace("DocumentPresence", "Doc")
 
 
 def _mean(metric: str, found: Summary) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
 from rag_pipeline.evaluation.scores import Scores, direction, headline_metrics, read_scores
 from rag_pipeline.evaluation.significance import Comparison, Pair, compare_family
 from rag_pipeline.workspace import Workspace
@@ -83,6 +84,21 @@ def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
     """Return the metrics to compare on a leaderboard: what it is sorted by, gated by, and shows."""
     wanted = (config.serve_metric, *config.gate.metrics, *also, *headline_metrics())
     return list(dict.fromkeys(wanted))
+
+
+def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[str]:
+    """Return the metrics; where gold is whole documents, that of documents in their place.
+
+    This is so where no configuration has a value of any of them, and some has one of that.
+    """
+    every = list(scores)
+
+    def is_measured(metric: str) -> bool:
+        return any(v is not None for own in every for v in own.get(metric, {}).values())
+
+    if any(map(is_measured, metrics)) or not is_measured(DOCUMENT_METRIC):
+        return list(metrics)
+    return [DOCUMENT_METRIC]
 
 
 def evaluated_scores(workspace: Workspace) -> dict[str, Scores]:

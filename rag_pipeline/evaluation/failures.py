@@ -85,6 +85,11 @@ class Diagnosis:
     @property
     def why(self) -> str:
         """Return the reason in a sentence, with this query's numbers."""
+        if self.query.gold_documents and not self.gold:
+            named = ", ".join(self.query.gold_documents)
+            if self.rank is None:
+                return f"no chunk of {named} was retrieved"
+            return f"the first chunk of {named} stands at rank {self.rank}"
         if self.reason == "not retrieved" and not self.gold:
             return "none of the judged passages answers; there is no gold text to tell more"
         if self.reason == "retrieved below k":
@@ -99,14 +104,25 @@ class Diagnosis:
 def failures(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
     """Return every query that fails at k, by reason and then in the order of the queries.
 
-    A query without gold spans can't fail. Raises StoreError before the first evaluation.
+    A query without gold can't fail. Raises StoreError before the first evaluation.
     """
     scores = _scores(workspace, configuration, k)
     order = list(REASONS)
-    failing = [q for q in load_queries(workspace) if _reason(scores, q.query_id, k) != "answered"]
-    failing = [q for q in failing if scores[f"AnswerPresence@{k}"].get(q.query_id) is not None]
+    measured = scores[f"AnswerPresence@{k}"]
+    failing = [
+        query
+        for query in load_queries(workspace)
+        if (measured.get(query.query_id) is None and query.gold_documents)
+        or (
+            measured.get(query.query_id) is not None
+            and _reason(scores, query.query_id, k) != "answered"
+        )
+    ]
     found = _diagnose(workspace, configuration, failing, scores, k)
-    return sorted(found, key=lambda d: order.index(d.reason))
+    return sorted(
+        (d for d in found if d.reason != "answered" or d.query.gold_spans),
+        key=lambda d: order.index(d.reason),
+    )
 
 
 def diagnose(
@@ -139,7 +155,12 @@ def _diagnose(
     for query in queries:
         passages = ranked.get(query.query_id, [])
         rank = next((p.rank for p in passages if p.answers), None)
-        reason = _reason(scores, query.query_id, k, rank, by_gold.get(query.query_id))
+        by_document = scores[f"AnswerPresence@{k}"].get(query.query_id) is None
+        reason = (
+            _document_reason(rank, k)
+            if by_document and query.gold_documents
+            else _reason(scores, query.query_id, k, rank, by_gold.get(query.query_id))
+        )
         found.append(
             Diagnosis(
                 query,
@@ -187,6 +208,13 @@ def _reason(
     return "in no chunk" if answerable.get(query_id) == 0 else "not retrieved"
 
 
+def _document_reason(rank: int | None, k: int) -> Reason:
+    """Return what became of a query whose gold is whole documents."""
+    if rank is None:
+        return "not retrieved"
+    return "answered" if rank <= k else "retrieved below k"
+
+
 def _passages(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
 ) -> tuple[dict[str, list[Passage]], dict[str, int]]:
@@ -195,7 +223,7 @@ def _passages(
     if run is None:
         return {}, {}
     judged = load_labels(workspace, configuration) if workspace.config.evaluation.judge else {}
-    gold = {query.query_id: query.gold_spans for query in queries}
+    gold = {query.query_id: query for query in queries}
     wanted = pa.array(list(gold), pa.string())
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in run.filter(pc.is_in(run.column("query_id"), value_set=wanted)).to_pylist():
@@ -205,7 +233,10 @@ def _passages(
     by_gold: dict[str, int] = {}
     for query_id, ranked in rows.items():
         bare = [Passage(**{f: row[f] for f in fields}, answers=False) for row in ranked]
-        labels = relevance_labels(bare, gold[query_id])
+        query = gold[query_id]
+        labels = relevance_labels(bare, query.gold_spans)
+        if not query.gold_spans:
+            labels = [passage.document_id in query.gold_documents for passage in bare]
         if any(labels):
             by_gold[query_id] = bare[labels.index(True)].rank
         # Where a judge decides, what it was not asked about or failed on does not answer for sure.

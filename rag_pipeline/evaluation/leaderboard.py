@@ -21,6 +21,7 @@ from rag_pipeline.evaluation.comparison import (
     baseline,
     compare_all,
     evaluated_scores,
+    measured_metrics,
     shown_metrics,
 )
 from rag_pipeline.evaluation.runs import QUERIES_FILE, load_groups, run_file
@@ -94,12 +95,13 @@ def update_leaderboard(
                 metrics={m: summaries.get(m, UNMEASURED) for m in names},
             )
         )
+    (sorted_by,) = measured_metrics([config.serve_metric], scores.values())
     board = Board(
         digest=leaderboard_digest(workspace),
         corpus=config.corpus,
-        sorted_by=config.serve_metric,
+        sorted_by=sorted_by,
         queries_left_out=len(workspace.store.read_note(QUERIES_FILE).get("problems", [])),
-        configurations=best_first(rows, config.serve_metric),
+        configurations=best_first(rows, sorted_by),
     )
     board = with_verdicts(workspace, board, released)
     workspace.store.write_json(LEADERBOARD_FILE, board.record())

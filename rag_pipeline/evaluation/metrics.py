@@ -8,7 +8,7 @@ from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.evaluation.spans import CharacterCounts, characters_within, count_characters
 
 Direction = Literal["higher", "lower", "neither"]
-Needs = Literal["labels", "relevant", "spans", "chunks"]
+Needs = Literal["labels", "relevant", "spans", "documents", "chunks"]
 Subject = TypeVar("Subject", contravariant=True)
 
 
@@ -54,6 +54,10 @@ class Ranking:
             self._characters[k] = count_characters(self.chunks, self.query.gold_spans, k)
         return self._characters[k]
 
+    def documents(self, k: int) -> set[str]:
+        """Return the documents of the first k chunks that answer."""
+        return {c.document_id for c in self.chunks[:k]}.intersection(self.query.answering_documents)
+
     def recall_within(self, budget: int) -> float | None:
         """Return the share of gold characters in the first `budget` characters of the chunks."""
         return characters_within(self.chunks, self.query.gold_spans, budget).recall
@@ -66,6 +70,7 @@ class RankingMetric(Metric[Ranking]):
     - `labels`: of the first `depth` chunks, by gold spans or a judge; any depth without `depth`.
     - `relevant`: the number of relevant chunks in the index, which no judge tells.
     - `spans`: the gold spans themselves.
+    - `documents`: the documents that answer, of gold spans or gold as a whole.
     - `chunks`: nothing; it is measured for queries without gold spans too.
     """
 

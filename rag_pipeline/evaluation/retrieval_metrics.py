@@ -10,7 +10,16 @@ from rag_pipeline.evaluation.metrics import Needs, Ranking, RankingMetric
 _PRESENCE_CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _CUTOFFS = (1, 3, 5, 10, 20)
 _BUDGETS = (2_000, 4_000, 8_000)
-_HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {"nDCG@10", "RR@10", "R@5", "IoU@5"}
+_DOCUMENT_CUTOFFS = (1, 3, 5, 10)
+DOCUMENT_METRIC = "DocumentPresence@5"
+"""What stands in for metrics of spans where gold is whole documents."""
+_HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
+    "nDCG@10",
+    "RR@10",
+    "R@5",
+    "IoU@5",
+    DOCUMENT_METRIC,
+}
 
 Measure = Callable[[Ranking], float | None]
 
@@ -41,6 +50,14 @@ def _budget_recall(budget: int) -> Measure:
 
 def _iou(k: int) -> Measure:
     return lambda r: r.characters(k).iou
+
+
+def _document_presence(k: int) -> Measure:
+    return lambda r: float(bool(r.documents(k)))
+
+
+def _document_recall(k: int) -> Measure:
+    return lambda r: len(r.documents(k)) / len(r.query.answering_documents)
 
 
 def _metric(
@@ -112,6 +129,24 @@ RANKING_METRICS = (
         )
         for budget in _BUDGETS
     ),
+    *(
+        _metric(
+            f"DocumentPresence@{k}",
+            f"Whether any of the first {k} chunks is of a document that answers.",
+            _document_presence(k),
+            "documents",
+        )
+        for k in _DOCUMENT_CUTOFFS
+    ),
+    *(
+        _metric(
+            f"DocumentRecall@{k}",
+            f"Share of the documents that answer of which a chunk is among the first {k}.",
+            _document_recall(k),
+            "documents",
+        )
+        for k in _DOCUMENT_CUTOFFS
+    ),
     _metric(
         "Answerable",
         "Whether any chunk of the index answers; 0 where the chunking cuts the gold text up.",
@@ -138,7 +173,8 @@ def evaluate_query(
     chunking that answer the query, and `lost` counts the gold spans that none answers (see
     `judge_chunks`).
 
-    - No gold text (no spans, or empty ones): every metric that needs gold is None.
+    - No gold text (no spans, or empty ones): every metric that needs gold text is None; those of
+      documents are measured where documents are gold, too.
     - A lost gold span counts as a relevant chunk that is not found, so that no chunking gains by
       cutting gold up; where no chunk answers, R, nDCG and AP are 0.0 as AnswerPresence is.
     - Nothing retrieved: SpanPrecision is None.
@@ -153,9 +189,8 @@ def evaluate_query(
     if has_gold:
         _check_agreement(query, ranked, labels, relevant_ids)
     subject = Ranking(query, ranked, labels, len(relevant_ids) + lost, lost)
-    return {
-        m.name: m.measure(subject) if has_gold or m.needs == "chunks" else None for m in metrics
-    }
+    has: dict[Needs, bool] = {"chunks": True, "documents": bool(query.answering_documents)}
+    return {m.name: m.measure(subject) if has.get(m.needs, has_gold) else None for m in metrics}
 
 
 def judged_metrics(

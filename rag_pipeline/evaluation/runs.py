@@ -145,11 +145,12 @@ def _query(record: dict[str, Any]) -> Query:
         critical_types=tuple(record["critical_types"]),
         tags=tuple(record["tags"]),
         group=record.get("group"),
+        gold_documents=tuple(record.get("gold_documents", ())),
     )
 
 
 def load_groups(workspace: Workspace) -> dict[str, str]:
-    """Return each query's group: its own `group`, else its first gold span's document, else itself.
+    """Return each query's group: its own `group`, else its first gold document, else itself.
 
     Questions of one group are not independent (see `evaluation.intervals`).
     """
@@ -160,8 +161,9 @@ def load_groups(workspace: Workspace) -> dict[str, str]:
     found = {}
     for query_id, text in zip(*columns, strict=True):
         record = json.loads(text)
-        spans = record.get("gold_spans") or [{"document_id": f"query {query_id}"}]
-        found[query_id] = record.get("group") or spans[0]["document_id"]
+        documents = [span["document_id"] for span in record.get("gold_spans", ())]
+        documents += [*record.get("gold_documents", ()), f"query {query_id}"]
+        found[query_id] = record.get("group") or documents[0]
     return found
 
 

@@ -53,7 +53,7 @@ def slices_of(query: Query) -> Mapping[str, Iterable[str]]:
         "tag": query.tags,
         "length": [_length(query.query)],
         "answer type": query.critical_types or sorted(query.entities),
-        "document": dict.fromkeys(span.document_id for span in query.gold_spans),
+        "document": query.answering_documents,
     }
 
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import (
     AfterValidator,
@@ -71,7 +71,10 @@ class _Record(BaseModel):
 
 
 class SpanRecord(_Record):
-    """A gold span as written: by offsets, by a quote, or by both, which must then agree."""
+    """Gold as written: a span by offsets, by a quote, or by both, which must then agree.
+
+    With `document_id` alone the whole document is gold.
+    """
 
     document_id: Identifier
     start: StrictInt | None = Field(default=None, ge=0)
@@ -82,11 +85,15 @@ class SpanRecord(_Record):
     def _is_located(self) -> "SpanRecord":
         if (self.start is None) != (self.end is None):
             raise ValueError("expected `start` and `end` together")
-        if self.start is None and self.quote is None:
-            raise ValueError("expected `start` and `end`, or a `quote`")
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise ValueError(f"expected start < end, not {self.start} and {self.end}")
         return self
+
+
+class WholeDocument(NamedTuple):
+    """A document that is gold as a whole."""
+
+    document_id: str
 
 
 class QueryRecord(_Record):
@@ -194,7 +201,7 @@ def resolve_queries(
     text_of: Callable[[str], str | None],
     known: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[list[Query], list[str]]:
-    """Find every gold span in its document.
+    """Find every gold span in its document, and every document that is gold as a whole.
 
     `text_of` returns a document's text, None for an unknown one; it is asked once a document,
     one document at a time. `known` returns the ids of all documents, among which one is looked
@@ -205,7 +212,7 @@ def resolve_queries(
     for index, record in enumerate(records):
         for position, span in enumerate(record.gold_spans):
             wanted.setdefault(span.document_id, []).append((index, position))
-    resolved: dict[tuple[int, int], GoldSpan | str] = {}
+    resolved: dict[tuple[int, int], GoldSpan | WholeDocument | str] = {}
     for document_id, places in wanted.items():
         text = text_of(document_id)
         searchable = None if text is None else Searchable(text)
@@ -218,14 +225,17 @@ def resolve_queries(
     problems: list[str] = []
     for index, record in enumerate(records):
         spans: list[GoldSpan] = []
+        whole: list[str] = []
         for position in range(len(record.gold_spans)):
             found = resolved[index, position]
             if isinstance(found, GoldSpan):
                 spans.append(found)
+            elif isinstance(found, WholeDocument):
+                whole.append(found.document_id)
             else:
                 problems.append(f"{problem_of(record.query_id)}gold_spans.{position}: {found}")
-        if len(spans) == len(record.gold_spans):
-            queries.append(_query(record, spans))
+        if len(spans) + len(whole) == len(record.gold_spans):
+            queries.append(_query(record, spans, whole))
     return queries, problems
 
 
@@ -234,7 +244,7 @@ def problem_of(query_id: str) -> str:
     return f"query {query_id}: "
 
 
-def _query(record: QueryRecord, spans: list[GoldSpan]) -> Query:
+def _query(record: QueryRecord, spans: list[GoldSpan], whole: list[str]) -> Query:
     return Query(
         query_id=record.query_id,
         query=record.query,
@@ -244,6 +254,7 @@ def _query(record: QueryRecord, spans: list[GoldSpan]) -> Query:
         critical_types=record.critical_types,
         tags=record.tags,
         group=record.group,
+        gold_documents=tuple(dict.fromkeys(whole)),
     )
 
 
@@ -268,10 +279,12 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
     )
 
 
-def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | str:
+def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | WholeDocument | str:
     """Return the span, or what is wrong with it and how to mend it."""
     name = _shown(span.document_id)
     text, quote = document.text, span.quote
+    if span.start is None and quote is None:
+        return WholeDocument(span.document_id)
     if span.start is None or span.end is None:
         return _resolve_quote(span.document_id, quote or "", document)
     if span.end > len(text):

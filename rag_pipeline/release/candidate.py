@@ -6,7 +6,7 @@ from typing import Any
 from rag_pipeline.config import ChatAnswers, Configuration
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality
-from rag_pipeline.evaluation.comparison import Reference, evaluated_scores
+from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
@@ -31,8 +31,9 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
         return config.configuration(config.serve), [f"serve: {config.serve}"]
     held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
     scores = evaluated_scores(workspace)
+    (metric,) = measured_metrics([config.serve_metric], scores.values())
     values = {
-        row.name: scores.get(row.name, {}).get(config.serve_metric, {})
+        row.name: scores.get(row.name, {}).get(metric, {})
         for row in board
         if workspace.store.read_note(run_file(row.name)).get("digest") not in held_back
     }
@@ -45,17 +46,17 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     if not common:
         if any(v is not None for own in values.values() for v in own.values()):
             raise NotReleasedError(
-                f"{config.corpus}: {config.serve_metric} is missing on more than a share of "
+                f"{config.corpus}: {metric} is missing on more than a share of "
                 f"{config.gate.maximum_missing:g} of the queries under every configuration "
                 f"(gate.maximum_missing); evaluate again"
             )
         first = next(name for name in config.all_configurations if name in evaluated)
-        return config.configuration(first), ["no query has gold spans: the first one listed"]
+        return config.configuration(first), ["no query has gold: the first one listed"]
     means = {name: mean_of_known(values[name][q] for q in common) or 0.0 for name in complete}
     best = max(complete, key=lambda name: means[name])
     left_out = len(values) - len(complete)
     return config.configuration(best), [
-        f"best {config.serve_metric}: {means[best]:.4f} over {len(common)} queries, of "
+        f"best {metric}: {means[best]:.4f} over {len(common)} queries, of "
         f"{len(board)} configurations"
         + (f"; {left_out} lack it on too many queries" if left_out else "")
     ]

@@ -53,7 +53,7 @@ def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
     for query in load_queries(workspace):
         outside = sum(
             not 0 <= s.start < s.end <= sizes.get(s.document_id, -1) for s in query.gold_spans
-        )
+        ) + sum(document_id not in sizes for document_id in query.gold_documents)
         rows.append({"query_id": query.query_id, "gold_outside": outside})
     return _expect(rows, "query_id", ("gold_outside",))
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from rag_pipeline.evaluation.comparison import Groups, Reference, compare, groups_of, pairs
+from rag_pipeline.evaluation.comparison import (
+    Groups,
+    Reference,
+    compare,
+    groups_of,
+    measured_metrics,
+    pairs,
+)
 from rag_pipeline.evaluation.runs import QUERIES_FILE, load_groups
 from rag_pipeline.evaluation.scores import (
     Scores,
@@ -55,16 +62,17 @@ class Decision:
 def decide(workspace: Workspace, candidate: str, released: Reference | None) -> Decision:
     """Refuse a candidate that is worse than what is released in a gate metric, or looks it.
 
-    See `judge_metric` for the decision and its certainty. A metric that neither has can't be held
+    Where gold is whole documents, the candidate is held to the metric of documents. See
+    `judge_metric` for the decision and its certainty. A metric that neither has can't be held
     against a candidate, but is named. Raises ConfigError for a metric that nothing measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
     if released is None:
         return Decision(candidate, True, ("nothing is released yet",))
-    wanted = workspace.config.gate.metrics
+    wanted = measured_metrics(workspace.config.gate.metrics, [own])
     against = f"{released.label} ({released.configuration})"
-    if not wanted:
+    if not workspace.config.gate.metrics:
         reason = f"gate.metrics is empty: not compared with {against}"
         return Decision(candidate, True, (reason,), against)
     ids = _query_ids(own)

@@ -9,7 +9,7 @@ from rag_pipeline.config import Configuration
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation.axes import CUTOFFS, AxisEffect, axis_effects
 from rag_pipeline.evaluation.board import BoardRow
-from rag_pipeline.evaluation.comparison import evaluated_scores
+from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.failures import Diagnosis, failures
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.evaluation.runs import load_groups, load_queries
@@ -84,13 +84,14 @@ def collect(workspace: Workspace) -> Content:
     groups = load_groups(workspace)
     known: list[Configuration] = [config.configuration(name) for name in scores]
     baseline = board.references.get("baseline")
+    (metric,) = measured_metrics([config.serve_metric], scores.values())
     try:
         failing = failures(workspace, focus, K) if focus else []
     except StoreError:
         failing = []
     return Content(
         corpus=config.corpus,
-        metric=config.serve_metric,
+        metric=metric,
         queries=len(queries),
         left_out=board.queries_left_out,
         rows=board.configurations,
@@ -101,7 +102,7 @@ def collect(workspace: Workspace) -> Content:
         gate=served.gate if served else {},
         scores=scores,
         effects=axis_effects(known, scores, config.configuration(config.baseline_name), K, groups),
-        slices=slices(queries, scores[focus].get(config.serve_metric, {}), groups) if focus else [],
+        slices=slices(queries, scores[focus].get(metric, {}), groups) if focus else [],
         failures=failing,
         entities=_entities(workspace, focus),
         health=_health(workspace, focus),

@@ -30,8 +30,12 @@ RELEVANT = frozenset({"a#0-20", "b#0-8"})  # the second is not retrieved
 def test_metric_names_in_order():
     assert METRICS[:11] == tuple(f"AnswerPresence@{k}" for k in (*range(1, 11), 20))
     assert METRICS[11:14] == ("nDCG@10", "RR@10", "AP")
-    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 1
-    assert METRICS[-4:] == (*(f"BudgetRecall@{n}" for n in (2000, 4000, 8000)), "Answerable")
+    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 2 * 4 + 1
+    assert METRICS[-12:-8] == (
+        *(f"BudgetRecall@{n}" for n in (2000, 4000, 8000)),
+        "DocumentPresence@1",
+    )
+    assert METRICS[-1] == "Answerable"
     for name in ("R", "P", "SpanRecall", "SpanPrecision", "IoU"):
         assert [m for m in METRICS if m.startswith(f"{name}@")] == [
             f"{name}@{k}" for k in (1, 3, 5, 10, 20)
@@ -157,3 +161,22 @@ def test_laws(chunks, gold, cut):
         if relevant:
             assert (values[f"R@{k}"] > 0) == (values[f"AnswerPresence@{k}"] == 1.0)
     assert (values["RR@10"] > 0) == (values["AnswerPresence@10"] == 1.0)
+
+
+def test_documents_are_judged_with_and_without_spans():
+    """Of the ranking c, a, a, b: a and b answer."""
+    for query in (QUERY, Query("q", "?", gold_documents=("a", "b"))):
+        values = evaluate_query(query, RANKED, RELEVANT if query.gold_spans else ())
+        found = {name: values[name] for name in METRICS if name.startswith("Document")}
+        assert found == {
+            "DocumentPresence@1": 0.0,
+            "DocumentPresence@3": 1.0,
+            "DocumentPresence@5": 1.0,
+            "DocumentPresence@10": 1.0,
+            "DocumentRecall@1": 0.0,
+            "DocumentRecall@3": 0.5,
+            "DocumentRecall@5": 1.0,
+            "DocumentRecall@10": 1.0,
+        }
+        assert (values["AnswerPresence@5"] is None) == (not query.gold_spans)
+    assert evaluate_query(Query("q", "?"), RANKED, ())["DocumentPresence@5"] is None

@@ -98,7 +98,6 @@ def with_span(**span: Any) -> dict[str, Any]:
         ({**GOOD, "gold_spans": {}}, "gold_spans: {}: expected list"),
         ({**GOOD, "gold_spans": ["a"]}, 'gold_spans.0: "a": expected a JSON object'),
         (with_span(start=1, end=2), "gold_spans.0.document_id: missing; expected in every gold"),
-        (with_span(document_id="a"), "expected `start` and `end`, or a `quote`"),
         (with_span(document_id="a", start=1), "expected `start` and `end` together"),
         (with_span(document_id="a", end=1), "expected `start` and `end` together"),
         (with_span(document_id="a", start=2, end=2), "expected start < end, not 2 and 2"),
@@ -344,3 +343,16 @@ def test_a_slice_given_by_offsets_and_quote_always_resolves(text: str, data: Any
     queries, problems = resolve_queries([record("q", span)], lambda _: text)
     assert problems == []
     assert queries[0].gold_spans == (GoldSpan("x", start, end),)
+
+
+def test_a_document_alone_is_gold_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    lines = (
+        {**GOOD, "gold_spans": [{"document_id": "nda/acme.txt"}]},
+        {**GOOD, "query_id": "typo", "gold_spans": [{"document_id": "nda/acmee.txt"}]},
+    )
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    texts = {"nda/acme.txt": "thirty days"}
+    queries, problems = resolve_queries(read_queries(path), texts.get, lambda: texts)
+    assert [(q.gold_documents, q.gold_spans) for q in queries] == [(("nda/acme.txt",), ())]
+    assert len(problems) == 1 and 'did you mean "nda/acme.txt"?' in problems[0]
