@@ -92,7 +92,7 @@ class BucketFiles(ArrowFiles):
     ) -> AbstractContextManager[object] | None:
         """Write an object that must be renewed every 20 seconds, and may be taken after 90."""
         found = self.read_tagged(path)
-        if found is not None and json.loads(found[0])["until"] > time.time():
+        if found is not None and _locked_until(found[0]) > time.time():
             return None
         content = _lock_content(holder)
         took = self.replace(path, content, found[1]) if found else self.create(path, content)
@@ -217,6 +217,13 @@ class BucketFiles(ArrowFiles):
 
 def _lock_content(holder: Mapping[str, Any]) -> bytes:
     return json.dumps({**holder, "until": time.time() + _LOCKED_SECONDS}).encode()
+
+
+def _locked_until(content: bytes) -> float:
+    try:
+        return float(json.loads(content)["until"])
+    except (ValueError, KeyError, TypeError):  # not a lock's: nobody can renew it
+        return 0.0
 
 
 def _digest(text: str) -> str:

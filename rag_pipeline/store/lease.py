@@ -9,7 +9,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,8 +19,18 @@ from rag_pipeline.store.store import Store
 
 FILE = "run.lease"
 _POLL_SECONDS = 1.0
-_held: dict[tuple[str, str], int] = {}
-"""How many blocks of this process hold each corpus's lease: a run's own steps don't wait for it."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lease that this process has: how many blocks are in it, and what gives it back."""
+
+    blocks: int
+    lock: AbstractContextManager[object]
+
+
+_held: dict[tuple[str, str], _Held] = {}
+"""The leases that this process has by store and corpus: a run's own steps don't wait for them."""
 _guard = threading.Lock()
 
 
@@ -29,34 +40,49 @@ def lease(
 ) -> Iterator[None]:
     """Hold the corpus's lease inside the block.
 
-    A process that holds it may enter again. While another process does, raises BusyError that
-    names it, or with `wait` calls `waiting` with that once and tries again every second. A lease
-    ends with its process; on a bucket at most 90 seconds later.
+    A process that holds it may enter again; it is given back when the last block ends. While
+    another process has it, raises BusyError that names that one, or with `wait` calls `waiting`
+    with the name once and tries again every second. A lease ends with its process; on a bucket at
+    most 90 seconds later.
     """
+    told = False
+    while not _enter(store):
+        said = f"a run is at work on {store.corpus}{_by(store)}"
+        if not wait:
+            raise BusyError(f"{said}; wait until it has ended, or run with --wait")
+        if not told:
+            waiting(said)
+            told = True
+        time.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        _leave(store)
+
+
+def _enter(store: Store) -> bool:
+    """Count one more block of this process; False while another process has the lease."""
     place = (store.url, store.corpus)
     with _guard:
-        inner = place in _held
-        _held[place] = _held.get(place, 0) + 1
-    try:
-        if inner:
-            yield
-            return
-        told = False
-        while (lock := store.files.try_lock(FILE, _holder())) is None:
-            said = f"a run is at work on {store.corpus}{_by(store)}"
-            if not wait:
-                raise BusyError(f"{said}; wait until it has ended, or run with --wait")
-            if not told:
-                waiting(said)
-                told = True
-            time.sleep(_POLL_SECONDS)
-        with lock:
-            yield
-    finally:
-        with _guard:
-            _held[place] -= 1
-            if not _held[place]:
-                del _held[place]
+        if place in _held:
+            _held[place].blocks += 1
+            return True
+        lock = store.files.try_lock(FILE, _holder())
+        if lock is None:
+            return False
+        lock.__enter__()
+        _held[place] = _Held(1, lock)
+        return True
+
+
+def _leave(store: Store) -> None:
+    place = (store.url, store.corpus)
+    with _guard:
+        held = _held[place]
+        held.blocks -= 1
+        if not held.blocks:
+            del _held[place]
+            held.lock.__exit__(None, None, None)
 
 
 def _holder() -> dict[str, Any]:

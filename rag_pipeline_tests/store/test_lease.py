@@ -1,6 +1,8 @@
-"""The lease of a corpus on a bucket; in a folder, see `test_two_at_once`."""
+"""The lease of a corpus: its threads, and on a bucket; more of it in `test_two_at_once`."""
 
+import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,6 +16,60 @@ OTHER = {"since": "2026-01-05T08:00:00+00:00", "pid": 7, "host": "elsewhere"}
 
 def held_elsewhere(store, seconds):
     store.write_json(FILE, {**OTHER, "until": time.time() + seconds})
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(str(tmp_path / "store"), "tiny")
+
+
+def held_by_another(store):
+    """Return a block that holds the lease as another process would: by a handle of its own."""
+    return store.files.try_lock(FILE, OTHER)
+
+
+def test_a_second_thread_of_a_waiting_process_does_not_pass(store):
+    waits, entered = threading.Event(), threading.Event()
+
+    def wait():
+        with lease(store, wait=True, waiting=lambda said: waits.set()):
+            entered.set()
+
+    with held_by_another(store):
+        first = threading.Thread(target=wait)
+        first.start()
+        assert waits.wait(60)
+        with pytest.raises(BusyError, match="process 7 on elsewhere"), lease(store):
+            pass
+        assert not entered.is_set()
+    first.join()
+    assert entered.is_set()
+
+
+def test_a_waiter_that_gives_up_leaves_the_lease_to_others(store):
+    with held_by_another(store), pytest.raises(BusyError), lease(store):
+        pass
+    with lease(store), lease(store):
+        assert store.files.try_lock(FILE, OTHER) is None
+
+
+def test_a_lease_lasts_until_the_last_block_of_its_process_ends(store):
+    outer, inner = ExitStack(), ExitStack()
+    outer.enter_context(lease(store))
+    inner.enter_context(lease(store))
+    outer.close()
+    assert store.files.try_lock(FILE, OTHER) is None, "another block still works under it"
+    inner.close()
+    with held_by_another(store):
+        pass
+
+
+def test_a_lease_that_says_nothing_is_taken(bucket):
+    store = Store(bucket, "tiny")
+    for content in (b"", b"{}", b'{"until": null}'):
+        store.write_bytes(FILE, content)
+        with lease(store):
+            assert store.read_json(FILE)["until"] > time.time()
 
 
 def test_a_lease_on_a_bucket_is_told_and_ends_with_its_block(bucket):
