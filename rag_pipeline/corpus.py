@@ -1,11 +1,15 @@
 """One corpus as a Python object: search its release, read its leaderboard, roll back."""
 
 import hashlib
+import logging
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 from rag_pipeline import release as manifests
@@ -40,6 +44,13 @@ from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all
 from rag_pipeline.search.staged import Boost
 from rag_pipeline.workspace import Workspace
 
+_log = logging.getLogger(__name__)
+_AT_ONCE_SECONDS = 0.05
+"""Time that the first search after a release waits for its opening, so that a small one is
+searched at once; then it goes on with the release before."""
+_RETRY_SECONDS = 30.0
+"""Time after which a release that could not be opened is tried again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -69,7 +80,10 @@ class Corpus:
         self.config = config
         self.workspace = Workspace(config)
         self._lock = Lock()
+        """Held for moments only: nothing is read or opened under it."""
         self._served: Served | None = None
+        self._opening: tuple[str, Future[Served]] | None = None
+        self._not_before = 0.0
 
     @classmethod
     def load(cls, file: str | Path) -> "Corpus":
@@ -87,7 +101,8 @@ class Corpus:
         `where` is a filter in LanceDB's SQL, such as `document_id LIKE 'policies/%'` or
         `json_get_string(metadata, 'suffix') = '.pdf'`. Raises NotReleasedError before the first
         release and InputError for an empty query or a filter that can't be read. A release made
-        meanwhile is picked up by the next search.
+        meanwhile is opened beside the one that is searched, which no search waits for; `reopen`
+        does.
         """
         return self.retrieve(query, k, where).chunks
 
@@ -151,7 +166,7 @@ class Corpus:
 
         A release of an earlier version, which does not record it, is served by the corpus file.
         """
-        recorded = self.release().typed_settings()
+        recorded = self.searched().typed_settings()
         if recorded.answers is not None:
             return recorded.answers, recorded.answers_chat
         answers = self.config.evaluation.answers
@@ -160,7 +175,7 @@ class Corpus:
 
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""
-        pinned = self.release().pinned
+        pinned = self.searched().pinned
         return sorted(self.workspace.documents().state(pinned.documents_version))
 
     def document(self, document_id: str) -> Document:
@@ -168,7 +183,7 @@ class Corpus:
 
         Raises InputError for a document that the release does not have.
         """
-        pinned = self.release().pinned
+        pinned = self.searched().pinned
         found = read_documents(self.workspace, [document_id], pinned.documents_version)
         document = next(iter(found), None)
         if document is None:
@@ -178,7 +193,7 @@ class Corpus:
     def places(self, chunks: Sequence[ScoredChunk]) -> list[Place | None]:
         """Return where each chunk stands in its document; None where the release lacks that."""
         wanted = sorted({chunk.document_id for chunk in chunks})
-        version = self.release().pinned.documents_version
+        version = self.searched().pinned.documents_version
         found: dict[str, Place] = {}
         for document in read_documents(self.workspace, wanted, version):
             for chunk in chunks:
@@ -210,13 +225,36 @@ class Corpus:
         """Return the manifest that is served."""
         return manifests.current(self.workspace)
 
+    def searched(self) -> Release:
+        """Return the manifest that searches read: `release`, or while it is opened the one before.
+
+        Where nothing was searched yet, nothing is opened for it.
+        """
+        return manifests.current(self.workspace) if self._served is None else self._open().release
+
+    def reopen(self) -> Release:
+        """Wait until searches read what is served now; return its manifest.
+
+        Raises StoreError where it can't be opened, and searches stay with what they had.
+        """
+        release = manifests.current(self.workspace)
+        with self._lock:
+            served = self._served
+            if served is not None and served.release.release_id == release.release_id:
+                return served.release
+            _, opening = self._begin(release)
+        return opening.result().release
+
     def releases(self) -> list[Release]:
         """Return all manifests, newest first."""
         return manifests.history(self.workspace)
 
     def roll_back(self, release_id: str | None = None) -> Release:
         """Serve an earlier release again, the one before the current by default."""
-        return manifests.roll_back(self.workspace, release_id)
+        release = manifests.roll_back(self.workspace, release_id)
+        if self._served is not None:
+            self.reopen()
+        return release
 
     def leaderboard(self, metric: str | None = None) -> dict[str, Any]:
         """Return `board` as plain JSON values."""
@@ -233,12 +271,54 @@ class Corpus:
         return with_verdicts(self.workspace, board, manifests.released(self.workspace), also)
 
     def _open(self) -> Served:
+        """Return what is served, opened; while that is under way, what was served before."""
         release = manifests.current(self.workspace)
         with self._lock:
-            if self._served is None or self._served.release.release_id != release.release_id:
-                index = open_index(self.workspace, release.pinned)
-                self._served = self._searched_with(release, index)
-            return self._served
+            served = self._served
+            if served is not None and (
+                served.release.release_id == release.release_id
+                or time.monotonic() < self._not_before
+            ):
+                return served
+            begun, opening = self._begin(release)
+        if served is None:
+            return opening.result()
+        if begun:
+            with suppress(Exception):  # logged; what was served before is whole
+                return opening.result(_AT_ONCE_SECONDS)
+        return served
+
+    def _begin(self, release: Release) -> tuple[bool, "Future[Served]"]:
+        """Open a release in a thread of its own, unless one does; tell whether this call began."""
+        if self._opening is not None and self._opening[0] == release.release_id:
+            return False, self._opening[1]
+        opening: Future[Served] = Future()
+        self._opening = release.release_id, opening
+
+        def work() -> None:
+            try:
+                served = self._searched_with(release, open_index(self.workspace, release.pinned))
+            except BaseException as error:  # noqa: BLE001 - told to whoever waits
+                self._end(opening, None)
+                if self._served is not None:
+                    before = self._served.release.release_id
+                    _log.error("%s: searches stay with %s: %s", release.release_id, before, error)
+                opening.set_exception(error)
+            else:
+                self._end(opening, served)
+                opening.set_result(served)
+
+        # Not a daemon: one that is stopped inside of LanceDB aborts the process.
+        Thread(target=work, name=f"open {release.release_id}").start()
+        return True, opening
+
+    def _end(self, opening: "Future[Served]", served: Served | None) -> None:
+        with self._lock:
+            if self._opening is None or self._opening[1] is not opening:
+                return  # another release was served meanwhile
+            self._opening = None
+            self._served = served or self._served
+            self._not_before = 0.0 if served else time.monotonic() + _RETRY_SECONDS
 
     def _searched_with(self, release: Release, index: Index) -> Served:
         """Return an index with the models and settings of a release."""

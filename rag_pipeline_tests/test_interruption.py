@@ -147,4 +147,5 @@ def test_searches_during_a_rebuild_never_fail_and_see_one_build(tmp_path):
     assert errors == []
     assert all(len(builds) <= 1 for builds in seen), "a search saw two builds"
     assert {"build 1"} in seen
+    corpus.reopen()
     assert builds_seen(corpus) == {"build 2"}

@@ -70,7 +70,7 @@ class Dataset(Protocol):
 
 
 class ReleasedDataset:
-    """The release of a corpus; a newer release is picked up by the next search."""
+    """The release of a corpus; a newer release is searched as soon as it is open."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -82,14 +82,14 @@ class ReleasedDataset:
         """Search the release in stages; what the assistant itself asks is searched once."""
         if not wanted.own or boost is not None:
             return self._search(wanted, boost)
-        release_id = self.corpus.release().release_id
+        release_id = self.corpus.searched().release_id
         key = release_id, wanted
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
                 return self._made[key]
         found = self._search(wanted, None)
-        if self.corpus.release().release_id == release_id:  # or it may be of either
+        if self.corpus.searched().release_id == release_id:  # or it may be of either
             with self._lock:
                 self._made[key] = found
                 while len(self._made) > _REMEMBERED:

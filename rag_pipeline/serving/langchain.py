@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class RagPipelineRetriever(BaseRetriever):
-    """Searches a corpus's release; a newer release is picked up by the next search.
+    """Searches a corpus's release; a newer release is searched as soon as it is open.
 
     A document's text is the chunk's own. Its metadata are those of the corpus's document, and
     `document_id`, `start`, `end` (code points of the document's text), `score` and `title`.

@@ -1,8 +1,11 @@
+import threading
+
 import pytest
 
 from rag_pipeline import Corpus, indexing
-from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError
+from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, StoreError
 from rag_pipeline.release import publish
+from rag_pipeline.search.pinned import open_index
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
@@ -27,8 +30,61 @@ def test_an_open_corpus_picks_up_a_new_release(tmp_path, corpus_file, run_all):
     assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
     edit(tmp_path, 250)
     run_all(corpus_file)
+    assert corpus.reopen().release_id == "release-000002"
     assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
     assert [r.release_id for r in corpus.releases()] == ["release-000002", "release-000001"]
+
+
+def test_no_search_waits_for_the_opening_of_a_new_release(
+    tmp_path, corpus_file, run_all, monkeypatch
+):
+    run_all(corpus_file)
+    corpus = Corpus.load(corpus_file)
+    first = corpus.search("hotel price a night", k=1)
+    edit(tmp_path, 250)
+    run_all(corpus_file)
+    begun, searched, waited = threading.Event(), threading.Event(), []
+
+    def held(workspace, pinned):
+        begun.set()
+        waited.append(searched.wait(30))
+        return open_index(workspace, pinned)
+
+    monkeypatch.setattr("rag_pipeline.corpus.open_index", held)
+    assert corpus.search("hotel price a night", k=1) == first
+    assert begun.wait(30)
+    for _ in range(3):
+        assert corpus.search("hotel price a night", k=1) == first
+    assert corpus.release().release_id == "release-000002"
+    assert corpus.searched().release_id == "release-000001"
+    assert "180 euros" in corpus.document("policy/travel.md").text, "of what is searched"
+    searched.set()
+    assert corpus.reopen().release_id == "release-000002"
+    assert waited == [True], "one opening, which searches went on beside"
+    assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
+    assert "250 euros" in corpus.document("policy/travel.md").text
+
+
+def test_searches_stay_with_the_release_before_one_that_cannot_be_opened(
+    tmp_path, corpus_file, run_all, monkeypatch, caplog
+):
+    run_all(corpus_file)
+    corpus = Corpus.load(corpus_file)
+    first = corpus.search("hotel price a night", k=1)
+    edit(tmp_path, 250)
+    run_all(corpus_file)
+
+    def torn(workspace, pinned):
+        raise StoreError("a file is missing")
+
+    monkeypatch.setattr("rag_pipeline.corpus.open_index", torn)
+    with pytest.raises(StoreError, match="a file is missing"):
+        corpus.reopen()
+    assert corpus.search("hotel price a night", k=1) == first
+    assert "release-000002: searches stay with release-000001: a file is missing" in caplog.text
+    monkeypatch.undo()
+    assert corpus.reopen().release_id == "release-000002"
+    assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
 
 
 def test_rolling_back_serves_the_old_rows_and_holds_the_new_ones_back(
@@ -47,6 +103,7 @@ def test_rolling_back_serves_the_old_rows_and_holds_the_new_ones_back(
     assert corpus.release().run_digest != rolled_back
     edit(tmp_path, 300)
     run_all(corpus_file)
+    corpus.reopen()
     assert "300 euros" in corpus.search("hotel price a night", k=1)[0].text
 
 

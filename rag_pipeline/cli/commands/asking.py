@@ -156,8 +156,8 @@ def serve(
 ) -> None:
     """Serve releases to assistants: MCP tools, a page to ask on, and a Dify knowledge base.
 
-    A newer release is picked up without a restart. Beyond loopback a bearer token is required,
-    read from the environment variable RAG_TOKEN.
+    A newer release is opened beside the one that is searched, without a restart. Beyond loopback a
+    bearer token is required, read from the environment variable RAG_TOKEN.
 
     \b
     Examples:
