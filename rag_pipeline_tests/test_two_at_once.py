@@ -1,8 +1,6 @@
 """Two loads, runs or releases of one corpus at the same time."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -17,31 +15,14 @@ from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents, write_file
-
-HOLDER = """
-import sys
-from rag_pipeline.config import load_config
-from rag_pipeline.store.lease import lease
-from rag_pipeline.workspace import Workspace
-with lease(Workspace(load_config(sys.argv[1])).store):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
+from rag_pipeline_tests.testing.leases import held
 
 
 @pytest.fixture
 def holder(corpus_file):
     """Return a process that holds the corpus's lease until its input ends."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(corpus_file)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout.readline() == "held\n"
-    with child:
+    with held(corpus_file) as child:
         yield child
-        child.kill()
 
 
 def beside(monkeypatch, module, name, other):

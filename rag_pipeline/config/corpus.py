@@ -279,6 +279,11 @@ class CorpusConfig(Settings):
         """Return what error messages call this file."""
         return str(self._file) if self._file else f"corpus {self.corpus}"
 
+    @property
+    def file(self) -> Path | None:
+        """Return the file that these settings were read from, None where they are of no file."""
+        return self._file
+
     def path(self, value: str) -> Path:
         """Resolve a path of the file against its base (see `load_config`)."""
         try:

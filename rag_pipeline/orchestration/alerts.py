@@ -11,6 +11,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.automation import SENSOR_SECONDS, Jobs
+from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.requests import survey, why_not_loaded
 from rag_pipeline.workspace import Workspace
@@ -52,7 +53,7 @@ def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefin
 
 
 def _standstill(config: CorpusConfig, one_run: bool) -> dg.SensorDefinition:
-    workspace = Workspace(config)
+    now = following(Workspace(config))
 
     @dg.sensor(
         name=identifier(config, "standstill_alerts"),
@@ -62,16 +63,12 @@ def _standstill(config: CorpusConfig, one_run: bool) -> dg.SensorDefinition:
         "release that its gate refused, a document in quarantine) when that changes.",
     )
     def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        found = survey(workspace, context.instance, one_run)
-        if found.requests or found.waiting:
+        try:
+            problems = _problems(now(), context.instance, one_run)
+        except ConfigError as error:
+            problems = [str(error)]
+        if problems is None:
             return dg.SkipReason("work is under way")  # what it comes to is not known yet
-        problems = [f"{step}: {reason}" for step, reason in found.stuck.items()]
-        unloaded = why_not_loaded(workspace, context.instance, one_run)
-        if unloaded:
-            problems.append(f"changed files are not loaded: {unloaded}")
-        quarantined = workspace.quarantine("documents").count()
-        if quarantined:
-            problems.append(f"{quarantined} documents in quarantine")
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
         if digest == (context.cursor or ""):
             return dg.SkipReason("nothing has changed since the last alert")
@@ -81,6 +78,23 @@ def _standstill(config: CorpusConfig, one_run: bool) -> dg.SensorDefinition:
         return dg.SkipReason(f"told of {len(problems)} problems")
 
     return standstill_alerts
+
+
+def _problems(
+    workspace: Workspace, instance: dg.DagsterInstance, one_run: bool
+) -> list[str] | None:
+    """Return what stands still, None while work is under way."""
+    found = survey(workspace, instance, one_run)
+    if found.requests or found.waiting:
+        return None
+    problems = [f"{step}: {reason}" for step, reason in found.stuck.items()]
+    unloaded = why_not_loaded(workspace, instance, one_run)
+    if unloaded:
+        problems.append(f"changed files are not loaded: {unloaded}")
+    quarantined = workspace.quarantine("documents").count()
+    if quarantined:
+        problems.append(f"{quarantined} documents in quarantine")
+    return problems
 
 
 def _listed(problems: list[str]) -> str:

@@ -29,6 +29,7 @@ from rag_pipeline.orchestration.partitions import (
     partitions_of,
     upstream_assets,
 )
+from rag_pipeline.orchestration.pools import pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.pipeline.facts import rounded_values
 from rag_pipeline.pipeline.forecast import hold_budget_of_step
@@ -36,6 +37,7 @@ from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.pipeline.updates import table_outcome
+from rag_pipeline.store.lease import wait_for_others
 from rag_pipeline.workspace import Workspace
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
@@ -66,10 +68,14 @@ def _plain_asset(
 
     def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         partition = context.partition_key if context.has_partition_key else None
+        wait_for_others(workspace.store, context.log.info)
         return _make(workspace, Step(name, partition))[0]
 
     built: dg.AssetsDefinition = dg.asset(
-        **shared_settings(config, name), deps=_deps(config, name), retry_policy=retries
+        **shared_settings(config, name),
+        deps=_deps(config, name),
+        retry_policy=retries,
+        pool=pool_of(config, name),
     )(asset)
     return built
 
@@ -81,6 +87,7 @@ def _assets_made_together(
     config = workspace.config
 
     def materialize(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        wait_for_others(workspace.store, context.log.info)
         for name in names:
             key = asset_key(config, name)
             if key not in context.selected_asset_keys:
@@ -112,6 +119,7 @@ def _assets_made_together(
             ],
             can_subset=True,
             retry_policy=retries,
+            pool=pool_of(config, names[0]),
         )(materialize)
     return built
 
@@ -155,9 +163,11 @@ def _sharded_asset(
         ins={"upstream": dg.In(dg.Nothing)},
         out=dg.DynamicOut(list, io_manager_key=step_values_key(config)),
         retry_policy=retries,
+        pool=store_pool(config),
         description="List the stale documents and group them into shards.",
     )
     def plan(context: dg.OpExecutionContext) -> Iterator[dg.DynamicOutput[Any]]:
+        wait_for_others(workspace.store, context.log.info)
         with clear_failures():
             hold_budget_of_step(workspace, Step(name, context.partition_key))
             todo = indexing.plan(indexing.open_stage(workspace, name, context.partition_key))
@@ -172,6 +182,7 @@ def _sharded_asset(
         name=identifier(config, f"{name}_shard"),
         out=dg.Out(Report, io_manager_key=step_values_key(config)),
         retry_policy=retries,
+        pool=pool_of(config, name),
         description="Build one shard and commit its rows.",
     )
     def shard(context: dg.OpExecutionContext, document_ids: list) -> Report:  # type: ignore[type-arg]
@@ -186,6 +197,7 @@ def _sharded_asset(
         name=identifier(config, f"{name}_finish"),
         out=dg.Out(dg.Nothing),
         retry_policy=retries,
+        pool=store_pool(config),
         description="Drop orphaned rows, maintain the table and report.",
     )
     def finish(context: dg.OpExecutionContext, reports: list[Report]) -> dg.Output[None]:
@@ -229,8 +241,13 @@ def clear_failures() -> Iterator[None]:
 
 
 def may_do_better(error: Exception) -> bool:
-    """Return whether the same step may succeed by being tried again at once."""
-    passing = isinstance(error, StoreError | ProviderError | OSError)
+    """Return whether the same step may succeed by being tried again at once.
+
+    What is not the pipeline's own error is not known to be lasting.
+    """
+    passing = isinstance(error, StoreError | ProviderError) or not isinstance(
+        error, RagPipelineError
+    )
     return passing and not isinstance(
         error, NotReleasedError | MissingExtraError | CallsStoppedError | TextTooLongError
     )

@@ -6,6 +6,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.partitions import asset_names
@@ -20,8 +21,9 @@ from rag_pipeline.orchestration.requests import (
     survey,
     why_not_loaded,
 )
-from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 15
@@ -81,7 +83,7 @@ def build_sensors(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.Se
 
 def _documents_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     documents = Step("documents")
-    workspace = Workspace(config)
+    now = following(Workspace(config))
 
     @dg.sensor(
         name=identifier(config, "changed_documents"),
@@ -91,9 +93,13 @@ def _documents_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.Sen
         "load that succeeded. Looks at names, sizes and times only.",
     )
     def changed_documents(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        workspace = now()
+        config = workspace.config
         _recover(context, config)
         if documents in running_steps(context.instance, config):
             return dg.SensorResult(skip_reason="the documents are being loaded")
+        if other := at_work(workspace.store):
+            return dg.SensorResult(skip_reason=other)
         listing = listing_digest(config)
         if listing == loaded_listing(workspace):
             return dg.SensorResult(skip_reason="no file has changed since the last load")
@@ -112,7 +118,8 @@ def _recover(context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
 
 
 def _stale_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
-    workspace = Workspace(config)
+    now = following(Workspace(config))
+    loaded = set(steps(config))
     running = dg.DefaultSensorStatus.RUNNING
     stopped = dg.DefaultSensorStatus.STOPPED
 
@@ -125,16 +132,25 @@ def _stale_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorD
         "stale and whose inputs are ready, after a setting, a query or a document changed.",
     )
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        workspace = now()
+        config = workspace.config
         _recover(context, config)
+        if other := at_work(workspace.store):
+            return dg.SensorResult(skip_reason=other)
         found = survey(workspace, context.instance, one_run)
         for step, reason in found.stuck.items():
             context.log.warning(f"{step} is not asked for: {reason}")
         if found.requests and one_run:
             whole = run_request(config, None, all_inputs(found), INPUTS_TAG)
             return dg.SensorResult([whole])
-        if found.requests:
-            asked = found.requests.items()
-            return dg.SensorResult([run_request(config, *r, INPUTS_TAG) for r in asked])
+        asked = {step: inputs for step, inputs in found.requests.items() if step in loaded}
+        if new := [step for step in found.requests if step not in loaded]:
+            context.log.warning(f"reload the code location, it does not know: {_some(new)}")
+            if not asked:
+                reason = f"partitions that the corpus file has new need a reload: {_some(new)}"
+                return dg.SensorResult(skip_reason=reason)
+        if asked:
+            return dg.SensorResult([run_request(config, *r, INPUTS_TAG) for r in asked.items()])
         if found.waiting:
             return dg.SensorResult(skip_reason=f"at work: {_some(found.waiting)}")
         if found.stuck:

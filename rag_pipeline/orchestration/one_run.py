@@ -19,6 +19,7 @@ from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 _NAMED = 20
@@ -37,44 +38,59 @@ def build_update_job(
         description="Make every stale step in order; one that fails holds back what reads it.",
     )
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
-        failed: dict[Step, Exception | str] = {}
-        made = 0
-        for step in steps(config):
-            before = upstream(config, step)
-            held = [b for b in before if b in failed]
-            if held and (step.row.holds_back or len(held) == len(before)):
-                failed[step] = f"it reads {held[0]}"
-                continue
-            try:
-                if not plan_step(workspace, step).must_run and passed(workspace, step):
-                    continue
-                context.log.info(f"{step}: {step.row.doing}")
-                yield from _made(workspace, step)
-                made += 1
-            except (RagPipelineError, OSError) as error:
-                context.log.error(f"{step}: {error}")
-                failed[step] = error
-        context.instance.add_run_tags(
-            context.run_id, {LEFT_TAG: left_over(workspace, context.instance, failed)}
-        )
-        context.log.info(f"{made} steps made, {len(failed)} failed or held back")
-        if failed:
-            errors = {s: e for s, e in failed.items() if isinstance(e, Exception)}
-            raise dg.Failure(
-                description="; ".join(f"{s}: {e}" for s, e in list(errors.items())[:_NAMED]),
-                allow_retries=any(may_do_better(error) for error in errors.values()),
-            )
+        # What another run does meanwhile is current when its turn comes.
+        with lease(workspace.store, wait=True, waiting=context.log.info):
+            yield from _update(context, workspace)
 
     @dg.job(
         name=update_job_name(config),
         executor_def=dg.in_process_executor,
         description=f"Bring all of {config.corpus} up to date, and do nothing where it is.",
-        tags={"corpus": config.corpus},
+        tags={"corpus": config.corpus, "dagster/priority": "10"},
     )
     def bring_up_to_date() -> None:
         update_what_is_stale()
 
     return bring_up_to_date
+
+
+def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[Any]:
+    """Make every stale step; yield the events. Raises Failure where one could not be made."""
+    config = workspace.config
+    failed: dict[Step, Exception | str] = {}
+    made = 0
+    for step in steps(config):
+        before = upstream(config, step)
+        held = [b for b in before if b in failed]
+        if held and (step.row.holds_back or len(held) == len(before)):
+            failed[step] = f"it reads {held[0]}"
+            continue
+        try:
+            if not plan_step(workspace, step).must_run and passed(workspace, step):
+                continue
+            context.log.info(f"{step}: {step.row.doing}")
+            yield from _made(workspace, step)
+            made += 1
+        except Exception as error:
+            # A defect in one step is no reason to leave the others undone; its trace is logged.
+            ours = isinstance(error, RagPipelineError | OSError)
+            context.log.error(f"{step}: {error}", exc_info=not ours)
+            failed[step] = error
+    context.instance.add_run_tags(
+        context.run_id, {LEFT_TAG: left_over(workspace, context.instance, failed)}
+    )
+    context.log.info(f"{made} steps made, {len(failed)} failed or held back")
+    if failed:
+        errors = {s: e for s, e in failed.items() if isinstance(e, Exception)}
+        raise dg.Failure(
+            description="; ".join(f"{s}: {_told(e)}" for s, e in list(errors.items())[:_NAMED]),
+            allow_retries=any(may_do_better(error) for error in errors.values()),
+        )
+
+
+def _told(error: Exception) -> str:
+    ours = isinstance(error, RagPipelineError | OSError)
+    return str(error) if ours else f"{type(error).__name__}: {error}"
 
 
 def _made(workspace: Workspace, step: Step) -> Iterator[Any]:

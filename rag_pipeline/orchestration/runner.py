@@ -22,6 +22,9 @@ from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, why
 from rag_pipeline.workspace import Workspace
 
+ORIGIN_TAG = "rag_pipeline/origin"
+"""What launched a run, where no sensor, schedule or backfill did."""
+
 
 @dataclass(slots=True)
 class StepResult:
@@ -106,7 +109,7 @@ def _materialize(
         partition_key=step.partition,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         raise_on_error=False,
-        tags={"corpus": config.corpus, **process_tag()},
+        tags={"corpus": config.corpus, ORIGIN_TAG: "rag run", **process_tag()},
     )
     if not result.success:
         raise _failure(step, result)

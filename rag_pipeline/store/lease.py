@@ -85,6 +85,28 @@ def _leave(store: Store) -> None:
             held.lock.__exit__(None, None, None)
 
 
+def at_work(store: Store) -> str | None:
+    """Return who else is at work on the corpus, in words; None where nobody but this process is."""
+    with _guard:
+        if (store.url, store.corpus) in _held:
+            return None
+    lock = store.files.try_lock(FILE, _holder())
+    if lock is None:
+        return f"a run is at work on {store.corpus}{_by(store)}"
+    with lock:
+        return None
+
+
+def wait_for_others(store: Store, waiting: Callable[[str], object]) -> None:
+    """Return once nobody else is at work on the corpus; tell once, in words, who is."""
+    told = False
+    while said := at_work(store):
+        if not told:
+            waiting(said)
+            told = True
+        time.sleep(_POLL_SECONDS)
+
+
 def _holder() -> dict[str, Any]:
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return {"since": since, "pid": os.getpid(), "host": socket.gethostname()}

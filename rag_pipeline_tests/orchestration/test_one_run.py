@@ -5,13 +5,17 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import ProviderError
+from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.indexing import stages
+from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.store import lease
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
+from rag_pipeline_tests.testing.leases import held
 
 WHOLE = ("bring_up_to_date", None)
 
@@ -99,3 +103,82 @@ def test_a_run_that_is_canceled_is_asked_for_again_a_few_times(file, instance):
         assert asked(file, instance)[0] == []
         instance.report_run_canceled(run)
     assert asked(file, instance)[0] == []
+
+
+def test_a_defect_in_one_step_leaves_no_other_undone(file, instance, monkeypatch):
+    real = vars(stages)["build_chunks"]
+
+    def build(workspace, partition, ids, report):
+        if str(partition) == "markdown":
+            raise KeyError("a bug")
+        return real(workspace, partition, ids, report)
+
+    monkeypatch.setattr(stages, "build_chunks", build)
+    (request,), _ = asked(file, instance)
+    assert not execute(file, instance, request)
+    assert Corpus.load(file).release().configuration == "one"
+    (failed,) = instance.get_runs()
+    (failure,) = instance.get_records_for_run(
+        failed.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
+    ).records
+    told = failure.event_log_entry.dagster_event.step_failure_data.user_failure_data
+    assert told.description == "chunks markdown: KeyError: 'a bug'"
+
+
+def test_nothing_is_asked_for_while_another_is_at_work(file, instance, tmp_path):
+    with held(file) as holder:
+        for sensor in ("stale_partitions", "changed_documents"):
+            requests, reason = asked(file, instance, sensor)
+            assert requests == []
+            assert f"process {holder.pid} on" in reason
+    assert len(asked(file, instance)[0]) == 1
+
+
+def test_what_another_does_meanwhile_is_not_done_again(file, instance, monkeypatch):
+    (request,), _ = asked(file, instance)
+    with held(file) as holder:
+
+        def others_turn(seconds):
+            holder.stdin.close()
+            holder.wait()
+            monkeypatch.undo()
+            list(run(load_config(file)))
+
+        monkeypatch.setattr(lease.time, "sleep", others_turn)
+        assert execute(file, instance, request)
+    (done,) = instance.get_runs()
+    made = instance.get_records_for_run(
+        done.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION
+    ).records
+    assert made == []
+    assert is_current(file)
+
+
+def test_a_changed_corpus_file_needs_no_reload(file, instance):
+    (request,), _ = asked(file, instance)
+    assert execute(file, instance, request)
+    look = looking(file, instance)
+    assert look() == "everything is current"
+    good = file.read_text()
+    file.write_text(good.replace("max_characters: 150", "max_characters: 120"))
+    (request,) = look()
+    assert named(request) == WHOLE
+    file.write_text(good.replace("chunkings:", "chunkigs:"))
+    with pytest.raises(ConfigError, match="chunkigs: unknown setting"):
+        look()
+    file.write_text(good)
+    assert look() == "everything is current"
+
+
+def looking(file, instance):
+    """Return a function to what one sensor, loaded now, asks for or why it asks for nothing."""
+    repository = build_definitions(load_config(file), one_run=True).get_repository_def()
+    sensor = repository.get_sensor_def("tiny__stale_partitions")
+
+    def look():
+        tick = sensor.evaluate_tick(
+            dg.build_sensor_context(instance=instance, repository_def=repository)
+        )
+        return list(tick.run_requests or ()) or tick.skip_message
+
+    return look

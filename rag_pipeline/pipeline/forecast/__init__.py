@@ -7,7 +7,7 @@ known, and says so.
 """
 
 from rag_pipeline.pipeline.forecast.budget import ERROR, hold_budget, hold_budget_of_step, is_known
-from rag_pipeline.pipeline.forecast.payees import pays
+from rag_pipeline.pipeline.forecast.payees import pays, provider_of
 from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast, needed_calls
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "is_known",
     "needed_calls",
     "pays",
+    "provider_of",
 ]

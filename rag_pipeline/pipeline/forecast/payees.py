@@ -48,6 +48,12 @@ def calls_a_model(config: CorpusConfig, step: Step) -> bool:
     return _model(config, step) is not None
 
 
+def provider_of(config: CorpusConfig, step: Step) -> str | None:
+    """Return whose model a step calls, here or elsewhere; None if it calls none."""
+    settings = _model(config, step)
+    return None if settings is None else _vendor(settings)
+
+
 def paid_reranker(workspace: Workspace, configuration: Configuration) -> Payee | None:
     """Return who charges for reranking a configuration's candidates, None where it is free."""
     config = workspace.config
@@ -97,9 +103,13 @@ def _model(config: CorpusConfig, step: Step) -> Any:
     return chat_of(config, step)
 
 
-def _payee(workspace: Workspace, settings: Any) -> Payee | None:
+def _vendor(settings: Any) -> str:
     method = getattr(settings, "method", None)  # a reranker's; others have a provider
-    provider = vendor(method or settings.provider, getattr(settings, "base_url", None))
+    return vendor(method or settings.provider, getattr(settings, "base_url", None))
+
+
+def _payee(workspace: Workspace, settings: Any) -> Payee | None:
+    provider = _vendor(settings)
     model = getattr(settings, "model", provider)
     is_free = workspace.ledger.prices.price(provider, model) == FREE
     return None if is_free else Payee(provider, model, getattr(settings, "batch", False))

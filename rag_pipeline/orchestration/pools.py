@@ -1,0 +1,25 @@
+"""The pools that ops count towards: one per model provider, and one per corpus's store.
+
+`dagster instance concurrency set POOL N` limits how many ops of a pool run at once, over all runs;
+`pools.default_limit` in `dagster.yaml` holds for those without a limit of their own.
+"""
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.names import identifier
+from rag_pipeline.pipeline.forecast import provider_of
+from rag_pipeline.pipeline.planning import steps
+
+
+def pool_of(config: CorpusConfig, asset: str) -> str:
+    """Return the pool of the op that makes an asset.
+
+    An asset whose partitions call several providers has a pool of its own, named by all of them.
+    """
+    called = {provider_of(config, step) for step in steps(config) if step.asset == asset}
+    providers = sorted(filter(None, called))
+    return "+".join(providers) or store_pool(config)
+
+
+def store_pool(config: CorpusConfig) -> str:
+    """Return the pool of ops that only read and write a corpus's store."""
+    return identifier(config, "store")
