@@ -1,0 +1,69 @@
+"""Which pools ops count towards, and that a limit limits."""
+
+import threading
+
+import dagster as dg
+import pytest
+
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.names import job_name
+from rag_pipeline.orchestration.pools import pool_of
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import write_corpus
+
+ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+KEY = "recursive_150.none.minilm"
+
+
+def test_an_op_counts_towards_its_provider_or_its_store(tmp_path):
+    embeddings = {
+        "minilm": {"provider": "minilm"},
+        "paid": {"provider": "openai", "model": "text-embedding-3-small"},
+    }
+    file = write_corpus(
+        tmp_path,
+        embeddings=embeddings,
+        chunkings={"recursive_150": {"method": "recursive", "max_characters": 150}},
+        configurations=[ONE, {**ONE, "name": "two", "embedding": "paid"}],
+    )
+    config = load_config(file)
+    assert pool_of(config, "documents") == "tiny__store"
+    assert pool_of(config, "chunks") == "tiny__store"
+    assert pool_of(config, "vector_index") == "minilm+openai"
+    one = config.model_copy(update={"configurations": config.configurations[:1]})
+    assert pool_of(one, "vector_index") == "minilm"
+    graph = build_definitions(one).resolve_asset_graph()
+    pools = graph.get(dg.AssetKey(["tiny", "vector_index"])).pools
+    assert pools == {"minilm", "tiny__store"}
+
+
+@pytest.mark.timeout(120)
+def test_a_limit_holds_an_op_back_until_another_has_ended(tmp_path):
+    config = load_config(write_corpus(tmp_path, configurations=[ONE]))
+    for result in run(config):
+        if result.step.asset == "contextualized_chunks":
+            break
+    index = Workspace(config).vector_index(KEY)
+    job = build_definitions(config, retries=None).resolve_job_def(job_name(config, "vector_index"))
+    (tmp_path / "home").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+        log = instance.event_log_storage
+        log.set_concurrency_slots("minilm", 1)
+        log.claim_concurrency_slot("minilm", "another-run", "a-step")
+        done: list[bool] = []
+
+        def execute():
+            result = job.execute_in_process(instance=instance, partition_key=KEY)
+            done.append(result.success)
+
+        thread = threading.Thread(target=execute)
+        thread.start()
+        while not log.get_concurrency_info("minilm").pending_steps:
+            assert thread.is_alive(), "it did not wait"
+        assert index.count() == 0
+        log.free_concurrency_slots_for_run("another-run")
+        thread.join()
+    assert done == [True]
+    assert index.count() > 0
