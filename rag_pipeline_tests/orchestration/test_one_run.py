@@ -1,5 +1,7 @@
 """One run for all that is stale, where a run's steps share its process."""
 
+import time
+
 import dagster as dg
 import pytest
 
@@ -11,7 +13,6 @@ from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import plan_step, steps
-from rag_pipeline.store import lease
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
@@ -144,7 +145,7 @@ def test_what_another_does_meanwhile_is_not_done_again(file, instance, monkeypat
             monkeypatch.undo()
             list(run(load_config(file)))
 
-        monkeypatch.setattr(lease.time, "sleep", others_turn)
+        monkeypatch.setattr(time, "sleep", others_turn)
         assert execute(file, instance, request)
     (done,) = instance.get_runs()
     made = instance.get_records_for_run(
