@@ -5,17 +5,19 @@ back. Values are committed as they arrive, so a crash loses at most the calls in
 """
 
 import hashlib
+import json
 import sqlite3
 import threading
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rag_pipeline.calls.databases import open_database
 from rag_pipeline.calls.sharing import Exchange, Record, open_outbox, post
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 
 FORMAT = 1
@@ -24,6 +26,7 @@ _KEYS_PER_QUERY = 500
 _NOTED_SECONDS = 86_400
 """An answer's last use is noted to the day, so that reading seldom has to write."""
 _FREE_SHARE = 0.2
+NO_USAGE: Mapping[bytes, Usage] = {}
 
 
 @dataclass(slots=True)
@@ -128,19 +131,24 @@ class CallCache:
                 marks = ",".join("?" * len(part))
                 yield from connection.execute(f"{query} WHERE key IN ({marks})", part)
 
-    def put(self, answers: Mapping[bytes, bytes]) -> None:
-        """Store answers, durable against a killed process when this returns."""
+    def put(self, answers: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
+        """Store answers, durable against a killed process when this returns.
+
+        `usage` is what each of them used, of those that don't tell it themselves.
+        """
+        told = {key: json.dumps(astuple(usage[key])) for key in answers if key in usage}
         with self.connection() as connection:
             now = int(time.time())
             connection.executemany(
-                "INSERT OR REPLACE INTO calls (key, value, used) VALUES (?, ?, ?)",
-                ((key, value, now) for key, value in answers.items()),
+                "INSERT OR REPLACE INTO calls (key, value, used, usage) VALUES (?, ?, ?, ?)",
+                ((key, value, now, told.get(key)) for key, value in answers.items()),
             )
             connection.executemany(
                 "DELETE FROM failures WHERE key = ?", ((key,) for key in answers)
             )
             if self.exchange is not None:
                 post(connection, [Record("answer", *answer) for answer in answers.items()])
+                post(connection, [Record("usage", key, u.encode()) for key, u in told.items()])
         if self.exchange is not None:
             self.exchange.posted(len(answers))
 
@@ -157,14 +165,23 @@ class CallCache:
                 ((key,) for key in keys),
             )
 
-    kinds = frozenset({"answer"})
+    def usage(self, keys: Sequence[bytes]) -> dict[bytes, Usage]:
+        """Return what the answers of these keys used, of vectors and scores that tell it."""
+        found = self._select("SELECT key, usage FROM calls", keys)
+        return {key: Usage(*json.loads(usage)) for key, usage in found if usage is not None}
+
+    kinds = frozenset({"answer", "usage"})
 
     def adopt(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
-        """Add another machine's answers."""
+        """Add another machine's answers, and what they used."""
         now = int(time.time())
         connection.executemany(
             "INSERT OR IGNORE INTO calls (key, value, used) VALUES (?, ?, ?)",
-            ((record.key, record.value, now) for record in records),
+            ((record.key, record.value, now) for record in records if record.kind == "answer"),
+        )
+        connection.executemany(
+            "UPDATE calls SET usage = ? WHERE key = ? AND usage IS NULL",
+            ((r.value.decode(), r.key) for r in records if r.kind == "usage"),
         )
 
     def refresh(self) -> None:
@@ -198,6 +215,7 @@ class CallCache:
         connection = open_database(self.path)
         connection.execute("PRAGMA journal_size_limit=67108864")
         self._migrate(connection)
+        _add_usage(connection)
         connection.execute(
             "CREATE TABLE IF NOT EXISTS claims "
             "(key BLOB PRIMARY KEY, owner TEXT NOT NULL, since REAL NOT NULL)"
@@ -232,6 +250,16 @@ class CallCache:
                 )
             connection.execute("CREATE INDEX IF NOT EXISTS calls_used ON calls (used)")
             connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def _add_usage(connection: sqlite3.Connection) -> None:
+    """Give a file of before answers' usage was kept its column; earlier versions don't mind it."""
+    if "usage" in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]:
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if "usage" not in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]:
+            connection.execute("ALTER TABLE calls ADD COLUMN usage TEXT")
 
 
 def call_key(kind: str, identity: str, text: str) -> bytes:

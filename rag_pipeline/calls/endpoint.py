@@ -280,9 +280,17 @@ def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:
     return RateLimiter(*limits, time.time, cache_folder() / "limits" / key)
 
 
-@lru_cache(maxsize=64)
 def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:
-    """Return the endpoint of this name, the same for everybody who asks with equal settings."""
+    """Return the endpoint of this name, the same for all who call it in the same way.
+
+    What a call asks for, and how long its reply may be, makes no endpoint of its own.
+    """
+    way = settings.model_dump(include=set(RemoteModel.model_fields), exclude={"max_concurrency"})
+    return _endpoint(name, RemoteModel(**way))
+
+
+@lru_cache(maxsize=64)
+def _endpoint(name: str, settings: RemoteModel) -> Endpoint:
     return Endpoint(
         name,
         _open_limiter(name, settings),

@@ -4,8 +4,9 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rag_pipeline.calls.cache import CallCache
+from rag_pipeline.calls.cache import NO_USAGE, CallCache
 from rag_pipeline.calls.costs import Kind, Tokens
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 
 
@@ -58,7 +59,7 @@ class RecordingCache(CallCache):
         """Return which of these keys have an answer."""
         return CallCache.known(self, keys) if self.path.exists() else set()
 
-    def put(self, answers: Mapping[bytes, bytes]) -> None:
+    def put(self, answers: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
         """Raise StoreError: a dry run has no answers to store."""
         raise StoreError(f"{self.path}: a dry run writes nothing")
 

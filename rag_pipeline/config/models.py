@@ -90,10 +90,14 @@ class TokenEmbedder(LocalEmbedder, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a chat model answered."""
+    """What a chat model answered; `cut` says why it ends before its end, "" of a whole one.
+
+    `length` is the room that it had for tokens, `content_filter` the provider's filter.
+    """
 
     text: str
     usage: Usage
+    cut: str = ""
 
 
 class Chat(Protocol):

@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
-
-import jsonschema
 
 from rag_pipeline.calls import (
     CallCache,
@@ -38,7 +35,17 @@ from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.batches import BatchNotes, run_batches
-from rag_pipeline.models.providers import BatchedChat, Chat, Completion, chat_identity, open_chat
+from rag_pipeline.models.providers import BatchedChat, chat_identity, open_chat
+from rag_pipeline.models.replies import (
+    Chats,
+    ask_one,
+    is_cut,
+    pack,
+    pack_first,
+    read,
+    unpack,
+    unpack_first,
+)
 
 _PER_CLAIM = 32
 
@@ -69,7 +76,7 @@ def ask(
     if settings.batch:
         cache.refresh()
     known: dict[bytes, Reply | ProviderError] = {
-        key: _unpack(value) for key, value in cache.get(list(distinct)).items()
+        key: unpack(value) for key, value in cache.get(list(distinct)).items()
     }
     missing = [key for key in distinct if key not in known]
     advance("calls", len(prompts) - len(missing))
@@ -99,14 +106,14 @@ def _ask_missing(
     """Ask what nobody else is asking, then take the answers of the others."""
     while missing:
         others: list[bytes] = []
-        chat = open_chat(settings)
-        ordered = list(_in_warm_order(missing, prompts, chat.max_concurrency))
+        chats = Chats(settings)
+        ordered = list(_in_warm_order(missing, prompts, chats.usual.max_concurrency))
         groups = (ordered[i : i + _PER_CLAIM] for i in range(0, len(ordered), _PER_CLAIM))
         mine = chain.from_iterable(claims.draw(groups, others))
-        run_calls(_ask_all(mine, prompts, chat, claims, known, sent))
+        run_calls(_ask_all(mine, prompts, chats, claims, known, sent))
         found: dict[bytes, bytes] = {}
         missing = claims.wait(others, found)
-        known.update({key: _unpack(value) for key, value in found.items()})
+        known.update({key: unpack(value) for key, value in found.items()})
         advance("calls", len(found))
 
 
@@ -116,7 +123,7 @@ def _ask_in_batches(
     cache: CallCache,
     known: dict[bytes, Reply | ProviderError],
 ) -> list[bytes]:
-    """Ask through the provider's Batch API; return the prompts whose replies need repair."""
+    """Ask through the provider's Batch API; return the prompts whose replies are cut or wrong."""
     chat = open_chat(settings)
     if not isinstance(chat, BatchedChat):
         raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
@@ -128,13 +135,15 @@ def _ask_in_batches(
         with settling(names[key]):
             completion = chat.read_batched(body, call_id)
         try:
-            data = _read(completion, prompts[key])
+            if is_cut(completion, prompts[key]):
+                raise ValueError(completion.cut)
+            data = read(completion.text, prompts[key])
         except ValueError:
-            cache.put({_first_key(key): _pack_first(completion)})  # the repair begins with it
+            cache.put({_first_key(key): pack_first(completion)})  # the repair begins with it
             invalid.append(key)
             return
         reply = known[key] = Reply(completion.text, data, completion.usage)
-        cache.put({key: _pack(reply)})
+        cache.put({key: pack(reply)})
 
     def may_submit(keys: Sequence[bytes], wait: bool) -> list[bytes]:
         asked = {
@@ -169,7 +178,7 @@ def _ask_in_batches(
 async def _ask_all(
     keys: Iterator[bytes],
     prompts: Mapping[bytes, Prompt],
-    chat: Chat,
+    chats: Chats,
     claims: Claims,
     known: dict[bytes, Reply | ProviderError],
     sent: list[bytes],
@@ -189,11 +198,11 @@ async def _ask_all(
         try:
             with asked_again(failures.get(key, 0)):
                 first = firsts.get(_first_key(key))
-                reply = await _ask_one(
+                reply = await ask_one(
                     prompt,
-                    chat,
-                    None if first is None else _unpack_first(first),
-                    lambda made: claims.cache.put({_first_key(key): _pack_first(made)}),
+                    chats,
+                    None if first is None else unpack_first(first),
+                    lambda made: claims.cache.put({_first_key(key): pack_first(made)}),
                 )
         except CallsStoppedError:
             raise
@@ -202,7 +211,7 @@ async def _ask_all(
             claims.cache.fail([key])
             claims.give_up([key])
         else:
-            claims.cache.put({key: _pack(reply)})
+            claims.cache.put({key: pack(reply)})
             known[key] = reply
         finally:
             if is_first:
@@ -210,9 +219,9 @@ async def _ask_all(
         advance("calls", 1)
 
     try:
-        await run_bounded(keys, one, chat.max_concurrency)
+        await run_bounded(keys, one, chats.usual.max_concurrency)
     finally:
-        await chat.close()
+        await chats.close()
 
 
 def _in_warm_order(
@@ -235,79 +244,12 @@ def _in_warm_order(
         yield from (key for group in wave for key in group[1:])
 
 
-async def _ask_one(
-    prompt: Prompt,
-    chat: Chat,
-    first: Completion | None,
-    keep_first: Callable[[Completion], None],
-) -> Reply:
-    """Ask, and once more with what was wrong where the reply is not what was asked for.
-
-    A first reply that is wrong is kept, for it is paid: if the repair fails, the next run begins
-    with it as `first`.
-    """
-    messages = prompt.messages
-    completion = first or await chat.complete(messages, prompt.schema)
-    try:
-        return Reply(completion.text, _read(completion, prompt), completion.usage)
-    except ValueError as error:
-        if first is None:
-            keep_first(completion)
-        wanted = "one of these words" if prompt.choices else "one JSON value of the schema"
-        repair = f"That is not valid: {error}. Answer again with {wanted}, and nothing else."
-    messages = [
-        *messages,
-        {"role": "assistant", "content": completion.text},
-        {"role": "user", "content": repair},
-    ]
-    again = await chat.complete(messages, prompt.schema)
-    usage = _sum(completion.usage, again.usage)
-    try:
-        return Reply(again.text, _read(again, prompt), usage)
-    except ValueError as error:
-        wanted = "one of the choices" if prompt.choices else "of the schema"
-        raise ProviderError(f"{chat.identity}: the reply is not {wanted}: {error}") from None
-
-
-def _read(completion: Completion, prompt: Prompt) -> Any:
-    """Return what the prompt asked for; raise ValueError saying what is wrong with the reply."""
-    if prompt.choices:
-        return choose(completion.text, prompt.choices)
-    return None if prompt.schema is None else _parse(completion, prompt.schema)
-
-
 def read_reply(text: str, prompt: Prompt) -> Any:
     """Return what the prompt asked for: a choice, a JSON value, None where it asked for text.
 
     Raises ValueError saying what is wrong with the reply.
     """
-    return _read(Completion(text, Usage()), prompt)
-
-
-def choose(reply: str, choices: Sequence[str]) -> str:
-    """Return the only choice that stands in a reply as a word of its own, in any case.
-
-    Raises ValueError where it names none, or several.
-    """
-    words = set(re.findall(r"\w+", reply.casefold()))
-    named = [choice for choice in choices if choice.casefold() in words]
-    if len(named) != 1:
-        raise ValueError(f"{reply[:80]!r} is not one of: {', '.join(choices)}")
-    return named[0]
-
-
-def _parse(completion: Completion, schema: Mapping[str, Any]) -> Any:
-    """Return the JSON value of a reply; raise ValueError saying what is wrong with it."""
-    text = completion.text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ValueError(f"no JSON: {completion.text[:80]!r}") from None
-    try:
-        jsonschema.validate(value, dict(schema))
-    except jsonschema.ValidationError as error:
-        raise ValueError(f"{error.json_path}: {error.message[:200]}") from None
-    return value
+    return read(text, prompt)
 
 
 def _note(
@@ -326,7 +268,7 @@ def _note(
     if missing and not cache.stands_in:
         raise UnknownReplyError(f"{settings.model}: not asked yet")
     known = cache.get(list(prompts))
-    replies: dict[bytes, Reply | ProviderError] = {k: _unpack(v) for k, v in known.items()}
+    replies: dict[bytes, Reply | ProviderError] = {k: unpack(v) for k, v in known.items()}
     for key in missing:
         prompt = prompts[key]
         if prompt.schema is not None or prompt.choices:
@@ -359,29 +301,3 @@ def _key(settings: ChatSettings, prompt: Prompt) -> bytes:
 def _first_key(key: bytes) -> bytes:
     """Return the key of a prompt's first reply, which is kept while it is repaired."""
     return call_key("chat, first reply", "", key.hex())
-
-
-def _pack_first(completion: Completion) -> bytes:
-    return _pack(Reply(completion.text, None, completion.usage))
-
-
-def _unpack_first(value: bytes) -> Completion:
-    reply = _unpack(value)
-    return Completion(reply.text, reply.usage)
-
-
-def _pack(reply: Reply) -> bytes:
-    return json.dumps(asdict(reply), ensure_ascii=False).encode()
-
-
-def _unpack(value: bytes) -> Reply:
-    record = json.loads(value)
-    return Reply(record["text"], record["data"], Usage(**record["usage"]))
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.output_tokens + other.output_tokens,
-    )

@@ -19,10 +19,12 @@ from rag_pipeline.calls import (
     run_bounded,
     run_calls,
 )
+from rag_pipeline.calls.cache import NO_USAGE
 from rag_pipeline.calls.costs import Tokens as ChargedTokens
 from rag_pipeline.calls.costs import estimate_tokens
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import (
     CallsStoppedError,
     PaidInVainError,
@@ -140,13 +142,15 @@ def _embed_missing(
 ) -> None:
     """Embed what nobody else is embedding, then take the answers of the others."""
 
-    def keep(batch: Sequence[bytes], made: Embedded) -> None:
+    def keep(
+        batch: Sequence[bytes], made: Embedded, used: Mapping[bytes, Usage] = NO_USAGE
+    ) -> None:
         rows = zip(made.vectors, made.tokens, strict=True)
         answers = {
             key: b"".join(v.tobytes() + t for v, t in islice(rows, len(inputs[key])))
             for key in batch
         }
-        claims.cache.put(answers)
+        claims.cache.put(answers, used)
         known.update(answers)
         sent.extend(batch)
         advance("texts", len(made.vectors))
@@ -183,18 +187,45 @@ async def _request_all(
     inputs: Mapping[bytes, Sequence[str]],
     embedder: RemoteEmbedder,
     input_type: InputType,
-    keep: Callable[[Sequence[bytes], Embedded], None],
+    keep: Callable[[Sequence[bytes], Embedded, Mapping[bytes, Usage]], None],
     failures: Mapping[bytes, int],
 ) -> dict[bytes, ProviderError]:
     """Embed inputs with many requests in flight; return those that failed.
 
     Where a request fails, its halves are sent, until the inputs that it failed on stand alone.
+    Inputs whose vectors can't be used are sent once more; the others of the reply are kept.
     """
     failed: dict[bytes, ProviderError] = {}
+    unusable: set[bytes] = set()
     kept = refused = 0
 
+    def give_up(part: Sequence[bytes], error: ProviderError) -> None:
+        nonlocal refused
+        failed.update(dict.fromkeys(part, error))
+        refused += sum(key not in failures for key in part)
+        if not kept and refused >= _REFUSED_ALIKE:
+            # It is the request and not a text that is refused, or nothing can be read.
+            raise CallsStoppedError(
+                f"{error}; the same for each of {refused} texts and no text was embedded: "
+                f"check the model's settings"
+            ) from None
+
+    def take(part: Sequence[bytes], vectors: Vectors, used: Usage) -> list[bytes]:
+        """Keep what can be used of a reply; return the inputs of which it can't."""
+        nonlocal kept
+        counts = [len(inputs[key]) for key in part]
+        _check_shape(vectors, sum(counts), embedder)
+        good = np.logical_and.reduceat(
+            np.isfinite(vectors).all(axis=1), np.cumsum([0, *counts[:-1]])
+        )
+        mine = [key for key, fine in zip(part, good, strict=True) if fine]
+        usable = vectors[np.repeat(good, counts)]
+        shares = _shares(used, {key: inputs[key] for key in part})
+        keep(mine, Embedded(usable, [b""] * len(usable)), shares)
+        kept += len(mine)
+        return [key for key, fine in zip(part, good, strict=True) if not fine]
+
     async def one(batch: list[bytes]) -> None:
-        nonlocal kept, refused
         parts = [batch]
         while parts:
             part = parts.pop()
@@ -202,30 +233,35 @@ async def _request_all(
             earlier = failures.get(part[0], 0) if len(part) == len(batch) else 1
             try:
                 with asked_again(earlier):
-                    vectors, _ = await send([inputs[key] for key in part], input_type)
+                    vectors, used = await send([inputs[key] for key in part], input_type)
             except (TransientError, CallsStoppedError):
                 raise
             except ProviderError as error:
                 if len(part) > 1 and not isinstance(error, PaidInVainError):
                     half = len(part) // 2
                     parts += [part[half:], part[:half]]
-                    continue
-                failed.update(dict.fromkeys(part, error))
-                refused += sum(key not in failures for key in part)
-                if not kept and refused >= _REFUSED_ALIKE:
-                    # It is the request and not a text that is refused, or nothing can be read.
-                    raise CallsStoppedError(
-                        f"{error}; the same for each of {refused} texts and no text was embedded: "
-                        f"check the model's settings"
-                    ) from None
-            else:
-                _check(vectors, sum(len(inputs[key]) for key in part), embedder)
-                keep(part, Embedded(vectors, [b""] * len(vectors)))
-                kept += len(part)
+                else:
+                    give_up(part, error)
+                continue
+            bad = take(part, vectors, used)
+            if again := [key for key in bad if key not in unusable]:
+                parts.append(again)
+            elif bad:
+                what = "returned twice a vector that is not finite or has no length"
+                give_up(bad, ProviderError(f"{embedder.identity}: {what}"))
+            unusable.update(bad)
 
     async with embedder.connect() as send:
         await run_bounded(batches, one, embedder.max_concurrency)
     return failed
+
+
+def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, Usage]:
+    """Return about what each input used of a request's tokens, by its length; all are given out."""
+    sizes = np.cumsum([sum(len(text.encode()) for text in texts) for texts in inputs.values()])
+    ends = np.rint(sizes / max(int(sizes[-1]), 1) * used.input_tokens).astype(int)
+    shares = np.diff(ends, prepend=0).tolist()
+    return {key: Usage(share) for key, share in zip(inputs, shares, strict=True)}
 
 
 def request(texts: Sequence[str], embedder: LocalEmbedder, input_type: InputType) -> Embedded:
@@ -310,10 +346,14 @@ def _local(embedder: Embedder) -> LocalEmbedder:
 
 
 def _check(vectors: Vectors, count: int, embedder: Embedder) -> None:
+    _check_shape(vectors, count, embedder)
+    if not np.isfinite(vectors).all():
+        raise ProviderError(f"{embedder.identity}: returned a vector that is not finite")
+
+
+def _check_shape(vectors: Vectors, count: int, embedder: Embedder) -> None:
     if vectors.shape != (count, embedder.dimension):
         raise ProviderError(
             f"{embedder.identity}: expected vectors of shape ({count}, {embedder.dimension}), "
             f"got {vectors.shape}"
         )
-    if not np.isfinite(vectors).all():
-        raise ProviderError(f"{embedder.identity}: returned a vector that is not finite")

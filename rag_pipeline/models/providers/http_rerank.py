@@ -7,9 +7,10 @@ from typing import Any, Literal
 import httpx
 from pydantic import Field
 
-from rag_pipeline.calls import Answer, unreachable
+from rag_pipeline.calls import Answer
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers import RerankRequest, Usage
+from rag_pipeline.models.providers.http import connected, post
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
 from rag_pipeline.models.providers.remote import (
     RemoteReranker,
@@ -65,12 +66,7 @@ class HTTPScorer:
     async def connect(self) -> AsyncIterator[RerankRequest]:
         """Open the connections of the running event loop."""
         server = self._server
-        async with httpx.AsyncClient(
-            base_url=server.address.rstrip("/") + "/",
-            headers={"Authorization": f"Bearer {server.key}"},
-            timeout=self._timeout,
-            limits=httpx.Limits(max_connections=None),
-        ) as client:
+        async with connected(server, self._timeout) as client:
 
             async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
                 tokens = pair_tokens(query, passages)
@@ -100,14 +96,8 @@ class HTTPScorer:
         elif self.limits.pair_tokens:
             # Cohere cuts a passage here without a word; a longer one was refused before.
             body["max_tokens_per_doc"] = self.limits.pair_tokens
+        made, headers = await post(server, client, "rerank", body)
         try:
-            reply = await client.post("rerank", json=body)
-        except httpx.HTTPError as error:
-            raise unreachable(server.what, error, server.key) from None
-        if reply.status_code >= 300:
-            raise server.refusal(reply.status_code, _reason(reply), reply.headers)
-        try:
-            made = reply.json()
             usage = _usage(made)
             server.charge("rerank", usage)
             found = [(int(r["index"]), float(r["relevance_score"])) for r in made["results"]]
@@ -116,7 +106,7 @@ class HTTPScorer:
                 f"{server.what}: the reply is not a ranking: {str(error)[:80]}"
             ) from None
         scores = read_ranking(found, len(passages), server.what)
-        return Answer((scores, usage), reply.headers, usage.input_tokens or None)
+        return Answer((scores, usage), headers, usage.input_tokens or None)
 
 
 def _usage(made: dict[str, Any]) -> Usage:
@@ -124,14 +114,3 @@ def _usage(made: dict[str, Any]) -> Usage:
     billed = (made.get("meta") or {}).get("billed_units") or {}
     tokens = (made.get("usage") or {}).get("total_tokens", 0)
     return Usage(input_tokens=int(tokens), searches=int(billed.get("search_units", 0)))
-
-
-def _reason(reply: httpx.Response) -> str:
-    try:
-        body = reply.json()
-    except ValueError:
-        return reply.text
-    if isinstance(body, dict):
-        said = body.get("message") or body.get("detail") or body.get("error")
-        return str(said["message"] if isinstance(said, dict) and "message" in said else said)
-    return reply.text

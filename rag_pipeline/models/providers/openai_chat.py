@@ -23,6 +23,8 @@ _STOPPING_CODES = (
     "billing_hard_limit_reached",
 )
 _CHARACTERS_PER_TOKEN = 4
+_CUT = ("length", "content_filter")
+"""Finish reasons of replies that are not whole."""
 
 
 class OpenAIChat:
@@ -141,13 +143,15 @@ class OpenAIChat:
             batch=call_id is not None,
             call_id=call_id,
         )
-        message = made.choices[0].message if made.choices else None
-        if message is None:
+        choice = made.choices[0] if made.choices else None
+        if choice is None or choice.message is None:
             raise TransientError(f"{self._what}: the reply has no choices")
-        if message.content is None:
+        message = choice.message
+        cut = choice.finish_reason if choice.finish_reason in _CUT else ""
+        if message.content is None and not cut:
             raise ProviderError(f"{self._what}: refused: {message.refusal or 'no reason given'}")
         # A server that echoes its request must not bring the key into the cache.
-        return Completion(without_secrets(message.content), used)
+        return Completion(without_secrets(message.content or ""), used, cut)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -82,4 +82,5 @@ class OpenAIEmbedder(RequestBuilder):
         vectors = read_vectors(
             [row.embedding for row in rows], len(texts), self.dimension, server.what
         )
+        self.refuse_cut(used, texts)
         return Answer((vectors, used), raw.headers, used.input_tokens or None)

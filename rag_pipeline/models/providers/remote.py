@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -56,6 +56,8 @@ class RemoteEmbedding(RemoteModel, EmbeddingSettings):
 
 
 _COUNTER = TokenCounter()
+_READ_AT_LEAST = 0.9
+"""A server that counts fewer of the tokens has cut some; the rest is the tokenizers' difference."""
 
 
 class Server:
@@ -138,6 +140,21 @@ class RequestBuilder:
         most = self.limits.text_tokens
         return self._counter.fit(texts, self.model, most, self._truncate)
 
+    def refuse_cut(self, used: Usage, texts: Sequence[str]) -> None:
+        """Raise ProviderError where a server has read far less than the texts and was not to cut.
+
+        Some cut what is over their window without a word. It shows in what they say they read,
+        where the model's tokenizer is known.
+        """
+        if self._truncate or not self._counter.exact or not used.input_tokens:
+            return
+        sent = sum(self._counter.count(texts))
+        if used.input_tokens < _READ_AT_LEAST * sent:
+            raise ProviderError(
+                f"{self.model}: of {sent:,} tokens the server has read {used.input_tokens:,}: it "
+                f"cuts texts; set `max_text_tokens` to what it reads, or `truncate: true`"
+            )
+
     def tokens(self, inputs: Sequence[Sequence[str]]) -> int:
         """Return about how many tokens a request has."""
         return sum(self._sizes(inputs))
@@ -151,8 +168,10 @@ class RequestBuilder:
 def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) -> Vectors:
     """Return the vectors of a reply at unit length, shape (count, dimension).
 
-    Raises TransientError for a wrong count, which may be right the next time, CallsStoppedError
-    for a wrong dimension, which will not, and ProviderError for what is no direction.
+    A vector that is no direction, with a value that is not finite or all of them zero, comes back
+    as NaN: the others of its reply are paid for and can be used. Raises TransientError for a wrong
+    count, which may be right the next time, and CallsStoppedError for a wrong dimension, which
+    will not.
     """
     if len(rows) != count:
         raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
@@ -167,10 +186,23 @@ def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) 
             f"set `dimensions` to what the model returns"
         )
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not (np.isfinite(vectors).all() and np.isfinite(lengths).all() and (lengths > 0).all()):
-        raise ProviderError(f"{what}: returned a vector that is not finite or has no length")
-    unit: Vectors = vectors / lengths
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit: Vectors = vectors / lengths
+    unit[~np.isfinite(unit).all(axis=1)] = np.nan
     return unit
+
+
+def in_order(rows: Sequence[Any], count: int, what: str) -> list[Any]:
+    """Return the rows of a reply in the order of what was sent, which their `index` tells.
+
+    Raises TransientError where it does not tell.
+    """
+    ordered = sorted(rows, key=lambda row: int(row["index"]))
+    if len(rows) != count:
+        raise TransientError(f"{what}: {count} texts were sent and {len(rows)} vectors came back")
+    if [row["index"] for row in ordered] != list(range(count)):
+        raise TransientError(f"{what}: the reply does not say which vector is whose")
+    return ordered
 
 
 def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> list[float]:

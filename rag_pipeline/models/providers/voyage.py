@@ -1,17 +1,24 @@
-"""Voyage's embedding models and rerankers, through the `voyageai` SDK."""
+"""Voyage's embedding models and rerankers.
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+docs.voyageai.com/reference: `embeddings`, `contextualizedembeddings` and `rerank`.
+"""
+
+import base64
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
+import httpx
+import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import Answer, unreachable
+from rag_pipeline.calls import Answer
+from rag_pipeline.calls.costs import Kind
 from rag_pipeline.config.models import EmbedRequest, InputType
 from rag_pipeline.datamodels import Usage, Vectors
-from rag_pipeline.errors import ProviderError, TransientError
+from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers import RerankRequest
+from rag_pipeline.models.providers.http import connected, post
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
 from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
@@ -19,6 +26,7 @@ from rag_pipeline.models.providers.remote import (
     RequestBuilder,
     Server,
     identity,
+    in_order,
     pair_tokens,
     read_ranking,
     read_vectors,
@@ -68,7 +76,7 @@ class VoyageEmbedder(RequestBuilder):
     async def connect(self) -> AsyncIterator[EmbedRequest]:
         """Open the connections of the running event loop."""
         server = self._server
-        async with _session(server, self._timeout) as client:
+        async with connected(server, self._timeout) as client:
 
             async def embed(
                 inputs: Sequence[Sequence[str]], input_type: InputType
@@ -85,43 +93,38 @@ class VoyageEmbedder(RequestBuilder):
             yield embed
 
     async def _attempt(
-        self, client: Any, inputs: list[list[str]], input_type: InputType
+        self, client: httpx.AsyncClient, inputs: list[list[str]], input_type: InputType
     ) -> Answer[tuple[Vectors, Usage]]:
-        what = self._server.what
+        server = self._server
+        body: dict[str, Any] = {
+            "model": self.model,
+            "input_type": input_type,
+            "encoding_format": "base64",
+        }
+        if self._asked is not None:
+            body["output_dimension"] = self._asked
         texts = [text for texts in inputs for text in texts]
         if self.limits.contextual:
-            made = await _answer(
-                self._server,
-                client.contextualized_embed(
-                    inputs=inputs,
-                    model=self.model,
-                    input_type=input_type,
-                    output_dimension=self._asked,
-                ),
-            )
-            self._server.charge("embedding", Usage(made.total_tokens))
-            counts = [len(result.embeddings) for result in made.results]
-            if counts != [len(chunks) for chunks in inputs]:
-                raise TransientError(
-                    f"{what}: documents of {[len(c) for c in inputs]} chunks were sent and "
-                    f"{counts} vectors came back"
-                )
-            rows = [vector for result in made.results for vector in result.embeddings]
+            path, body["inputs"] = "contextualizedembeddings", inputs
         else:
-            made = await _answer(
-                self._server,
-                client.embed(
-                    texts,
-                    model=self.model,
-                    input_type=input_type,
-                    truncation=self._truncate,
-                    output_dimension=self._asked,
-                ),
-            )
-            self._server.charge("embedding", Usage(made.total_tokens))
-            rows = made.embeddings
-        vectors = read_vectors(rows, len(texts), self.dimension, what)
-        return Answer((vectors, Usage(made.total_tokens)), tokens=made.total_tokens)
+            path, body["input"], body["truncation"] = "embeddings", texts, self._truncate
+        made, headers = await post(server, client, path, body)
+        used = _charged(server, "embedding", made)
+        try:
+            data = in_order(made["data"], len(inputs), server.what)
+            if self.limits.contextual:
+                documents = zip(data, inputs, strict=True)
+                data = [
+                    r for d, own in documents for r in in_order(d["data"], len(own), server.what)
+                ]
+            rows = [_vector(row["embedding"]) for row in data]
+        except (ValueError, KeyError, TypeError) as error:
+            raise TransientError(
+                f"{server.what}: the reply is not a list of vectors: {str(error)[:80]}"
+            ) from None
+        vectors = read_vectors(rows, len(texts), self.dimension, server.what)
+        self.refuse_cut(used, texts)
+        return Answer((vectors, used), headers, used.input_tokens or None)
 
 
 class VoyageReranker(RemoteReranker):
@@ -152,18 +155,26 @@ class VoyageScorer:
     async def connect(self) -> AsyncIterator[RerankRequest]:
         """Open the connections of the running event loop."""
         server = self._server
-        async with _session(server, self._timeout) as client:
+        async with connected(server, self._timeout) as client:
 
             async def attempt(query: str, passages: list[str]) -> Answer[tuple[list[float], Usage]]:
+                body = {
+                    "query": query,
+                    "documents": passages,
+                    "model": self.model,
+                    "truncation": self.truncate,
+                }
                 async with server.paying(pair_tokens(query, passages)):
-                    made = await _answer(
-                        server,
-                        client.rerank(query, passages, self.model, truncation=self.truncate),
-                    )
-                    server.charge("rerank", Usage(made.total_tokens))
-                found = [(row.index, row.relevance_score) for row in made.results]
+                    made, headers = await post(server, client, "rerank", body)
+                    used = _charged(server, "rerank", made)
+                try:
+                    found = [(int(r["index"]), float(r["relevance_score"])) for r in made["data"]]
+                except (ValueError, KeyError, TypeError) as error:
+                    raise TransientError(
+                        f"{server.what}: the reply is not a ranking: {str(error)[:80]}"
+                    ) from None
                 scores = read_ranking(found, len(passages), server.what)
-                return Answer((scores, Usage(made.total_tokens)), tokens=made.total_tokens)
+                return Answer((scores, used), headers, used.input_tokens or None)
 
             async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
                 return await server.endpoint.send(
@@ -173,46 +184,17 @@ class VoyageScorer:
             yield rerank
 
 
-@asynccontextmanager
-async def _session(server: Server, timeout: float) -> AsyncIterator[Any]:
-    """Open a client whose requests share their connections."""
-    import aiohttp
-    import voyageai.client_async
-
-    client = voyageai.client_async.AsyncClient(
-        api_key=server.key, base_url=server.address, timeout=timeout, max_retries=0
-    )
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        token = voyageai.aiosession.set(session)
-        try:
-            yield client
-        finally:
-            voyageai.aiosession.reset(token)
+def _charged(server: Server, kind: Kind, made: Mapping[str, Any]) -> Usage:
+    """Charge a reply, whatever else it says, and return what it used."""
+    usage = made.get("usage")
+    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
+    used = Usage(tokens if isinstance(tokens, int) else 0)
+    server.charge(kind, used)
+    return used
 
 
-async def _answer(server: Server, asking: Any) -> Any:
-    """Await one request of the SDK; raise what its failure means."""
-    import aiohttp
-    from voyageai import error as voyage
-
-    try:
-        return await asking
-    except (voyage.Timeout, voyage.APIConnectionError, aiohttp.ClientError) as error:
-        raise unreachable(server.what, error, server.key) from None
-    except voyage.VoyageError as error:
-        status = error.http_status
-        if not status or status < 400:
-            raise TransientError(f"{server.what}: the reply can't be read") from None
-        raise server.refusal(status, _reason(error), error.headers) from None
-    except (asyncio.CancelledError, TimeoutError, ProviderError):
-        raise
-    except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        raise TransientError(
-            f"{server.what}: the reply is not what was asked for: {str(error)[:80]}"
-        ) from None
-
-
-def _reason(error: Any) -> str:
-    body = error.json_body if isinstance(error.json_body, dict) else {}
-    return str(body.get("detail") or error.user_message or "")
+def _vector(embedding: object) -> object:
+    """Return the numbers of a vector, which the API packs as base64 where it is asked to."""
+    if not isinstance(embedding, str):
+        return embedding
+    return np.frombuffer(base64.b64decode(embedding, validate=True), np.float32)

@@ -22,6 +22,7 @@ from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config.rerankers import Asked as Asked
 from rag_pipeline.config.rerankers import LocalScorer, RemoteScorer, Scorer
 from rag_pipeline.config.rerankers import Relevance as Relevance
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.providers.limits import TokenCounter
 
@@ -106,8 +107,8 @@ def _score_missing(
     """
     sent: list[bytes] = []
 
-    def keep(key: bytes, scores: list[float]) -> None:
-        claims.cache.put({key: np.array(scores, np.float64).tobytes()})
+    def keep(key: bytes, scores: list[float], used: Usage) -> None:
+        claims.cache.put({key: np.array(scores, np.float64).tobytes()}, {key: used})
         found[key] = scores
 
     missing = list(requests)
@@ -130,7 +131,7 @@ async def _score_all(
     keys: Iterator[bytes],
     requests: Mapping[bytes, Asked],
     scorer: RemoteScorer,
-    keep: Callable[[bytes, list[float]], None],
+    keep: Callable[[bytes, list[float], Usage], None],
     failures: Mapping[bytes, int],
     sent: list[bytes],
 ) -> dict[bytes, ProviderError]:
@@ -142,13 +143,13 @@ async def _score_all(
             sent.append(key)
             try:
                 with asked_again(failures.get(key, 0)):
-                    scores, _ = await send(query, list(passages))
+                    scores, used = await send(query, list(passages))
             except CallsStoppedError:
                 raise
             except ProviderError as error:
                 failed[key] = error
             else:
-                keep(key, scores)
+                keep(key, scores, used)
             advance("calls", 1)
 
         await run_bounded(keys, one, scorer.max_concurrency)

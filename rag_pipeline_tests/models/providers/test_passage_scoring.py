@@ -176,3 +176,16 @@ def test_runs_that_score_the_same_at_once_pay_once(cache: CallCache) -> None:
         assert max(server.billed.values()) == 1
     assert sum(c.made for c in counts) == 30
     assert sum(c.saved for c in counts) == 30
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_are_kept_with_what_they_used(cache: CallCache, method: str) -> None:
+    from rag_pipeline.search.reranking.passages import _key
+
+    with serving() as server:
+        own = scorer(method, server.url)
+        score_passages([Asked(QUERY, PASSAGES)], own, cache)
+    key = _key(own, Asked(QUERY, PASSAGES))
+    # Three words asked, three passages of 3, 6 and 2 words; Cohere tells searches beside them.
+    used = Usage(3 + 3 + 6 + 2, searches=1 if method != "voyage" else 0)
+    assert cache.usage([key]) == {key: used}

@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from tokenizers import Tokenizer, models, pre_tokenizers
 
-from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.calls import CallCache, CallCounts, call_key
 from rag_pipeline.config import Embedding
 from rag_pipeline.errors import (
     CallsStoppedError,
     ConfigError,
     ProviderError,
+    TextsFailedError,
     TextTooLongError,
 )
 from rag_pipeline.models.embedding import embed, embed_tokens
@@ -22,6 +24,8 @@ from rag_pipeline_tests.testing.model_replies import DIMENSION, vector_of
 from rag_pipeline_tests.testing.model_server import serving
 
 SETTINGS: TypeAdapter[Any] = TypeAdapter(Embedding)
+LONG = {"shorten": True}
+"""Asks a server that speaks OpenAI's protocol for vectors of the length in the settings."""
 
 
 def openai(url: str, **changes: Any) -> Embedder:
@@ -109,9 +113,7 @@ def test_with_faults_everything_comes_out_in_order_and_paid_for_once(
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
     texts = [f"chunk {n}" for n in range(240)]
-    # Voyage's SDK takes vectors in the order of the reply.
-    more = [SHUFFLED] if provider is openai else []
-    with serving(faults=faulty(7, *more, hang_seconds=5.0)) as server:
+    with serving(faults=faulty(7, SHUFFLED, hang_seconds=5.0)) as server:
         embedder = provider(
             server.url, max_texts=4, max_concurrency=32, timeout_seconds=4, dimensions=256
         )
@@ -187,6 +189,71 @@ def test_a_vector_that_cannot_be_used_is_refused_and_not_kept(
         assert missing_texts(["a"], embedder, cache) == 1
 
 
+@pytest.mark.parametrize("provider", [openai, voyage])
+def test_of_a_reply_with_a_vector_of_nan_the_others_are_kept_and_that_one_is_asked_for_once_more(
+    cache: CallCache, provider: Any
+) -> None:
+    texts = [f"t{n}" for n in range(8)]
+    broken = {"t2", "t5"}
+
+    def spoil(path: str, body: dict[str, Any]) -> Failure:
+        hit = [n for n, text in enumerate(body["input"]) if text in broken]
+        broken.discard("t2")  # which passes the second time
+
+        def change(reply: dict[str, Any]) -> Any:
+            for n in hit:
+                reply["data"][n]["embedding"] = [float("inf")] * 256
+            return reply
+
+        return change
+
+    with serving(faults=spoil) as server:
+        embedder = provider(server.url, dimensions=256, **({} if provider is voyage else LONG))
+        with pytest.raises(TextsFailedError, match=r"twice a vector that is not.*begins 't5'") as f:
+            embed(texts, embedder, cache)
+        assert set(f.value.failed) == {"t5"}
+        assert server.billed == {text: 2 if text in ("t2", "t5") else 1 for text in texts}
+        broken.clear()
+        vectors = embed(texts, embedder, cache)
+        assert server.billed["t5"] == 3
+    np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in texts], atol=1e-6)
+
+
+def test_a_server_of_which_no_vector_can_be_used_stops_the_run(cache: CallCache) -> None:
+    def spoil(reply: dict[str, Any]) -> Any:
+        return {**reply, "data": [{**r, "embedding": [0.0] * DIMENSION} for r in reply["data"]]}
+
+    with serving(faults=lambda path, body: spoil) as server:
+        embedder = openai(server.url, max_texts=10, max_concurrency=1)
+        with pytest.raises(CallsStoppedError, match=r"twice a vector.*the same for each of 10"):
+            embed([f"t{n}" for n in range(100)], embedder, cache)
+        assert server.billed.total() == 20
+
+
+def test_each_vector_is_kept_with_its_share_of_the_tokens(cache: CallCache) -> None:
+    texts = ["one two three", "four", "five six"]
+    with serving() as server:
+        embedder = openai(server.url)
+        embed(texts, embedder, cache)
+    keys = [call_key("embed:document", embedder.identity, text) for text in texts]
+    used = cache.usage(keys)
+    # 13, 4 and 8 bytes of 6 tokens: 3.12, then 4.08 in all, then 6.
+    assert [used[key].input_tokens for key in keys] == [3, 1, 2]
+
+
+def test_voyage_contexts_are_taken_by_their_index(cache: CallCache) -> None:
+    def turn(reply: dict[str, Any]) -> Any:
+        data = [{**document, "data": document["data"][::-1]} for document in reply["data"]]
+        return {**reply, "data": data[::-1]}
+
+    texts, documents = ["a", "b", "c"], ["one", "one", "two"]
+    with serving(faults=lambda path, body: turn) as server:
+        embedder = voyage(server.url, model="voyage-context-3")
+        made = embed_tokens(texts, embedder, cache, documents=documents).vectors
+    expected = ["a in a | b", "b in a | b", "c in c"]
+    np.testing.assert_allclose(made, [vector_of(t, 256) for t in expected], atol=1e-6)
+
+
 def test_vectors_get_unit_length(cache: CallCache) -> None:
     def longer(reply: dict[str, Any]) -> Any:
         reply["data"][0]["embedding"] = [0.0, 3.0, 0.0, 4.0, 0.0, 0.0, 0.0, 0.0]
@@ -206,6 +273,30 @@ def test_too_long_is_told_before_anything_is_sent_or_cut_where_allowed(cache: Ca
         assert server.requests == []
         embed([long], openai(server.url, max_text_tokens=100, truncate=True), cache)
     assert server.answered == [long[:300]]
+
+
+def test_a_server_that_cuts_texts_without_a_word_is_found_by_what_it_counts(
+    cache: CallCache,
+) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"word": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    file = cache.path.with_name("tokenizer.json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(file))
+    long = "word " * 40
+
+    def cut(path: str, body: dict[str, Any]) -> Failure:
+        count = sum(min(len(text.split()), 16) for text in body["input"])
+        return lambda reply: {**reply, "usage": {"prompt_tokens": count, "total_tokens": count}}
+
+    texts = ["a word", long, "word by word"]
+    with serving(faults=cut) as server:
+        embedder = openai(server.url, tokenizer=str(file))
+        with pytest.raises(TextsFailedError, match=r"of 40 tokens the server has read 16.*'word"):
+            embed(texts, embedder, cache)
+        assert missing_texts(texts, embedder, cache) == 1
+        cutting = openai(server.url, tokenizer=str(file), truncate=True)
+        assert embed([long], cutting, cache).shape == (1, DIMENSION)
 
 
 def test_a_missing_key_names_its_variable(

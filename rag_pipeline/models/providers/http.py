@@ -1,0 +1,53 @@
+"""JSON over HTTP, for the APIs that need no SDK: one connection pool a run, one way to fail."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from rag_pipeline.calls import unreachable
+from rag_pipeline.errors import TransientError
+from rag_pipeline.models.providers.remote import Server
+
+
+@asynccontextmanager
+async def connected(server: Server, timeout: float) -> AsyncIterator[httpx.AsyncClient]:
+    """Open the connections of the running event loop to a server."""
+    async with httpx.AsyncClient(
+        base_url=server.address.rstrip("/") + "/",
+        headers={"Authorization": f"Bearer {server.key}"},
+        timeout=timeout,
+        limits=httpx.Limits(max_connections=None),
+    ) as client:
+        yield client
+
+
+async def post(
+    server: Server, client: httpx.AsyncClient, path: str, body: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
+    try:
+        reply = await client.post(path, json=body)
+    except httpx.HTTPError as error:
+        raise unreachable(server.what, error, server.key) from None
+    if reply.status_code >= 300:
+        raise server.refusal(reply.status_code, _reason(reply), reply.headers)
+    try:
+        made = reply.json()
+    except (ValueError, RecursionError) as error:
+        raise TransientError(f"{server.what}: the reply is not JSON: {str(error)[:80]}") from None
+    if not isinstance(made, dict):
+        raise TransientError(f"{server.what}: the reply is no JSON object: {str(made)[:80]!r}")
+    return made, reply.headers
+
+
+def _reason(reply: httpx.Response) -> str:
+    try:
+        body = reply.json()
+    except (ValueError, RecursionError):
+        return reply.text
+    if isinstance(body, dict):
+        said = body.get("message") or body.get("detail") or body.get("error")
+        return str(said["message"] if isinstance(said, dict) and "message" in said else said)
+    return reply.text

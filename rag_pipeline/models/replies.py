@@ -1,0 +1,192 @@
+"""One prompt -> a reply that is whole and what was asked for: read, repaired once, given room once.
+
+A paid reply that can't be used as it is is kept while it is mended: see `keep_first`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import jsonschema
+
+from rag_pipeline.calls.costs import request_tokens
+from rag_pipeline.config import ChatSettings
+from rag_pipeline.datamodels import Prompt, Reply, Usage
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.models.providers import Chat, Completion, open_chat
+
+_MORE_ROOM = 4
+"""How many times as long the reply may be that is asked for in the place of a cut one."""
+
+
+@dataclass(slots=True)
+class Chats:
+    """The clients of one chat model in one event loop: the usual one, and those with more room."""
+
+    settings: ChatSettings
+    usual: Chat = field(init=False)
+    _roomier: dict[int, Chat] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.usual = open_chat(self.settings)
+
+    def roomier(self, prompt: Prompt, cut: str) -> Chat:
+        """Return a client for a prompt whose reply was cut.
+
+        Raises ProviderError where the model's window has no more room.
+        """
+        settings = self.settings
+        _, most = request_tokens(prompt.messages, prompt.schema, settings.max_output_tokens)
+        left = settings.context_window - most.input
+        room = min(_MORE_ROOM * settings.max_output_tokens, left)
+        if cut == "content_filter":
+            return self.usual  # what is filtered has room enough; it may pass the next time
+        if room <= settings.max_output_tokens:
+            raise ProviderError(
+                f"{settings.model}: the reply is cut ({cut}) after max_output_tokens "
+                f"{settings.max_output_tokens}, and context_window {settings.context_window} has "
+                f"no more room beside the prompt; raise it if the model has more"
+            )
+        if room not in self._roomier:
+            larger = settings.model_copy(update={"max_output_tokens": room})
+            self._roomier[room] = open_chat(larger)
+        return self._roomier[room]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for chat in (self.usual, *self._roomier.values()):
+            await chat.close()
+
+
+async def ask_one(
+    prompt: Prompt,
+    chats: Chats,
+    first: Completion | None,
+    keep_first: Callable[[Completion], None],
+) -> Reply:
+    """Ask, once more with more room where the reply is cut, and once more where it is wrong.
+
+    A first reply that is cut or wrong is kept, for it is paid: if what follows fails, the next
+    run begins with it as `first`. Raises ProviderError where the last reply is cut or wrong too.
+    """
+    chat, messages = chats.usual, prompt.messages
+    completion = first or await chat.complete(messages, prompt.schema)
+    used = completion.usage
+    if is_cut(completion, prompt):
+        if first is None:
+            keep_first(completion)
+        chat = chats.roomier(prompt, completion.cut)
+        whole = await _with_more_room(chat, chats, prompt, completion.cut)
+        used, completion, first = _sum(used, whole.usage), whole, None
+    try:
+        return Reply(completion.text, read(completion.text, prompt), used)
+    except ValueError as error:
+        if first is None:
+            keep_first(Completion(completion.text, used))
+        wanted = "one of these words" if prompt.choices else "one JSON value of the schema"
+        repair = f"That is not valid: {error}. Answer again with {wanted}, and nothing else."
+    messages = [
+        *messages,
+        {"role": "assistant", "content": completion.text},
+        {"role": "user", "content": repair},
+    ]
+    again = await chat.complete(messages, prompt.schema)
+    used = _sum(used, again.usage)
+    try:
+        return Reply(again.text, read(again.text, prompt), used)
+    except ValueError as error:
+        wanted = "one of the choices" if prompt.choices else "of the schema"
+        raise ProviderError(f"{chat.identity}: the reply is not {wanted}: {error}") from None
+
+
+async def _with_more_room(chat: Chat, chats: Chats, prompt: Prompt, cut: str) -> Completion:
+    usual = f"max_output_tokens {chats.settings.max_output_tokens}"
+    try:
+        whole = await chat.complete(prompt.messages, prompt.schema)
+    except ProviderError as error:
+        if type(error) is not ProviderError or cut != "length":
+            raise
+        raise ProviderError(f"{error}; with {usual} the reply is cut: lower it") from None
+    if is_cut(whole, prompt):
+        cure = f"; raise {usual}" if whole.cut == "length" else ""
+        raise ProviderError(f"{chat.identity}: the reply is cut ({whole.cut}) again{cure}")
+    return whole
+
+
+def is_cut(completion: Completion, prompt: Prompt) -> bool:
+    """Tell whether a reply lacks its end; JSON that is whole is, whatever came after it."""
+    if not completion.cut or prompt.schema is None:
+        return bool(completion.cut)
+    try:
+        _parse(completion.text, prompt.schema)
+    except ValueError:
+        return True
+    return False
+
+
+def read(text: str, prompt: Prompt) -> Any:
+    """Return what the prompt asked for: a choice, a JSON value, None where it asked for text.
+
+    Raises ValueError saying what is wrong with the reply.
+    """
+    if prompt.choices:
+        return choose(text, prompt.choices)
+    return None if prompt.schema is None else _parse(text, prompt.schema)
+
+
+def choose(reply: str, choices: Sequence[str]) -> str:
+    """Return the only choice that stands in a reply as a word of its own, in any case.
+
+    Raises ValueError where it names none, or several.
+    """
+    words = set(re.findall(r"\w+", reply.casefold()))
+    named = [choice for choice in choices if choice.casefold() in words]
+    if len(named) != 1:
+        raise ValueError(f"{reply[:80]!r} is not one of: {', '.join(choices)}")
+    return named[0]
+
+
+def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
+    """Return the JSON value of a reply; raise ValueError saying what is wrong with it."""
+    text = reply.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"no JSON: {reply[:80]!r}") from None
+    try:
+        jsonschema.validate(value, dict(schema))
+    except jsonschema.ValidationError as error:
+        raise ValueError(f"{error.json_path}: {error.message[:200]}") from None
+    return value
+
+
+def pack(reply: Reply) -> bytes:
+    """Return a reply as the call cache keeps it."""
+    return json.dumps(asdict(reply), ensure_ascii=False).encode()
+
+
+def unpack(value: bytes) -> Reply:
+    """Return a kept reply."""
+    record = json.loads(value)
+    return Reply(record["text"], record["data"], Usage(**record["usage"]))
+
+
+def pack_first(completion: Completion) -> bytes:
+    """Return a first reply as the call cache keeps it while it is mended."""
+    return json.dumps(asdict(completion), ensure_ascii=False).encode()
+
+
+def unpack_first(value: bytes) -> Completion:
+    """Return a kept first reply."""
+    record = json.loads(value)
+    return Completion(record["text"], Usage(**record["usage"]), record.get("cut", ""))
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.cached_tokens + other.cached_tokens,
+        one.output_tokens + other.output_tokens,
+    )
