@@ -97,7 +97,7 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
     started = time.perf_counter()
     results: list[StepResult] = []
     every = steps(config, configuration)
-    costs = _Costs(Workspace(config))
+    costs = _Costs(Workspace(config), every)
     costs.look_ahead()
     with costs.kept(), progress_bar() as progress:
         live = _Live(progress, len(every))
@@ -135,16 +135,17 @@ def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
 class _Costs:
     """What a run was expected to cost, and did."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, wanted: Sequence[Step]) -> None:
         self._workspace = workspace
-        self._pays = any(pays(workspace, step) for step in steps(workspace.config))
+        self._wanted = wanted
+        self._pays = any(pays(workspace, step) for step in wanted)
         self._start = workspace.ledger.position() if self._pays else 0
         self._estimate: Sequence[Forecast] = ()
 
     def look_ahead(self) -> None:
         """Estimate what is to be paid as soon as that is known; hold the budget against it."""
         if self._pays and not (self._estimate and is_known(self._estimate)):
-            self._estimate = forecast(self._workspace)
+            self._estimate = forecast(self._workspace, self._wanted)
             hold_budget(self._workspace, self._estimate)
 
     def show(self) -> None:

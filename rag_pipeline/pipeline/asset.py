@@ -4,12 +4,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rag_pipeline.config import LEVELS, Configuration, CorpusConfig, Key, Level
+from rag_pipeline.config import (
+    LEVELS,
+    ChatSettings,
+    Configuration,
+    CorpusConfig,
+    EmbeddingSettings,
+    Key,
+    Level,
+)
 from rag_pipeline.indexing import Plan
 from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
+
+ModelSettings = ChatSettings | EmbeddingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,10 @@ class Asset:
     """The numbers of its metadata that the command line shows, each with its word."""
     asks: bool = False
     """Whether what it sends to a model are prompts, not texts to embed."""
+    model: Callable[[CorpusConfig, Key], ModelSettings | None] = lambda config, key: None
+    """The model that making it calls, here or elsewhere; a run's reranker is left out."""
+    runs_dry: bool = False
+    """Whether a forecast makes it of each configuration dry, to count its calls."""
 
     def keys(self, config: CorpusConfig, chosen: Iterable[Configuration]) -> list[Key]:
         """Return the partitions that some configurations need, in their order."""

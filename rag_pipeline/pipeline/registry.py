@@ -9,7 +9,16 @@ from functools import partial
 
 from rag_pipeline import indexing, release
 from rag_pipeline.calls.costs import Totals, totals_by
-from rag_pipeline.config import Configuration, CorpusConfig, Key, Level
+from rag_pipeline.config import (
+    ChatSettings,
+    Configuration,
+    CorpusConfig,
+    EmbeddingSettings,
+    Evaluation,
+    Key,
+    Level,
+    Settings,
+)
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.health import checked
@@ -20,7 +29,7 @@ from rag_pipeline.evaluation.leaderboard import (
 )
 from rag_pipeline.evaluation.scores import SCORE_ASSETS, score_file
 from rag_pipeline.pipeline import updates
-from rag_pipeline.pipeline.asset import Asset, Check
+from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.release.checks import CHECKS, check_queries_complete
 from rag_pipeline.release.manifest import CURRENT
@@ -40,6 +49,7 @@ def _sharded(
     doing: str,
     words: tuple[tuple[str, str], ...] = (("rows_written", "chunks"),),
     asks: bool = False,
+    model: Callable[[CorpusConfig, Key], ModelSettings | None],
 ) -> Asset:
     """Return the row of a table of documents' rows that is built in shards."""
     stage = indexing.STAGES[name]
@@ -64,6 +74,7 @@ def _sharded(
         doing=doing,
         words=words,
         asks=asks,
+        model=model,
     )
 
 
@@ -75,6 +86,7 @@ def _judged(
     about: str,
     doing: str,
     words: tuple[tuple[str, str], ...],
+    judge: Callable[[Evaluation], Settings],
     made_with: str = "",
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True,
     alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {},
@@ -96,7 +108,19 @@ def _judged(
         about=about,
         doing=doing,
         words=words,
+        model=lambda config, key: _chat_named(config, judge(config.evaluation)),
+        runs_dry=True,
     )
+
+
+def _chat_named(config: CorpusConfig, judge: Settings) -> ChatSettings | None:
+    chat = getattr(judge, "chat", None)
+    return config.chat(chat) if chat else None
+
+
+def _first_model(config: CorpusConfig, stage: Settings) -> ModelSettings | None:
+    asked = stage.asked(config)
+    return next((s for s in asked if isinstance(s, ChatSettings | EmbeddingSettings)), None)
 
 
 def _costs(workspace: Workspace) -> Mapping[str, Totals]:
@@ -178,6 +202,7 @@ _ROWS = (
         about="Spans of each document's text.",
         doing="cut documents into chunks",
         words=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
+        model=lambda config, key: _first_model(config, config.chunkings[key.chunking]),
     ),
     _sharded(
         "contextualized_chunks",
@@ -188,6 +213,7 @@ _ROWS = (
         about="Chunks with the short context that is indexed before them.",
         doing="put contexts before chunks",
         asks=True,
+        model=lambda config, key: _first_model(config, config.contextualizers[key.contextualizer]),
     ),
     Asset(
         name="lexical_index",
@@ -216,6 +242,7 @@ _ROWS = (
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
         doing="embed chunks",
+        model=lambda config, key: config.embeddings[key.embedding],
     ),
     Asset(
         name="retrieval_run",
@@ -232,6 +259,7 @@ _ROWS = (
         doing="search with every query",
         unit="queries",
         words=(("queries", "queries"),),
+        model=lambda config, key: config.embeddings[key.embedding],
     ),
     _judged(
         "relevance_labels",
@@ -241,6 +269,7 @@ _ROWS = (
         "with gold.",
         doing="let a chat model judge what was found",
         words=(("judged", "judged"), ("missing", "missing")),
+        judge=lambda evaluation: evaluation.relevance,
         applies=_judges_relevance,
     ),
     Asset(
@@ -265,6 +294,7 @@ _ROWS = (
         about="An answer to every query from the first chunks of its run, with citations.",
         doing="answer every query",
         words=(("queries", "answers"), ("missing_judgements", "missing")),
+        judge=lambda evaluation: evaluation.answers,
     ),
     _judged(
         "entity_scores",
@@ -273,6 +303,7 @@ _ROWS = (
         about="Precision, recall and F1 of the facts in the answers, per query.",
         doing="hold the answers to the facts",
         words=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
+        judge=lambda evaluation: evaluation.entities,
         made_with="answers",
     ),
     _judged(
@@ -282,6 +313,7 @@ _ROWS = (
         about="How relevant, used, complete and well ranked the contexts of each query are.",
         doing="judge the contexts",
         alerts=lambda config: checked(config.evaluation.health),
+        judge=lambda evaluation: evaluation.context,
         words=(("queries", "queries"), ("missing_judgements", "missing")),
         made_with="answers",
     ),

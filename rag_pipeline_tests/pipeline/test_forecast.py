@@ -21,7 +21,8 @@ from rag_pipeline.pipeline.forecast import (
     hold_budget_of_step,
     needed_calls,
 )
-from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.model_replies import Body
@@ -273,6 +274,29 @@ def test_dagster_refuses_a_step_over_the_budget(tmp_path: Path, server: ModelSer
     assert server.requests == [], "and nothing was asked"
     workspace = Workspace(load_config(file))
     hold_budget_of_step(workspace, Step("chunks", "recursive_150"))
+
+
+def test_a_step_s_budget_counts_exactly_its_own_calls(tmp_path: Path, server: ModelServer) -> None:
+    settings = settings_for(tmp_path, server.url)
+    file = write(tmp_path, **settings)
+    workspace = Workspace(load_config(file))
+    behind = [s for s in steps(workspace.config, "plain") if s.asset != "queries"]
+    for before in behind[:3]:
+        make(workspace, before)
+    # A document changes that this step will not see: it reads the tables as they are.
+    text = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
+    write_documents(tmp_path / "documents", {"nda/cedar.txt": text})
+    step = Step("vector_index", "recursive_150.none.remote")
+    (own,) = forecast(workspace, [step])
+    assert own.exact and own.calls and own.usd
+
+    write_file(tmp_path, **settings, budget_usd=0.9 * own.usd)
+    with pytest.raises(BudgetError, match="a run would cost about"):
+        make(Workspace(load_config(file)), step)
+    assert not server.requests
+    write_file(tmp_path, **settings, budget_usd=2 * own.usd)
+    make(Workspace(load_config(file)), step)
+    assert server.billed.total() == own.calls
 
 
 def _forget(folder: Path, count: int) -> None:

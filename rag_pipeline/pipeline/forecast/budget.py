@@ -41,5 +41,4 @@ def hold_budget_of_step(workspace: Workspace, step: Step) -> None:
     """Raise BudgetError where one step would cost more than is left of the budget."""
     if workspace.config.budget_usd is None or not pays(workspace, step):
         return
-    own = (step, Step(RERANKING, step.partition)) if step.asset == "retrieval_run" else (step,)
-    hold_budget(workspace, [f for f in forecast(workspace) if f.step in own])
+    hold_budget(workspace, forecast(workspace, [step]))

@@ -1,7 +1,6 @@
 """Whose models the steps of a corpus call, and whether they are paid."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from rag_pipeline.calls.costs import FREE, Tokens, vendor
 from rag_pipeline.config import (
@@ -10,16 +9,9 @@ from rag_pipeline.config import (
     CorpusConfig,
     PassageReranker,
 )
+from rag_pipeline.pipeline.asset import ModelSettings
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
-
-_JUDGES = {
-    "relevance_labels": "relevance",
-    "answers": "answers",
-    "entity_scores": "entities",
-    "context_scores": "context",
-}
-"""The sections of `evaluation` that may name a chat model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +31,18 @@ def paid_model(workspace: Workspace, step: Step) -> Payee | None:
 
     A retrieval run's reranker is left out; see `paid_reranker`.
     """
-    settings = _model(workspace.config, step)
+    settings = step.row.model(workspace.config, step.key(workspace.config))
     return None if settings is None else _payee(workspace, settings)
 
 
 def calls_a_model(config: CorpusConfig, step: Step) -> bool:
     """Return whether a step calls a model, here or elsewhere."""
-    return _model(config, step) is not None
+    return step.row.model(config, step.key(config)) is not None
 
 
 def provider_of(config: CorpusConfig, step: Step) -> str | None:
     """Return whose model a step calls, here or elsewhere; None if it calls none."""
-    settings = _model(config, step)
+    settings = step.row.model(config, step.key(config))
     return None if settings is None else _vendor(settings)
 
 
@@ -83,32 +75,16 @@ def price(workspace: Workspace, payee: Payee | None, tokens: Tokens | None) -> f
 
 def chat_of(config: CorpusConfig, step: Step) -> ChatSettings | None:
     """Return the chat model that a step asks, a reranker's left out; None if it asks none."""
-    if step.asset == "contextualized_chunks":
-        settings = config.contextualizers[(step.partition or "").split(".")[1]]
-        chats = (one for one in settings.asked(config) if isinstance(one, ChatSettings))
-        return next(chats, None)
-    chat = getattr(getattr(config.evaluation, _JUDGES.get(step.asset, ""), None), "chat", None)
-    return config.chat(chat) if chat else None
+    model = step.row.model(config, step.key(config))
+    return model if isinstance(model, ChatSettings) else None
 
 
-def _model(config: CorpusConfig, step: Step) -> Any:
-    """Return the settings of the model that a step calls, None if it calls none."""
-    key = step.partition or ""
-    if step.asset == "chunks":
-        return next(iter(config.chunkings[key].asked(config)), None)
-    if step.asset == "vector_index":
-        return config.embeddings[key.split(".")[2]]
-    if step.asset == "retrieval_run":
-        return config.embeddings[config.configuration(key).embedding]
-    return chat_of(config, step)
+def _vendor(settings: ModelSettings | PassageReranker) -> str:
+    own = settings.method if isinstance(settings, PassageReranker) else settings.provider
+    return vendor(own, getattr(settings, "base_url", None))
 
 
-def _vendor(settings: Any) -> str:
-    method = getattr(settings, "method", None)  # a reranker's; others have a provider
-    return vendor(method or settings.provider, getattr(settings, "base_url", None))
-
-
-def _payee(workspace: Workspace, settings: Any) -> Payee | None:
+def _payee(workspace: Workspace, settings: ModelSettings | PassageReranker) -> Payee | None:
     provider = _vendor(settings)
     model = getattr(settings, "model", provider)
     is_free = workspace.ledger.prices.price(provider, model) == FREE

@@ -5,10 +5,9 @@ index or a vector is not there yet, is stood for by the configuration's last run
 the usual length, as many as may be shown: that is the most that it can be.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,25 +27,14 @@ from rag_pipeline.search.reranking.models import passage_scorer
 
 _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
-_UPDATES: dict[str, Callable[[DryWorkspace, Configuration], Mapping[str, Any]]] = {
-    "relevance_labels": quality.update_labels,
-    "answers": quality.update_answers,
-    "entity_scores": quality.update_entity_scores,
-    "context_scores": quality.update_context_scores,
-}
-_READS = {
-    "relevance_labels": ("retrieval_run",),
-    "answers": ("retrieval_run",),
-    "entity_scores": ("answers",),
-    "context_scores": ("retrieval_run", "answers"),
-}
-
 
 @dataclass(slots=True)
 class QueryRuns:
     """The steps about queries, run one after the other."""
 
     dry: DryWorkspace
+    chosen: Collection[Step]
+    """The steps that are foretold."""
     queries: Sequence[Query]
     estimated: set[Step] = field(default_factory=set)
     """Steps whose results are not those that the run will have."""
@@ -66,9 +54,7 @@ class QueryRuns:
         counts = isinstance(settings, PassageReranker) and bool(
             settings.chat_asked(config) or paid_reranker(dry, configuration)
         )
-        is_read = counts or any(
-            chat_of(config, Step(asset, configuration.name)) for asset in _UPDATES
-        )
+        is_read = counts or self._is_read(step)
         dry.cache.begin(reads=is_read)
         found = False
         with suppress(UnknownReplyError):
@@ -91,28 +77,36 @@ class QueryRuns:
 
     def judge(self, step: Step) -> Noted:
         """Answer every query, or judge what was found and answered."""
-        config, name = self.dry.config, step.partition or ""
+        config = self.dry.config
         asks = chat_of(config, step) is not None
-        is_read = step.asset == "answers" and any(
-            chat_of(config, Step(asset, name)) for asset in ("entity_scores", "context_scores")
-        )
-        if not asks and not is_read:
+        if not asks and not self._is_read(step):
             return Noted()
-        before = {Step(asset, name) for asset in _READS[step.asset]}
+        assert step.row.update is not None
+        before = {Step(asset, step.partition) for asset in step.row.reads}
         noted = Noted(calls_known=not before & self.unknown, exact=not before & self.estimated)
         self.dry.cache.begin()
         answered = False
         if noted.calls_known:
             with suppress(UnknownReplyError):
-                _UPDATES[step.asset](self.dry, config.configuration(name))
+                step.row.update(self.dry, step.key(config))
                 answered = not any(self.dry.cache.missing.values())
         if step.asset == "answers" and not (answered and noted.exact):
             self.estimated.add(step)
-            self._stand_in_answers(config.configuration(name))
+            self._stand_in_answers(config.configuration(step.partition or ""))
         if not asks:
             return Noted()
         noted.calls = dict(self.dry.cache.missing.get("chat", {}))
         return noted
+
+    def _is_read(self, step: Step) -> bool:
+        """Return whether a chat model is to read what a step of a configuration makes."""
+        return any(
+            chat_of(self.dry.config, after) is not None or self._is_read(after)
+            for after in self.chosen
+            if after.row.runs_dry
+            and after.partition == step.partition
+            and step.asset in after.row.reads
+        )
 
     def _is_certain(self, configuration: Configuration, index_stays: bool) -> bool:
         """Return whether the queries are embedded as they stand, or as the index that stays says.
@@ -200,8 +194,8 @@ class QueryRuns:
         return None
 
 
-def hold_queries(dry: DryWorkspace, documents: Todo) -> list[Query]:
-    """Hold the queries that would be searched with, and return them.
+def hold_queries(dry: DryWorkspace, documents: Todo) -> None:
+    """Hold the queries that would be searched with.
 
     Their gold spans are not known while documents are yet to be loaded.
     """
@@ -220,7 +214,6 @@ def hold_queries(dry: DryWorkspace, documents: Todo) -> list[Query]:
     elif documents.gone or not runs.queries_are_current(dry):
         dry.dry_table("documents").hold(documents.gone, ())
         runs.update_queries(dry)
-    return runs.load_queries(dry)
 
 
 def _passages(query: Query, count: int, length: int) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Every step of a run with what it would do, in its order; and the calls that it still needs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rag_pipeline.calls.costs import Tokens
@@ -16,6 +16,8 @@ from rag_pipeline.pipeline.forecast.payees import (
 from rag_pipeline.pipeline.forecast.queries import QueryRuns, hold_queries
 from rag_pipeline.pipeline.forecast.tables import (
     DOCUMENTS,
+    NOTHING,
+    QUERIES,
     Noted,
     build_tables,
     documents_to_do,
@@ -27,8 +29,6 @@ from rag_pipeline.workspace import Workspace
 
 RERANKING = "reranking"
 """A part of a retrieval run that is forecast by itself, being another model's."""
-
-_JUDGED = ("relevance_labels", "answers", "entity_scores", "context_scores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +60,27 @@ class Forecast:
     """Why it is made anew, "" for what is new or changed itself."""
 
 
-def forecast(workspace: Workspace) -> list[Forecast]:
-    """Return what a run would do, step by step in its order; call no model and write nothing."""
+def forecast(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[Forecast]:
+    """Return what a run would do, step by step in its order; call no model and write nothing.
+
+    `wanted` are the steps that would be run, in the order of the flow; without, all of the corpus.
+    What they read of other steps is taken as it is.
+    """
     config = workspace.config
+    chosen = steps(config) if wanted is None else wanted
     workspace.cache.refresh()
     dry = DryWorkspace(workspace)
-    todo = documents_to_do(workspace)
+    todo = documents_to_do(workspace, chosen)
     tables: dict[Step, Noted] = {}
-    for step in todo:
-        if step.asset == "chunks":
-            tables |= build_tables(dry, step.partition or "", todo)
-    queries = QueryRuns(dry, hold_queries(dry, todo[DOCUMENTS]))
+    for chunking in dict.fromkeys(s.key(config).chunking for s in todo if s.row.sharded):
+        tables |= build_tables(dry, chunking, todo)
+    if QUERIES in chosen:
+        hold_queries(dry, todo.get(DOCUMENTS, NOTHING))
+    queries = QueryRuns(dry, chosen, load_queries(dry))
     answered: dict[bytes, bool] = {}
     found: dict[Step, Forecast] = {}
-    for step in steps(config):
-        before = upstream(config, step)
+    for step in chosen:
+        before = [s for s in upstream(config, step) if s in chosen]
         noted, reranking = tables.get(step, Noted()), None
         if step in todo:
             documents = todo[step]
@@ -86,7 +92,7 @@ def forecast(workspace: Workspace) -> list[Forecast]:
             if runs_now and step.asset == "retrieval_run":
                 stays = not any(found[s].runs for s in before if s.asset != "queries")
                 noted, reranking = queries.search(step, stays)
-            elif runs_now and step.asset in _JUDGED:
+            elif runs_now and step.row.runs_dry:
                 noted = queries.judge(step)
         payee = paid_model(workspace, step) if runs_now else None
         is_chat = chat_of(config, step) is not None
@@ -143,12 +149,13 @@ def needed_calls(workspace: Workspace) -> Iterator[bytes]:
     for step in steps(config):
         if step.row.sharded and calls_a_model(config, step):
             yield from needed_by_table(dry, step)
-    queries = QueryRuns(dry, load_queries(dry))
-    for step in steps(config):
+    every = steps(config)
+    queries = QueryRuns(dry, every, load_queries(dry))
+    for step in every:
         if step.asset == "retrieval_run":
             before = (s for s in upstream(config, step) if s.asset != "queries")
             queries.search(step, not any(plan_step(workspace, s).must_run for s in before))
             yield from dry.cache.known_keys
-        elif step.asset in _JUDGED:
+        elif step.row.runs_dry:
             queries.judge(step)
             yield from dry.cache.known_keys

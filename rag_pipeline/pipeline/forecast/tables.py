@@ -19,7 +19,7 @@ from rag_pipeline.indexing import (
 )
 from rag_pipeline.pipeline.forecast.payees import chat_of
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
-from rag_pipeline.pipeline.planning import Step, steps, upstream
+from rag_pipeline.pipeline.planning import Step, upstream
 from rag_pipeline.workspace import Workspace
 
 MOST_CHARACTERS = 3_000_000
@@ -28,6 +28,7 @@ _AT_ONCE = 64
 """Documents whose rows are in memory together."""
 
 DOCUMENTS = Step("documents")
+QUERIES = Step("queries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class Todo:
     current: int
     why: str = ""
     """Why documents are read again that have not changed."""
+
+
+NOTHING = Todo(frozenset(), frozenset(), 0)
+"""Of a step that is not foretold: what follows reads it as it is."""
 
 
 @dataclass(slots=True)
@@ -55,16 +60,21 @@ class Noted:
     """What counts are multiplied by, where some documents stand for all."""
 
 
-def documents_to_do(workspace: Workspace) -> dict[Step, Todo]:
-    """Return what each table of documents' rows would have to do, in the order of the flow."""
+def documents_to_do(workspace: Workspace, chosen: Sequence[Step]) -> dict[Step, Todo]:
+    """Return what the tables of documents' rows among some steps would have to do.
+
+    The steps stand in the order of the flow.
+    """
     config = workspace.config
-    first = plan_documents(workspace)
-    stale, orphaned = frozenset(first.stale), frozenset(first.orphaned)
-    todo = {DOCUMENTS: Todo(stale, orphaned, first.current, first.why)}
-    for step in steps(config):
+    todo: dict[Step, Todo] = {}
+    for step in chosen:
+        if step == DOCUMENTS:
+            first = plan_documents(workspace)
+            stale, orphaned = frozenset(first.stale), frozenset(first.orphaned)
+            todo[step] = Todo(stale, orphaned, first.current, first.why)
         if not step.row.sharded:
             continue
-        (before,) = (todo[s] for s in upstream(config, step))
+        (before,) = (todo.get(s, NOTHING) for s in upstream(config, step))
         stage = open_stage(workspace, step.asset, step.partition or "")
         own = plan(stage)
         here = set(stage.table.state()) | set(stage.quarantine.state())
@@ -77,7 +87,7 @@ def documents_to_do(workspace: Workspace) -> dict[Step, Todo]:
 
 def build_tables(dry: DryWorkspace, chunking: str, todo: Mapping[Step, Todo]) -> dict[Step, Noted]:
     """Build what is pending in the tables of one chunking, of the loaded documents."""
-    unloaded = todo[DOCUMENTS].pending
+    unloaded = todo.get(DOCUMENTS, NOTHING).pending
     mine = [s for s in todo if s.partition and s.partition.split(".")[0] == chunking]
     noted = {step: Noted() for step in mine}
     for step in mine:
