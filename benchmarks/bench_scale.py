@@ -43,6 +43,7 @@ from rag_pipeline.pipeline.template import write_corpus_file
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.retrieval import Index, read_question, retrieve
+from rag_pipeline.search.staged import single_pass
 from rag_pipeline.workspace import Workspace
 
 QUERIES, WARM = 200, 20
@@ -159,7 +160,7 @@ def opened(scale: Scale) -> Result:
 def queried(scale: Scale) -> Result:
     index = scale.index()
     queries = scale.queries(index)
-    retriever = scale.config.retrievers[scale.chosen.retriever]
+    retriever = single_pass(scale.config.retrievers[scale.chosen.retriever])
     assert retriever.method == "hybrid"
     rerankers: dict[str, MaxSimReranker | NoReranker] = {"hybrid": NoReranker(method="none")}
     if scale.token_vectors:

@@ -19,7 +19,6 @@ from rag_pipeline.config import (
     Answers,
     ChatAnswers,
     ChatSettings,
-    ContextAwareRetriever,
     CorpusConfig,
     Reranker,
     Retriever,
@@ -41,7 +40,7 @@ from rag_pipeline.search.pinned import open_index
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all
-from rag_pipeline.search.staged import Boost
+from rag_pipeline.search.staged import Boost, ContextAwareRetriever, single_pass
 from rag_pipeline.workspace import Workspace
 
 _log = logging.getLogger(__name__)
@@ -341,7 +340,7 @@ def _staged(settings: Retriever, stages: tuple[int, int]) -> Retriever:
         return settings.model_copy(update={"boosted_files": files, "variants": variants})
     return ContextAwareRetriever(
         method="context_aware",
-        over=settings,
+        over=single_pass(settings),
         top_k=settings.top_k,
         boosted_files=files,
         variants=variants,

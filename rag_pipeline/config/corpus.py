@@ -156,7 +156,7 @@ class CorpusConfig(Settings):
         for name, retriever in self.retrievers.items():
             lexical = self.lexical
             fixed = (lexical.k1, lexical.b, lexical.text_weight) == (1.2, 0.75, 1)
-            if getattr(retriever, "engine", None) == "lance" and not fixed:
+            if retriever.lexical_engine == "lance" and not fixed:
                 raise ValueError(
                     f"retrievers.{name}.engine: lance fixes k1 = 1.2, b = 0.75 and text_weight = "
                     f"1; leave them out of `lexical` or choose another engine"
@@ -325,6 +325,12 @@ class CorpusConfig(Settings):
         }
         return settings.model_copy(update=paths)
 
+    def retriever_parts(self, name: str) -> list[Any]:
+        """Return all that a retriever's rankings depend on besides the indexes."""
+        settings = self.retrievers[name]
+        with self._at(f"retrievers.{name}"):
+            return [settings, *settings.made_from(self)]
+
     def reranker_parts(self, name: str) -> list[Any]:
         """Return all that a reranker's scores depend on."""
         settings = self.rerankers[name]
@@ -372,10 +378,9 @@ class CorpusConfig(Settings):
         upstream = self.context_fingerprint(chunking, contextualizer)
         return fingerprint("lexical", self.lexical, upstream)
 
-    def engine(self, configuration: Configuration) -> str | None:
+    def engine(self, configuration: Configuration) -> LexicalEngine | None:
         """Return the BM25 engine that a configuration searches with, None for vectors alone."""
-        engine: str | None = getattr(self.retrievers[configuration.retriever], "engine", None)
-        return engine
+        return self.retrievers[configuration.retriever].lexical_engine
 
     def lexical_engines(self, key: str) -> tuple[str, ...]:
         """Return the BM25 engines that configurations over the same contexts ask for."""

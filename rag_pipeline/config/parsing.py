@@ -14,7 +14,7 @@ from rag_pipeline.config.settings import Settings
 from rag_pipeline.errors import ConfigError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
-_TAGS = ("method", "provider", "judge", "extractor")
+_TAGS = ("method", "provider", "judge", "extractor", "score", "source")
 """The settings that tell the members of a union apart."""
 _ENVIRONMENT = re.compile(
     r"""\{\{\s*env(?:\.(?P<plain>\w+)|\(\s*["'](?P<called>\w+)["']\s*\))\s*\}\}"""

@@ -61,11 +61,13 @@ class VariantsOf:
 
     `key` is the setting that tells them apart; its type in each class is `Literal["its name"]`.
     The union is built when the model around it is first used: that model needs
-    `defer_build=True`, and `default_factory` where it has a default.
+    `defer_build=True`, and `default_factory` where it has a default. Where all of a group are
+    `among` a class, only those that are of the annotated class too stand in the union.
     """
 
     group: str
     key: str
+    among: type[Settings] | None = None
 
     def __get_pydantic_core_schema__(
         self, source: type[Settings], handler: GetCoreSchemaHandler
@@ -77,7 +79,8 @@ class VariantsOf:
 
     def classes(self, kind: type = Settings) -> Mapping[str, type[Settings]]:
         """Return the group's settings classes by name; raise ConfigError for a wrong one."""
-        classes: Mapping[str, type[Settings]] = load_group(self.group, kind)
+        loaded: Mapping[str, type[Settings]] = load_group(self.group, self.among or kind)
+        classes = {name: each for name, each in loaded.items() if issubclass(each, kind)}
         for name, each in classes.items():
             field = each.model_fields.get(self.key)
             if field is None or get_args(field.annotation) != (name,):
@@ -85,6 +88,11 @@ class VariantsOf:
                 raise ConfigError(
                     f"{self.group}: {_origin(point)}: {each.__name__} must have the setting "
                     f'`{self.key}: Literal["{name}"]`, as its entry point is called'
+                )
+            if missing := ", ".join(sorted(getattr(each, "__abstractmethods__", ()))):
+                (point,) = _points(self.group).select(name=name)
+                raise ConfigError(
+                    f"{self.group}: {_origin(point)}: {each.__name__} does not define {missing}"
                 )
         return classes
 

@@ -191,7 +191,7 @@ def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinne
     vectors = workspace.vector_index(configuration.vector_key).state(pinned.vector_version)
     return fingerprint(
         "retrieval_run",
-        config.retrievers[configuration.retriever],
+        *config.retriever_parts(configuration.retriever),
         *config.reranker_parts(configuration.reranker),
         state_digest(vectors),
         pinned.lexical_path,

@@ -13,25 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from rag_pipeline.config import (
-    ContextAwareRetriever,
-    HybridRetriever,
-    PassageReranker,
-    Reranker,
-    Retriever,
-    SinglePass,
-)
+from rag_pipeline.config import PassageReranker, Reranker, Retriever
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.adaptive_selection import select
 from rag_pipeline.search.index import Index, Positions
+from rag_pipeline.search.nearest import Ranking
 from rag_pipeline.search.query_analysis import Question, analyse, whole
 from rag_pipeline.search.ranking import (
     COLUMNS,
     Candidates,
     EncodedQuestion,
-    Ranking,
     load_chunks,
     on_one_scale,
     rank,
@@ -41,14 +34,17 @@ from rag_pipeline.search.ranking import (
 from rag_pipeline.search.reranking import Asked, Relevance
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
+from rag_pipeline.search.retrievers import SinglePassRetriever
 from rag_pipeline.search.staged import (
     DEPTH,
     Boost,
+    ContextAwareRetriever,
     Discovered,
     Embed,
     boosted_queries,
     boosted_ranking,
     documents_of,
+    single_pass,
 )
 from rag_pipeline.search.vector_index import indexed_text
 
@@ -145,7 +141,7 @@ def retrieve(
     index: Index,
     question: Question,
     encoded: EncodedQuestion,
-    settings: SinglePass,
+    settings: SinglePassRetriever,
     reranker: Reranker = _NO_RERANKER,
     where: str | None = None,
 ) -> list[ScoredChunk]:
@@ -157,8 +153,7 @@ def retrieve(
 
 def read_question(index: Index, query: str, settings: Retriever) -> Question:
     """Take a query apart as the retriever is set to; what is embedded is its `ask`."""
-    over = _single_pass(settings)
-    if isinstance(over, HybridRetriever) and over.split_query:
+    if settings.splits_query:
         return analyse(query, index.terms.documents)
     return whole(query)
 
@@ -223,7 +218,7 @@ def _ranked(
     boost: Boost | None = None,
     discover: bool = False,
 ) -> _Pass:
-    over = _single_pass(settings)
+    over = single_pass(settings)
     boosts = isinstance(settings, ContextAwareRetriever) and settings.boosts
     deep = max(settings.top_k, getattr(reranker, "candidates", 0))
     depth = max(deep, DEPTH) if boosts or discover else deep
@@ -254,13 +249,9 @@ def _ranked(
     return _Pass(index, question.ask, ranking, read, documents, boosted)
 
 
-def _single_pass(settings: Retriever) -> SinglePass:
-    return settings.over if isinstance(settings, ContextAwareRetriever) else settings
-
-
 def _kept(query: str, ranking: Ranking, settings: Retriever) -> Ranking:
     """Return the part of a ranking that the query needs; of stages, those of what they are over."""
-    over = _single_pass(settings)
+    over = single_pass(settings)
     adaptive = settings.adaptive or over.adaptive
     if adaptive is not None:
         ranking = select(query, ranking, adaptive)

@@ -13,17 +13,21 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, starmap
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
-from rag_pipeline.config import ContextAwareRetriever, HybridRetriever
+from rag_pipeline.config import LexicalEngine, RetrieverSettings
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index
+from rag_pipeline.search.nearest import Ranking
 from rag_pipeline.search.query_analysis import whole
-from rag_pipeline.search.ranking import Ranking, rank
+from rag_pipeline.search.ranking import rank
+from rag_pipeline.search.retrievers import SinglePass, SinglePassRetriever
 from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline.store import id_filter
 
@@ -41,6 +45,55 @@ Embed = Callable[[Sequence[str]], Embedded]
 """From queries to their vectors and tokens."""
 Boost = Callable[[str, Sequence[str]], Sequence[str]]
 """From a document's id and its best chunks' texts to boosted queries for it, the best first."""
+
+
+class ContextAwareRetriever(RetrieverSettings):
+    """Discover documents by a single pass `over`, then search the leading ones once more each.
+
+    The second search uses up to `variants` boosted queries in each of `boosted_files` documents;
+    what they give a chunk (0..1) counts `boost_weight`. Without any of these three it is the single
+    pass. `top_k` is that of both; `top_n` and `adaptive` default to those of `over`.
+    """
+
+    model_config = ConfigDict(defer_build=True)  # its union of single passes is this module's too
+
+    code_version = 2
+    method: Literal["context_aware"]
+    over: SinglePass
+    boosted_files: int = Field(default=3, ge=0, le=50)
+    variants: int = Field(default=1, ge=0, le=5)
+    boost_weight: float = Field(default=0.1, ge=0.0)
+
+    @property
+    def boosts(self) -> bool:
+        """Return whether the second search can change the ranking of the first."""
+        return bool(self.boosted_files and self.variants and self.boost_weight)
+
+    @property
+    def lexical_engine(self) -> LexicalEngine | None:
+        """Return the BM25 engine that the single pass searches with, None for vectors alone."""
+        return self.over.lexical_engine
+
+    @property
+    def splits_query(self) -> bool:
+        """Return whether the single pass does."""
+        return self.over.splits_query
+
+    @property
+    def adds_queries(self) -> bool:
+        """Return whether there are boosted queries."""
+        return self.variants > 0
+
+
+def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
+    """Return what ranks first: the settings themselves or what they are over."""
+    over = settings.over if isinstance(settings, ContextAwareRetriever) else settings
+    if not isinstance(over, SinglePassRetriever):
+        raise ConfigError(
+            f"the retriever of method {settings.method!r} is no SinglePassRetriever; repair its "
+            f"code"
+        )
+    return over
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +162,8 @@ def boosted_ranking(
     found_before = zip(chunks, ranking, strict=True)
     lowest = {chunk.document_id: score for chunk, (_, score) in found_before}
     vectors = dict(zip(queries, embed(queries).vectors, strict=True))
-    changes: dict[str, object] = {"top_k": DEPTH, "top_n": None}
-    if isinstance(settings.over, HybridRetriever):
-        changes |= {"document_weight": 0.0, "split_query": False}
-    plain = settings.over.model_copy(update=changes)
+    inside = settings.over.inside_document()
+    plain = inside.model_copy(update={"top_k": DEPTH, "top_n": None})
     kept = index.matching(where) if where else None
 
     def search(wanted: tuple[str, str]) -> Ranking:

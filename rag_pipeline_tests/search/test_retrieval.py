@@ -27,13 +27,14 @@ from rag_pipeline.models.chat import ask
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.models.providers import Tokens, open_scorer
 from rag_pipeline.search import index as opened
-from rag_pipeline.search import ranking, vector_index
+from rag_pipeline.search import vector_index
 from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim, score_by_chat, score_passages
 from rag_pipeline.search.retrieval import EncodedQuestion, read_question, retrieve, retrieve_all
+from rag_pipeline.search.retrievers import hybrid as hybrid_code
 from rag_pipeline.store import Store
 from rag_pipeline_tests.testing.model_replies import score_of
 from rag_pipeline_tests.testing.model_server import serving
@@ -203,14 +204,14 @@ def test_the_question_is_searched_without_the_name(index):
     named = question.documents
     assert named is not None
     assert (named.certainty, named.shares.tolist()) == (1, [1])
-    bonus = 2.0 * ranking._NAMED_SHARE
+    bonus = 2.0 * hybrid_code._NAMED_SHARE
     for chunk_id, score in hits(index, settings, "name3; w1 w2"):
         added = bonus if chunk_id.startswith("name3.txt") else 0
         assert score == pytest.approx(chunks_alone[chunk_id] + added, abs=1e-5)
 
 
 def test_large_leading_documents_are_searched_by_terms_and_by_vectors(index, rows, monkeypatch):
-    monkeypatch.setattr(ranking, "_LEADING_CHUNKS", 2)
+    monkeypatch.setattr(hybrid_code, "_LEADING_CHUNKS", 2)
     own = [row["chunk_id"] for row in rows if row["document_id"] == "name3.txt"]
     nearest = sorted(own, key=lambda i: -float(vector_of(i) @ VECTOR))[:3]
     found = hits(index, hybrid(**DISCOVER, candidates=3, top_k=20), "name3; w1")
@@ -253,7 +254,7 @@ def test_the_order_in_which_chunks_were_stored_does_not_count(index, rows, setti
 def test_vectors_too_large_for_memory_are_read_and_rank_the_same(
     index, rows, tmp_path, monkeypatch, where, leading
 ):
-    monkeypatch.setattr(ranking, "_LEADING_CHUNKS", leading)
+    monkeypatch.setattr(hybrid_code, "_LEADING_CHUNKS", leading)
     maxsim_first = MaxSimReranker(method="maxsim", candidates=5)
     settings = hybrid(**DISCOVER, neighbour_weight=0.1, candidates=7, top_k=9)
     resident = hits(index, settings, where=where, reranker=maxsim_first)

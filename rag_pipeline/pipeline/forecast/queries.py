@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_pipeline.calls.costs import USUAL_OUTPUT
-from rag_pipeline.config import Configuration, ContextAwareRetriever, PassageReranker
+from rag_pipeline.config import Configuration, PassageReranker
 from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import quality, runs
@@ -115,11 +115,7 @@ class QueryRuns:
         a document out of a query, by what its index knows of the documents.
         """
         settings = self.dry.config.retrievers[configuration.retriever]
-        if isinstance(settings, ContextAwareRetriever):
-            if settings.variants > 0:
-                return False
-            settings = settings.over
-        return index_stays or not getattr(settings, "split_query", False)
+        return not settings.adds_queries and (index_stays or not settings.splits_query)
 
     def _rerank_usual(self, configuration: Configuration) -> bool:
         """Note the reranking of passages of the usual length; False where none is known."""

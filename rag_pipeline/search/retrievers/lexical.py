@@ -1,0 +1,15 @@
+"""BM25."""
+
+from typing import Literal
+
+from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
+
+
+class LexicalRetriever(TermRetriever):
+    """BM25."""
+
+    method: Literal["lexical"]
+
+    def rank(self, search: Search, depth: int) -> Ranking:
+        """Rank by BM25."""
+        return search.by_terms(depth)
