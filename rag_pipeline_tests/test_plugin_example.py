@@ -1,10 +1,12 @@
 """examples/plugin, installed: each kind of plugin from the corpus file to the released answer."""
 
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +14,30 @@ import jsonschema
 import pytest
 import yaml
 
+from rag_pipeline.config import plugins
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, QUERIES, write_documents
 
 ROOT = Path(__file__).parents[1]
-CORPUS = """
+SERVED = "paragraphs.topic.hashing.spread.none"
+CORPUS = f"""
 type: rag_pipeline.RagPipeline
 attributes:
   corpus: plugged
-  documents: {path: documents}
+  documents: {{path: documents}}
   queries: queries.jsonl
   store: store
-  chats: {parrot: {provider: first_words, model: parrot}}
-  chunkings: {paragraphs: {method: paragraphs}}
-  contextualizers: {topic: {method: topic, chat: parrot}}
-  embeddings: {hashing: {provider: hashing, dimensions: 256}}
-  retrievers: {dense: {method: dense}}
-  evaluation: {relevance: {judge: shared_words}, scores: [{score: brevity}]}
+  chats: {{parrot: {{provider: first_words, model: parrot}}}}
+  chunkings: {{paragraphs: {{method: paragraphs}}}}
+  contextualizers: {{topic: {{method: topic, chat: parrot}}}}
+  embeddings: {{hashing: {{provider: hashing, dimensions: 256}}}}
+  retrievers:
+    dense: {{method: dense}}
+    spread: {{method: spread, top_n: 4}}
+    staged: {{method: context_aware, over: {{method: spread}}}}
+  evaluation: {{relevance: {{judge: shared_words}}, scores: [{{score: brevity}}]}}
   configurations:
-    - {name: all, chunking: paragraphs, contextualizer: topic, embedding: hashing, retriever: dense}
+    - {{chunking: paragraphs, contextualizer: topic, embedding: hashing, retriever: "*"}}
+  serve: {SERVED}
 """
 TOPICS = {
     "nda/acme.txt": "MUTUAL NON-DISCLOSURE AGREEMENT This",
@@ -112,6 +120,29 @@ def test_the_results_are_the_plugins(site, file, ran):
     assert hit["context"] == TOPICS["policy/travel.md"]
 
 
+def test_a_retriever_ranks_by_its_own_rule(site, file, ran):
+    board = json.loads(done(site, "leaderboard", "-c", file, "--json"))
+    assert {row["retriever"] for row in board["configurations"]} == {"dense", "spread", "staged"}
+    found = json.loads(done(site, "search", "agreement", "-k", "4", "-c", file, "--json"))
+    assert len({hit["document_id"] for hit in found}) == 4
+    many = json.loads(done(site, "search", "agreement", "-k", "99", "-c", file, "--json"))
+    assert [hit["chunk_id"] for hit in many[:4]] == [hit["chunk_id"] for hit in found]
+    assert len({hit["chunk_id"] for hit in many}) == len(many) > 4
+    some = done(
+        *(site, "search", "agreement", "--where", "document_id LIKE 'nda/%'"),
+        *("-c", file, "--json"),
+    )
+    assert {hit["document_id"] for hit in json.loads(some)} == {"nda/acme.txt", "nda/cedar.txt"}
+
+
+def test_a_retrievers_setting_makes_its_own_runs_stale(site, file, ran):
+    other = changed(file, "spread, top_n: 4", "spread, top_n: 4, per_document: 2")
+    steps = json.loads(done(site, "plan", other, "--json"))
+    run = {step["partition"] for step in steps if step["asset"] == "retrieval_run" and step["runs"]}
+    assert run == {SERVED}
+    assert not any(step["runs"] for step in steps if step["asset"].endswith("index"))
+
+
 def test_their_measures_stand_on_the_leaderboard(site, file, ran):
     board = json.loads(done(site, "leaderboard", "-c", file, "--json"))
     metrics = board["configurations"][0]["metrics"]
@@ -169,6 +200,34 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
             "'openai', 'voyage'",
         ),
         (
+            "{method: spread, top_n",
+            "{method: spred, top_n",
+            "retrievers.spread.method: 'spred' is not one of: 'context_aware', 'dense', 'hybrid', "
+            "'lexical', 'spread'",
+        ),
+        (
+            "over: {method: spread}",
+            "over: {method: context_aware}",
+            "retrievers.staged.over.method: 'context_aware' is not one of: 'dense', 'hybrid', "
+            "'lexical', 'spread'",
+        ),
+        (
+            "over: {method: spread}",
+            "over: {method: spread, per_documents: 2}",
+            "retrievers.staged.over.per_documents: unknown setting; allowed here: adaptive, "
+            "engine, method, per_document, top_k, top_n",
+        ),
+        (
+            "relevance: {judge: shared_words}",
+            "relevance: {judge: shared_words, word: 3}",
+            "evaluation.relevance.word: unknown setting; allowed here: judge, passages, words",
+        ),
+        (
+            "score: brevity",
+            "score: brevty",
+            "evaluation.scores.0.score: 'brevty' is not one of: 'brevity', 'token_overlap'",
+        ),
+        (
             "model: parrot",
             "modell: parrot",
             "chats.parrot.modell: unknown setting; allowed here: batch, batch_poll_seconds, "
@@ -182,6 +241,26 @@ def test_mistakes_are_named_as_those_of_built_in_ones(site, file, before, after,
     assert message in " ".join(refused.stderr.split())
 
 
+def test_each_kind_takes_less_than_thirty_lines():
+    file = ast.parse((ROOT / "examples/plugin/rag_pipeline_example.py").read_text())
+    lines: dict[str, int] = {}
+    for node in file.body:
+        size = (node.end_lineno or 0) - node.lineno + 1
+        if isinstance(node, ast.ClassDef):
+            lines[node.name] = size
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            lines[node.targets[0].id] = size
+    points = tomllib.loads((ROOT / "examples/plugin/pyproject.toml").read_text())["project"]
+    named = {
+        group: [target.partition(":")[2] for target in own.values()]
+        for group, own in points["entry-points"].items()
+    }
+    groups = {value for name, value in vars(plugins).items() if name.isupper()}
+    assert set(named) == {group for group in groups if str(group).startswith("rag_pipeline.")}
+    sizes = {group: sum(lines[name] for name in names) for group, names in named.items()}
+    assert {group: size for group, size in sizes.items() if size >= 30} == {}
+
+
 def test_without_the_package_its_names_are_unknown(file):
     refused = rag(None, "plan", file)
     assert refused.returncode == 2
@@ -192,8 +271,13 @@ def test_the_schema_knows_them(site, file):
     schema = json.loads(done(site, "schema"))
     validator = jsonschema.Draft202012Validator(schema)
     assert list(validator.iter_errors(yaml.safe_load(file.read_text()))) == []
-    wrong = yaml.safe_load(file.read_text().replace("dimensions: 256", "dimensions: 4"))
-    assert not validator.is_valid(wrong)
+    for right, bad in (
+        ("dimensions: 256", "dimensions: 4"),
+        ("over: {method: spread}", "over: {method: spread, per_document: 0}"),
+        ("over: {method: spread}", "over: {method: context_aware, over: {method: dense}}"),
+    ):
+        wrong = yaml.safe_load(file.read_text().replace(right, bad))
+        assert not validator.is_valid(wrong)
     assert "TopicContext" in schema["$defs"]
 
 
@@ -203,7 +287,8 @@ def test_the_plan_foresees_what_the_run_then_pays_for(site, file, ran):
     text = other.read_text().replace(
         "  evaluation:", "  rerankers: {shared: {method: shared_words}}\n  evaluation:"
     )
-    other.write_text(text.replace("retriever: dense}", "retriever: dense, reranker: shared}"))
+    text = text.replace('retriever: "*"}', "retriever: dense, reranker: shared}")
+    other.write_text(text.replace(SERVED, "paragraphs.topic.hashing.dense.shared"))
     before = json.loads(done(site, "costs", "-c", other, "--json"))["groups"]
     plan = json.loads(done(site, "plan", other, "--json"))
     foreseen = {step["asset"]: step["asks"] for step in plan if step["model"]}
@@ -215,6 +300,6 @@ def test_the_plan_foresees_what_the_run_then_pays_for(site, file, ran):
     }
     assert made == {
         "contextualized_chunks paragraphs.topic": len(DOCUMENTS),
-        "retrieval_run all": len(QUERIES),
+        "retrieval_run paragraphs.topic.hashing.dense.shared": len(QUERIES),
     }
     assert not any(step["runs"] for step in json.loads(done(site, "plan", other, "--json")))

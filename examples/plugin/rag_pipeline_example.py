@@ -2,23 +2,15 @@
 
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls.costs import record, require_budget
-from rag_pipeline.config import (
-    ChatSettings,
-    ChunkingSettings,
-    ContextualizerSettings,
-    EmbeddingSettings,
-    Models,
-    RelevanceJudge,
-)
+from rag_pipeline.config import ChunkingSettings, ContextualizerSettings, Models, RelevanceJudge
 from rag_pipeline.config.models import Completion, InputType
-from rag_pipeline.config.rerankers import ModelReranker, RerankLimits
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import (
     Chunk,
@@ -33,6 +25,9 @@ from rag_pipeline.datamodels import (
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import Answered, AnswerScore
 from rag_pipeline.evaluation.metrics import Metric, RankingMetric
+from rag_pipeline.models.local import LocalChat, LocalEmbedding, LocalReranker
+from rag_pipeline.search.fusion import reciprocal_rank_fusion
+from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 
 _WORD = re.compile(r"\w+")
 
@@ -64,40 +59,28 @@ class TopicContext(ContextualizerSettings):
         return [reply.text] * len(chunks)
 
 
-class HashingEmbedding(EmbeddingSettings):
+class HashingEmbedding(LocalEmbedding):
     """Counts of words, hashed to `dimensions` numbers: no model, no cost."""
 
     prices: ClassVar[Mapping[str, Any]] = {"date": "2026-01-01", "models": {"*": {}}}
     provider: Literal["hashing"]
     dimensions: int = Field(default=64, ge=8)
 
-    def open(self) -> "HashingEmbedder":
-        """Return the embedder."""
-        return HashingEmbedder(self.dimensions)
-
-
-class HashingEmbedder:
-    """A local embedder; `identity` is part of the key under which each vector is kept."""
-
-    def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
-        self.identity = f"hashing:{dimension}"
-
-    def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """Yield the positions of all texts as one request."""
-        yield list(range(len(texts)))
+    @property
+    def dimension(self) -> int:
+        """Return the length of the vectors."""
+        return self.dimensions
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        """Return vectors of length 1; a text without words is told by the first number."""
-        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        """Return a row for each text; one without words is told by the first number."""
+        vectors = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word in _WORD.findall(text.lower()) or [""]:
-                row[zlib.crc32(word.encode()) % self.dimension] += 1
-        unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
+                row[zlib.crc32(word.encode()) % self.dimensions] += 1
+        return vectors
 
 
-class FirstWordsChat(ChatSettings):
+class FirstWordsChat(LocalChat):
     """A "model" that answers with the first `words` words of the last message."""
 
     prices: ClassVar[Mapping[str, Any]] = {
@@ -107,72 +90,44 @@ class FirstWordsChat(ChatSettings):
     provider: Literal["first_words"]
     words: int = Field(default=4, ge=1)
 
-    @property
-    def identity(self) -> str:
-        """Return what names the model and all that changes its answers."""
-        return f"first_words:{self.model}:{self.words}"
-
-    def open(self) -> "FirstWords":
-        """Return a client."""
-        return FirstWords(self)
-
-
-class FirstWords:
-    """A client: a vendor's would send the messages (`calls.Endpoint` keeps its limits)."""
-
-    max_concurrency = 4
-
-    def __init__(self, settings: FirstWordsChat) -> None:
-        self.identity = settings.identity
-        self._settings = settings
-
-    async def complete(
+    def answer(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
     ) -> Completion:
-        """Answer, and tell the ledger what it cost."""
-        settings, asked = self._settings, messages[-1]["content"].split()
-        require_budget(settings.provider, settings.model, None)
-        used = Usage(input_tokens=len(asked), output_tokens=settings.words)
-        record(
-            "chat",
-            settings.provider,
-            settings.model,
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
-        )
-        return Completion(" ".join(asked[: settings.words]), used)
-
-    async def close(self) -> None:
-        """Close no connections."""
+        """Return the answer, and the tokens that are charged for."""
+        asked = messages[-1]["content"].split()
+        used = Usage(input_tokens=len(asked), output_tokens=self.words)
+        return Completion(" ".join(asked[: self.words]), used)
 
 
-class SharedWordsReranker(ModelReranker):
+class SpreadRetriever(TermRetriever):
+    """Vectors and terms by reciprocal rank; of each document `per_document` chunks come first."""
+
+    method: Literal["spread"]
+    per_document: int = Field(default=1, ge=1)
+
+    def rank(self, search: Search, depth: int) -> Ranking:
+        """Move the chunks down of which a document has had enough."""
+        wanted = 2 * self.top_k
+        found = reciprocal_rank_fusion([search.nearest(wanted), search.by_terms(wanted)])
+        taken: Counter[str] = Counter()
+        order: tuple[list[int], list[int]] = [], []
+        documents = search.read(found, "document_id")
+        for (position, _), document_id in zip(found, documents, strict=True):
+            order[taken[document_id] >= self.per_document].append(position)
+            taken[document_id] += 1
+        return [(position, 1 / place) for place, position in enumerate(order[0] + order[1], 1)]
+
+
+class SharedWordsReranker(LocalReranker):
     """Puts passages first that have many of the query's words."""
 
-    prices: ClassVar[Mapping[str, Any]] = {
-        "date": "2026-01-01",
-        "models": {"*": {"input": 0.1}},
-    }
+    prices: ClassVar[Mapping[str, Any]] = {"date": "2026-01-01", "models": {"*": {"input": 0.1}}}
     method: Literal["shared_words"]
 
-    def open(self) -> "SharedWords":
-        """Return the scorer."""
-        return SharedWords()
-
-
-class SharedWords:
-    """A local scorer; `identity` is part of the key under which scores are kept."""
-
-    identity = "shared_words:1"
-    limits = RerankLimits(passages=1000, pair_tokens=None)
-    truncate = True
-
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
-        """Return the share of the query's words that each passage has, and charge for it."""
-        require_budget("shared_words", "shared_words", None)
-        asked, found = _words(query), [_words(passage) for passage in passages]
-        record("rerank", "shared_words", "shared_words", input_tokens=sum(map(len, found)))
-        return [len(asked & words) / max(len(asked), 1) for words in found]
+        """Return the share of the query's words that each passage has."""
+        asked = _words(query)
+        return [len(asked & _words(passage)) / max(len(asked), 1) for passage in passages]
 
 
 class SharedWordsJudge(RelevanceJudge):

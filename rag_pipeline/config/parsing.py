@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -155,7 +156,7 @@ def _members(loc: tuple[Any, ...]) -> list[type[Settings]]:
     for step in loc:
         if isinstance(step, str) and any(step in m.model_fields for m in models):
             found = [m.model_fields[step] for m in models if step in m.model_fields]
-            inner = _settings_in(found[0].annotation)
+            inner = _settings_in(found[0].annotation, found[0].metadata)
             models = inner or models
         elif isinstance(step, str):
             tagged = [
@@ -168,10 +169,12 @@ def _members(loc: tuple[Any, ...]) -> list[type[Settings]]:
     return models
 
 
-def _settings_in(annotation: Any) -> list[type[Settings]]:
-    for mark in getattr(annotation, "__metadata__", ()):
+def _settings_in(annotation: Any, marks: Sequence[Any] = ()) -> list[type[Settings]]:
+    """Return the settings classes of an annotation; pydantic keeps a field's marks beside it."""
+    for mark in (*marks, *getattr(annotation, "__metadata__", ())):
         if isinstance(mark, VariantsOf):
-            return list(mark.classes(annotation.__origin__).values())
+            kind = getattr(annotation, "__origin__", annotation)
+            return list(mark.classes(kind).values())
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return [annotation]
     return [m for a in get_args(annotation) for m in _settings_in(a)]

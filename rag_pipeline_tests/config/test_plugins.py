@@ -27,6 +27,8 @@ class Halves(ChunkingSettings):
 VALUE = 7
 class Other:
     pass
+class Unfinished(ChunkingSettings):
+    method: Literal["unfinished"]
 """
 
 
@@ -102,6 +104,11 @@ def test_another_packages_method_stands_beside_them(site):
             "ChunkingSettings",
         ),
         ("halves = halving:VALUE", HALVES, "'halves' of halving (halving:VALUE) is 7, not a Chunk"),
+        (
+            "unfinished = halving:Unfinished",
+            HALVES,
+            "'unfinished' of halving (halving:Unfinished): Unfinished does not define spans",
+        ),
         (
             "half = halving:Halves",
             HALVES,

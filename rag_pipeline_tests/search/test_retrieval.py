@@ -2,7 +2,7 @@ import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from rag_pipeline.config import (
     NoReranker,
 )
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
-from rag_pipeline.errors import StoreError
+from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.models.chat import ask
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.models.providers import Tokens, open_scorer
@@ -33,7 +33,14 @@ from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim, score_by_chat, score_passages
-from rag_pipeline.search.retrieval import EncodedQuestion, read_question, retrieve, retrieve_all
+from rag_pipeline.search.retrieval import (
+    EncodedQuestion,
+    rank,
+    read_question,
+    retrieve,
+    retrieve_all,
+)
+from rag_pipeline.search.retrievers import Search, SinglePassRetriever
 from rag_pipeline.search.retrievers import hybrid as hybrid_code
 from rag_pipeline.store import Store
 from rag_pipeline_tests.testing.model_replies import score_of
@@ -422,3 +429,45 @@ def test_what_a_boosted_query_adds_is_on_the_scale_of_every_retriever(index, ove
     added = {chunk_id: high[chunk_id] - low[chunk_id] for chunk_id in low if chunk_id in high}
     assert max(added.values()) == pytest.approx(0.5, abs=1e-6)
     assert {i.partition("#")[0] for i, more in added.items() if more > 1e-6} == {leading}
+
+
+class Told(SinglePassRetriever):
+    """Ranks as it is told."""
+
+    method: Literal["told"]
+    told: tuple[tuple[int, float], ...]
+
+    def rank(self, search, depth):
+        return list(self.told)
+
+
+def test_a_ranking_of_ones_own_is_cut_to_what_is_wanted(index):
+    told = Told(method="told", told=((3, 0.9), (5, 0.9), (0, 0.1)), top_k=2)
+    assert rank(index, whole(QUERY), VECTOR, told) == [(3, 0.9), (5, 0.9)]
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (((3, 0.9), (3, 0.8)), "a chunk stands in its ranking twice"),
+        (((72, 0.9),), "its ranking names a position that is none of the index's, 0 to 71"),
+        (((3, 0.8), (5, 0.9)), "one is higher than the one before"),
+        (((3, float("nan")),), "not finite"),
+    ],
+)
+def test_a_ranking_that_is_none_names_its_retriever(index, told, message):
+    with pytest.raises(ConfigError, match=f"the retriever of method 'told': .*{message}"):
+        rank(index, whole(QUERY), VECTOR, Told(method="told", told=told))
+
+
+def test_a_retriever_reads_columns_in_the_order_of_its_ranking(index, rows):
+    search = Search(index, whole(QUERY), VECTOR, "document_id = 'name3.txt'")
+    found = search.nearest(4)
+    ids = search.read(found, "chunk_id")
+    texts = {row["chunk_id"]: row["text"] for row in rows}
+    assert search.read(found, "text") == [texts[i] for i in ids]
+    assert {i.partition("#")[0] for i in ids} == {"name3.txt"}
+    assert {i.partition("#")[0] for i in search.read(search.by_terms(9), "chunk_id")} <= {
+        "name3.txt"
+    }
+    assert search.read([], "text") == []

@@ -42,7 +42,7 @@ class Search:
     def nearest_scored(self, k: int) -> Scored:
         """Return what `nearest` ranks, as arrays."""
         # A search on disk applies the filter by itself.
-        allowed = self.known if self.index.vectors is None else self.allowed
+        allowed = None if self.index.vectors is None else self.allowed
         return nearest(self.index, self.vector, k, self.where, allowed)
 
     def by_terms(self, k: int) -> Ranking:
@@ -70,9 +70,10 @@ class SinglePassRetriever(RetrieverSettings):
 
     @abstractmethod
     def rank(self, search: Search, depth: int) -> Ranking:
-        """Return at least the `depth` best chunks, where there are so many, each once, best first.
+        """Return chunks, each once, best first; the first `depth` are used.
 
-        A ranking of less depth must be the start of a deeper one.
+        A deeper ranking must start with the shorter one: let `top_k` and not `depth` say how many
+        candidates are compared.
         """
 
     def inside_document(self) -> Self:

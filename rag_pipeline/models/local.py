@@ -1,0 +1,152 @@
+"""Models that are a function of this process: a settings class with one method is all they need.
+
+Batches, keys, the budget and the ledger are seen to here. A model behind a network is a subclass of
+what its protocol has in `models.providers`.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from threading import Lock
+from typing import Any, ClassVar
+
+from rag_pipeline.calls.costs import (
+    estimate_tokens,
+    paying,
+    record,
+    request_tokens,
+    require_budget,
+)
+from rag_pipeline.calls.grouping import groups
+from rag_pipeline.config import ChatSettings, EmbeddingSettings, Settings, fingerprint
+from rag_pipeline.config.models import Completion, InputType
+from rag_pipeline.config.rerankers import ModelReranker, RerankLimits
+from rag_pipeline.datamodels import Vectors
+from rag_pipeline.models.providers.remote import read_vectors
+
+
+class LocalEmbedding(EmbeddingSettings):
+    """An embedding model of this process."""
+
+    texts_at_once: ClassVar[int] = 64
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Return the length of the vectors."""
+
+    @abstractmethod
+    def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
+        """Return a row for each text, of any length above 0; called by one thread at a time."""
+
+    def open(self) -> "_LocalEmbedder":
+        """Return the model."""
+        return _LocalEmbedder(self)
+
+
+class LocalChat(ChatSettings):
+    """A chat model of this process."""
+
+    operational = ChatSettings.operational | {"context_window"}
+    max_concurrency: ClassVar[int] = 1
+    """Number of answers that are made at a time, each in a thread of its own."""
+
+    @property
+    def identity(self) -> str:
+        """Return provider and settings."""
+        return _identity(self.provider, self)
+
+    @abstractmethod
+    def answer(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+    ) -> Completion:
+        """Answer messages, as JSON of a schema where one is given; raise ProviderError."""
+
+    def open(self) -> "_LocalChat":
+        """Return a client."""
+        return _LocalChat(self)
+
+
+class LocalReranker(ModelReranker):
+    """A reranker with a model of this process."""
+
+    @abstractmethod
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        """Return how well each passage answers the query; called by one thread at a time."""
+
+    def open(self) -> "_LocalScorer":
+        """Return the model."""
+        return _LocalScorer(self)
+
+
+class _LocalEmbedder:
+    def __init__(self, settings: LocalEmbedding) -> None:
+        self._settings = settings
+        self._lock = Lock()
+        self.identity = _identity(settings.provider, settings)
+
+    @cached_property
+    def dimension(self) -> int:
+        return self._settings.dimension
+
+    def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        return groups([1] * len(texts), self._settings.texts_at_once, None)
+
+    def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
+        with self._lock:
+            rows = self._settings.embed(texts, input_type)
+        return read_vectors(list(rows), len(texts), self.dimension, self._settings.provider)
+
+
+class _LocalChat:
+    def __init__(self, settings: LocalChat) -> None:
+        self._settings = settings
+        self.identity = settings.identity
+        self.max_concurrency = settings.max_concurrency
+
+    async def complete(
+        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+    ) -> Completion:
+        settings = self._settings
+        expected, most = request_tokens(messages, schema, settings.max_output_tokens)
+        async with paying(settings.provider, settings.model, expected, most):
+            made = await asyncio.to_thread(settings.answer, messages, schema)
+            record(
+                "chat",
+                settings.provider,
+                settings.model,
+                input_tokens=made.usage.input_tokens,
+                cached_tokens=made.usage.cached_tokens,
+                output_tokens=made.usage.output_tokens,
+            )
+        return made
+
+    async def close(self) -> None:
+        """Close no connections."""
+
+
+class _LocalScorer:
+    limits = RerankLimits(passages=1000, pair_tokens=None)
+    truncate = True  # a passage's length is the model's own affair
+
+    def __init__(self, settings: LocalReranker) -> None:
+        self._settings = settings
+        self._lock = Lock()
+        self.identity = _identity(settings.method, settings)
+
+    def score(self, query: str, passages: Sequence[str]) -> list[float]:
+        settings = self._settings
+        if settings.prices:
+            require_budget(settings.method, settings.method)
+        with self._lock:
+            scores = [float(score) for score in settings.score(query, passages)]
+        if settings.prices:
+            tokens = sum(map(estimate_tokens, [query, *passages]))
+            record("rerank", settings.method, settings.method, input_tokens=tokens)
+        return scores
+
+
+def _identity(name: str, settings: Settings) -> str:
+    """Return a name and a hash of all that changes results."""
+    return f"{name}:{fingerprint(settings)}"
