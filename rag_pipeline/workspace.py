@@ -16,6 +16,7 @@ from rag_pipeline.config import (
     Models,
     keeps_tokens,
 )
+from rag_pipeline.config.models import TokenStarts
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
     CONTEXTUALIZED_CHUNKS_SCHEMA,
@@ -171,6 +172,9 @@ class _Models:
         embedder = open_embedder(self.config.located(self.config.sentence_embedding(embedding)))
         with charging(self.workspace.ledger):
             return embed(texts, embedder, self.workspace.cache, "document", self.counts)
+
+    def token_starts(self, text: str, embedding: str | None) -> TokenStarts:
+        return self.config.located(self.config.sentence_embedding(embedding)).token_starts(text)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
         with charging(self.workspace.ledger):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from rag_pipeline.chunking.given import read_given_chunks
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.config.corpus import packaged_embedding
+from rag_pipeline.config.models import TokenStarts
 from rag_pipeline.datamodels import Chunk, Document, Prompt, Reply, Span, Vectors
 from rag_pipeline.errors import DocumentError, ProviderError
 
@@ -65,6 +67,10 @@ class NoCorpus:
         if self.embed is None:
             raise ValueError("texts are compared: pass embed=, a function from texts to vectors")
         return self.embed(texts)
+
+    def token_starts(self, text: str, embedding: str | None) -> TokenStarts:
+        """Return where the packaged model's tokens start."""
+        return packaged_embedding().token_starts(text)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
         """Raise ValueError: there is no chat model."""

@@ -1,49 +1,49 @@
 """Markdown -> one span per section, its heading included."""
 
+import gc
 import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Literal
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from pydantic import Field
 
 from rag_pipeline.chunking.recursive import recursive_spans
+from rag_pipeline.chunking.sizes import Limit, SizedChunking
 from rag_pipeline.chunking.spans import trim
-from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
 
 _LINE_END = re.compile(r"\r\n?|\n")
 """The line ends of CommonMark, which the parser's line numbers count."""
 
 
-class MarkdownChunking(ChunkingSettings):
-    """One chunk per heading's section, sections over `max_characters` split further."""
+class MarkdownChunking(SizedChunking):
+    """One chunk per heading's section, sections over the size split further."""
 
     method: Literal["markdown"]
-    max_characters: int = Field(default=1000, ge=32)
+    max_characters: int | None = Field(default=1000, ge=32)
 
     def spans(self, document: Document, models: Models) -> list[Span]:
         """Cut a document into its sections."""
-        return markdown_spans(document.text, self.max_characters)
+        return markdown_spans(document.text, self.limit(document.text, models))
 
 
-def markdown_spans(text: str, max_characters: int) -> list[Span]:
-    """Return the sections of a text; those over `max_characters` are cut as `recursive` does.
+def markdown_spans(text: str, largest: int | Limit) -> list[Span]:
+    """Return the sections of a text; those over `largest` characters are cut as `recursive` does.
 
     Headings are CommonMark's, `#` or underlined, outside quotes, lists and code. A heading with
     nothing under it goes with the section that follows, and when a section is cut its heading
     stays with the text under it.
     """
+    limit = Limit(largest) if isinstance(largest, int) else largest
     return [
         span
         for start, body, end in _sections(text)
         for span in recursive_spans(
-            text,
-            max_characters,
-            start,
-            end,
-            glued=body if body - start <= max_characters / 2 else 0,
+            text, limit, start, end, glued=body if limit.half_fits(start, body) else 0
         )
     ]
 
@@ -61,9 +61,21 @@ def _sections(text: str) -> Iterator[tuple[int, int, int]]:
 
 def _headings(text: str) -> Iterator[Span]:
     lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
-    for token in _parser().parse(text):
+    for token in _tokens(text):
         if token.type == "heading_open" and token.level == 0 and token.map:
             yield lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
+
+
+def _tokens(text: str) -> list[Token]:
+    # The collector walks all tokens made so far again and again, and finds none to collect: with
+    # it the time grows faster than the text.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _parser().parse(text)
+    finally:
+        if collects:
+            gc.enable()
 
 
 @cache

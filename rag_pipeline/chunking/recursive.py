@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from pydantic import Field
-
+from rag_pipeline.chunking.lines import follows_heading
 from rag_pipeline.chunking.sentences import sentence_ends
+from rag_pipeline.chunking.sizes import Limit, SizedChunking
 from rag_pipeline.chunking.spans import pieces_between
-from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
 
 _NEWLINE = r"(?>\r\n|\r|\n)"
@@ -24,15 +24,14 @@ _WORD = re.compile(r"\s+")
 _Cuts = Callable[[str, int, int], Iterator[int]]
 
 
-class RecursiveChunking(ChunkingSettings):
-    """Split at the largest separator that keeps pieces under `max_characters`."""
+class RecursiveChunking(SizedChunking):
+    """Split at the largest separator that keeps pieces within the size."""
 
     method: Literal["recursive"]
-    max_characters: int = Field(default=500, ge=32)
 
     def spans(self, document: Document, models: Models) -> list[Span]:
         """Cut a document at its largest separators."""
-        return recursive_spans(document.text, self.max_characters)
+        return recursive_spans(document.text, self.limit(document.text, models))
 
 
 def _after(pattern: re.Pattern[str]) -> _Cuts:
@@ -40,37 +39,42 @@ def _after(pattern: re.Pattern[str]) -> _Cuts:
 
 
 _LEVELS: tuple[_Cuts, ...] = (_after(_PARAGRAPH), _after(_LINE), sentence_ends, _after(_WORD))
+_LAST_OF_LINES = 1
+"""The last level whose cuts follow lines."""
 
 
 def recursive_spans(
-    text: str, max_characters: int, start: int = 0, end: int | None = None, glued: int = 0
+    text: str, largest: int | Limit, start: int = 0, end: int | None = None, glued: int = 0
 ) -> list[Span]:
-    """Return pieces of `text[start:end]` of at most `max_characters`; linear in the text.
+    """Return pieces of `text[start:end]` of at most `largest` characters; linear in the text.
 
     No cut is made up to offset `glued`, unless in the middle of a word that is too long.
     """
     spans = pieces_between(text, start, len(text) if end is None else end, ())
-    return [piece for span in spans for piece in _split(text, span, max_characters, glued, 0)]
+    limit = Limit(largest) if isinstance(largest, int) else largest
+    return [piece for span in spans for piece in _split(text, span, limit, glued, 0)]
 
 
-def _split(text: str, span: Span, limit: int, glued: int, level: int) -> Iterator[Span]:
+def _split(text: str, span: Span, limit: Limit, glued: int, level: int) -> Iterator[Span]:
     start, end = span
-    if end - start <= limit:
+    if limit.fits(start, end):
         yield span
         return
     if level == len(_LEVELS):
-        yield from pieces_between(text, start, end, range(start + limit, end, limit))
+        yield from pieces_between(text, start, end, limit.cuts(start, end))
         return
     cuts = (cut for cut in _LEVELS[level](text, start, end) if cut > glued)
+    if limit.tokens is not None and level <= _LAST_OF_LINES:
+        cuts = (cut for cut in cuts if not follows_heading(text, start, cut))
     merged: Span | None = None
     for piece in pieces_between(text, start, end, cuts):
-        if merged and piece[1] - merged[0] <= limit:
+        if merged and limit.fits(merged[0], piece[1]):
             merged = merged[0], piece[1]
             continue
         if merged:
             yield merged
             merged = None
-        if piece[1] - piece[0] <= limit:
+        if limit.fits(*piece):
             merged = piece
         else:
             yield from _split(text, piece, limit, glued, level + 1)

@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from rag_pipeline.chunking.lines import whole_lines
 from rag_pipeline.chunking.recursive import recursive_spans
 from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.sizes import Limit, SizedChunking
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.datamodels import Document, Span, Vectors
 
@@ -21,10 +23,10 @@ _NOISE = 1e-6
 _Distances = npt.NDArray[np.float64]
 
 
-class SemanticChunking(ChunkingSettings):
+class SemanticChunking(SizedChunking):
     """Break where neighbouring sentences drift apart by more than mean + threshold x deviation.
 
-    On short documents `max_characters` decides more than `threshold` does.
+    On short documents the size decides more than `threshold` does.
     `window` is the number of neighbours on each side that a sentence is embedded with;
     `embedding` names the variant whose model compares sentences (the packaged one by default).
     """
@@ -33,13 +35,15 @@ class SemanticChunking(ChunkingSettings):
     threshold: float = Field(default=2.0, ge=0.0, le=10.0)
     window: int = Field(default=1, ge=0, le=10)
     min_characters: int = Field(default=200, ge=0)
-    max_characters: int = Field(default=1000, ge=32)
+    max_characters: int | None = Field(default=1000, ge=32)
     embedding: EmbeddingName | None = None
 
     def spans(self, document: Document, models: Models) -> list[Span]:
         """Cut a document where its subject changes."""
+        text = document.text
+        limit = self.limit(text, models)
         return semantic_spans(
-            document.text, self, lambda texts: models.vectors(texts, self.embedding)
+            text, self, lambda texts: models.vectors(texts, self.embedding), limit
         )
 
     def asked(self, config: CorpusConfig) -> list[Settings]:
@@ -48,7 +52,10 @@ class SemanticChunking(ChunkingSettings):
 
 
 def semantic_spans(
-    text: str, settings: SemanticChunking, embed: Callable[[Sequence[str]], Vectors]
+    text: str,
+    settings: SemanticChunking,
+    embed: Callable[[Sequence[str]], Vectors],
+    limit: Limit | None = None,
 ) -> list[Span]:
     """Return spans of whole sentences, cut where neighbours differ most.
 
@@ -56,14 +63,14 @@ def semantic_spans(
     is where the cosine distance between consecutive sentences exceeds mean + `threshold` x
     population standard deviation over the document (after Kamradt's "5 Levels of Text
     Splitting"). Then pieces under `min_characters` join the neighbour they differ less from, and
-    pieces over `max_characters` are cut where they differ most, if possible leaving both sides
-    `min_characters`. `max_characters` always holds; sentences over it are cut beforehand as
-    `recursive` does.
+    pieces over the size are cut where they differ most, if possible leaving both sides
+    `min_characters`. The size always holds; sentences over it are cut beforehand as `recursive`
+    does.
     """
+    limit = limit or Limit(settings.max_characters)
+    split = whole_lines if settings.by_tokens else sentence_spans
     sentences = [
-        span
-        for start, end in sentence_spans(text)
-        for span in recursive_spans(text, settings.max_characters, start, end)
+        span for start, end in split(text) for span in recursive_spans(text, limit, start, end)
     ]
     if len(sentences) < 2:
         return sentences
@@ -74,7 +81,7 @@ def semantic_spans(
     return [
         (sentences[first][0], sentences[past - 1][1])
         for piece in _join_short(pieces, sentences, distances, settings.min_characters)
-        for first, past in _split_long(piece, sentences, distances, settings)
+        for first, past in _split_long(piece, sentences, distances, settings, limit)
     ]
 
 
@@ -116,14 +123,18 @@ def _join_short(
 
 
 def _split_long(
-    piece: Span, sentences: Sequence[Span], distances: _Distances, settings: SemanticChunking
+    piece: Span,
+    sentences: Sequence[Span],
+    distances: _Distances,
+    settings: SemanticChunking,
+    limit: Limit,
 ) -> Iterator[Span]:
     """Halve a piece at its largest inner distance until all parts are under the maximum."""
     todo = [piece]
     while todo:
         first, past = todo.pop()
         start, end = sentences[first][0], sentences[past - 1][1]
-        if end - start <= settings.max_characters:
+        if limit.fits(start, end):
             yield first, past
             continue
         left = np.array([at for _, at in sentences[first : past - 1]]) - start

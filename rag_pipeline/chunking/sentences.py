@@ -8,8 +8,8 @@ from rag_pipeline.chunking.spans import pieces_between
 from rag_pipeline.datamodels import Span
 
 _END = re.compile(
-    r"""(?P<stop>[.!?…؟۔।]+) (?P<close>["'”’»)\]}*_]*) (?P<gap>\s*)
-      | [。！？｡]+[」』”’）]*\s*
+    r"""(?P<stop>[.!?…؟۔।]+) (?P<close>["'”’“»)\]}*_]*) (?P<gap>\s*)
+      | [。！？；｡]+[」』”’）]*\s* | ؛\s*
       | ;\s+(?:(?:and|or)\s+)?(?=\([A-Za-z0-9]{1,4}\)\s)""",
     re.VERBOSE,
 )
@@ -36,13 +36,13 @@ _LAST_WORD = re.compile(r"""(?<![^\s(\["“'‘])[^\W_](?:[^\W_]|[.'’-])*\Z"""
 _ABBREVIATION = re.compile(
     r"""al|approx|assn|ave|blvd|bldg|ca|capt|cf|col|dept|dr|e\.g|eds|eqs?|esp|est|gov|hon|i\.e|ie|
     incl|maj|messrs|mrs?|ms|mt|prof|pres|rep|resp|rev|sen|sgt|st|subd|subsec|supp|viz|vs?|
-    bzw|d\.h|usw|vgl|z\.b""",
+    bspw|bzw|d\.h|evtl|ggf|inkl|sog|usw|vgl|z\.b|zzgl|mme|mlle|p\.ex|sra|srta|dña""",
     re.VERBOSE,
 )
 """Never the last word of a sentence."""
 _BEFORE_NUMBER = re.compile(
     r"""arts?|ch|cls?|ed|exh?|figs?|max|min|nos?|nr|op|pp?|paras?|par|pts?|refs?|regs?|secs?|sect|
-    sched|tel|vols?|ziff|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec""",
+    sched|tel|vols?|ziff|abs|núm|pág|págs|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec""",
     re.VERBOSE,
 )
 """An abbreviation if a number follows."""
@@ -58,6 +58,11 @@ _OPENER = re.compile(
     re.VERBOSE,
 )
 
+_MONTH = re.compile(
+    r"(?:jan(?:uar)?|jänner|feb(?:ruar)?|märz|apr(?:il)?|mai|juni?|juli?|aug(?:ust)?|"
+    r"sept?(?:ember)?|okt(?:ober)?|nov(?:ember)?|dez(?:ember)?)\b",
+    re.IGNORECASE,
+)
 _LONGEST_WRAPPED_LINE = 200
 
 
@@ -124,6 +129,8 @@ def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
         return False
     last = _LAST_WORD.search(text[max(begin, at - 20) : at])
     word = last.group().casefold() if last else ""
+    if word.isdecimal() and len(word) <= 2 and _MONTH.match(text, past):
+        return False  # the day of a date: "am 31. Dezember"
     if _ABBREVIATION.fullmatch(word):
         return False
     if _BEFORE_NUMBER.fullmatch(word):

@@ -1,55 +1,67 @@
 """Text -> windows of whole sentences, as many as fit a maximum size."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from rag_pipeline.chunking.lines import whole_lines
 from rag_pipeline.chunking.recursive import recursive_spans
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.chunking.sizes import Limit, SizedChunking
+from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
 
 
-class SentencesChunking(ChunkingSettings):
-    """Windows of whole sentences, as many as fit `max_characters`; neighbours share `overlap`."""
+class SentencesChunking(SizedChunking):
+    """Windows of whole sentences, as many as fit the size; neighbours share `overlap`.
+
+    `overlap` counts characters, or tokens where these alone limit the size.
+    """
 
     method: Literal["sentences"]
-    max_characters: int = Field(default=500, ge=32)
     overlap: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _overlap_is_smaller(self) -> "SentencesChunking":
-        if self.overlap >= self.max_characters:
-            raise ValueError(
-                f"overlap {self.overlap} must be smaller than max_characters {self.max_characters}"
-            )
+        name = "max_tokens" if self.max_characters is None else "max_characters"
+        most = self.max_tokens if self.max_characters is None else self.max_characters
+        if most is not None and self.overlap >= most:
+            raise ValueError(f"overlap {self.overlap} must be smaller than {name} {most}")
         return self
 
     def spans(self, document: Document, models: Models) -> list[Span]:
         """Cut a document into its windows."""
-        return window_spans(document.text, self.max_characters, self.overlap)
+        text = document.text
+        limit = self.limit(text, models)
+        return window_spans(
+            text, limit, self.overlap, whole_lines if self.by_tokens else sentence_spans
+        )
 
 
-def window_spans(text: str, max_characters: int, overlap: int) -> list[Span]:
-    """Return windows of at most `max_characters`, each beginning where a sentence does.
+def window_spans(
+    text: str,
+    largest: int | Limit,
+    overlap: int,
+    split: Callable[[str], list[Span]] = sentence_spans,
+) -> list[Span]:
+    """Return windows of at most `largest` characters, each beginning where a sentence does.
 
     A window starts after the one before, or up to `overlap` characters earlier with whole
     sentences of it, as far as the next sentence still fits. A sentence over the maximum is cut as
     `recursive` does. Linear in the text.
     """
+    limit = Limit(largest) if isinstance(largest, int) else largest
     sentences = [
-        piece
-        for start, end in sentence_spans(text)
-        for piece in recursive_spans(text, max_characters, start, end)
+        piece for start, end in split(text) for piece in recursive_spans(text, limit, start, end)
     ]
-    return list(_windows(sentences, max_characters, overlap))
+    return list(_windows(sentences, limit, overlap))
 
 
-def _windows(sentences: Sequence[Span], limit: int, overlap: int) -> Iterator[Span]:
+def _windows(sentences: Sequence[Span], limit: Limit, overlap: int) -> Iterator[Span]:
     first = 0
     for past in range(1, len(sentences) + 1):
-        if past < len(sentences) and sentences[past][1] - sentences[first][0] <= limit:
+        if past < len(sentences) and limit.fits(sentences[first][0], sentences[past][1]):
             continue
         start, end = sentences[first][0], sentences[past - 1][1]
         yield start, end
@@ -57,6 +69,7 @@ def _windows(sentences: Sequence[Span], limit: int, overlap: int) -> Iterator[Sp
             return
         first += 1
         while first < past and (
-            end - sentences[first][0] > overlap or sentences[past][1] - sentences[first][0] > limit
+            limit.size(sentences[first][0], end) > overlap
+            or not limit.fits(sentences[first][0], sentences[past][1])
         ):
             first += 1

@@ -4,6 +4,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from rag_pipeline.config.plugins import CHUNKINGS, VariantsOf
 from rag_pipeline.config.settings import Settings
 from rag_pipeline.datamodels import Document, Prompt, Reply, Span, Vectors
@@ -22,6 +25,9 @@ class Models(Protocol):
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
         """Embed texts with a variant of `embeddings`, with the packaged model for None."""
+
+    def token_starts(self, text: str, embedding: str | None) -> npt.NDArray[np.int64]:
+        """Return where each token starts by the tokenizer of a variant of `embeddings`."""
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
         """Ask a model of `chats`; return a reply per prompt, or the error it failed with."""

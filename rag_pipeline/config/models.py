@@ -3,6 +3,7 @@
 The vendors stand in `models.providers`, each with its settings, limits and clients.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -18,6 +19,11 @@ from rag_pipeline.config.settings import Settings
 from rag_pipeline.datamodels import Usage, Vectors
 
 InputType = Literal["document", "query"]
+TokenStarts = npt.NDArray[np.int64]
+"""Offsets of a text's tokens, ascending; a character of several tokens is there as often."""
+
+_TOKEN = re.compile(r"[^\W\u0e00-\uffff]{1,4}|[^\s]")
+"""What is taken for a token: four letters of an alphabet, or one other character."""
 
 
 class Embedder(Protocol):
@@ -127,6 +133,19 @@ class EmbeddingSettings(Settings):
     def keeps_tokens(self) -> bool:
         """Return whether its index holds token vectors; only a TokenEmbedder has them."""
         return False
+
+    @property
+    def window(self) -> int | None:
+        """Return how many tokens of a text the model reads; None where that is not known here."""
+        return None
+
+    def token_starts(self, text: str) -> TokenStarts:
+        """Return where each token starts, ascending; an estimate where no tokenizer is here.
+
+        The estimate has rather too many than too few: prose has 4 to 5 characters a token, Chinese
+        and Japanese at most about one token a character.
+        """
+        return np.array([found.start() for found in _TOKEN.finditer(text)], np.int64)
 
     @abstractmethod
     def open(self) -> Embedder:

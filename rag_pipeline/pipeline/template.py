@@ -90,7 +90,10 @@ _NO_QUERIES = """\
   # Without queries nothing is measured, and the first configuration is released. A line each:
   #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
   # queries: queries.jsonl"""
-_SENTENCES = ("sentences_600", "{method: sentences, max_characters: 600}")
+_SENTENCES = (
+    "sentences_600",
+    "{method: sentences, max_characters: 600, max_tokens: 200}   # the model reads 254",
+)
 _GIVEN = ("given", "{method: given}   # the spans of chunks.jsonl beside the queries")
 
 

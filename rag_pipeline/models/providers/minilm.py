@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     import onnxruntime
     from tokenizers import Tokenizer
 
-from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens
+from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.models.providers.token_starts import tokenizer_starts
 
 MAX_TOKENS = 256
 TOKENS_PER_BATCH = 4096
@@ -39,6 +40,15 @@ class MiniLMEmbedding(EmbeddingSettings):
     def keeps_tokens(self) -> bool:
         """Return whether its index holds token vectors."""
         return self.token_vectors
+
+    @property
+    def window(self) -> int:
+        """Return how many tokens of a text the model reads."""
+        return MAX_TOKENS
+
+    def token_starts(self, text: str) -> TokenStarts:
+        """Return where each of the model's tokens starts."""
+        return tokenizer_starts(load_tokenizer(), text)
 
     def open(self) -> "MiniLM":
         """Return the packaged model."""

@@ -1,0 +1,139 @@
+"""How large a chunk may be: in characters, in tokens of the model that reads it, or in both."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidatorFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config.chunkings import ChunkingSettings, Models
+from rag_pipeline.config.models import TokenStarts
+from rag_pipeline.config.settings import EmbeddingName, Settings
+from rag_pipeline.errors import ConfigError
+
+_SPECIAL_TOKENS = 2
+"""What a model puts around a text: [CLS] and [SEP]."""
+
+
+class Limit:
+    """The largest size of a span of one text."""
+
+    def __init__(
+        self,
+        characters: int | None = None,
+        tokens: int | None = None,
+        starts: TokenStarts | None = None,
+    ) -> None:
+        self.characters = characters
+        self.tokens = tokens
+        self._starts = starts
+
+    def fits(self, start: int, end: int) -> bool:
+        """Return whether a span may be a chunk."""
+        if self.characters is not None and end - start > self.characters:
+            return False
+        return self.tokens is None or self._tokens(start, end) <= self.tokens
+
+    def size(self, start: int, end: int) -> int:
+        """Return a span's size: in characters where these are limited, else in tokens."""
+        return end - start if self.characters is not None else self._tokens(start, end)
+
+    def cuts(self, start: int, end: int) -> Iterator[int]:
+        """Yield where a span is cut, anywhere, so that all of its parts fit."""
+        at = start
+        while not self.fits(at, end):
+            steps = [at + self.characters] if self.characters is not None else []
+            if self.tokens is not None and self._starts is not None:
+                past = int(np.searchsorted(self._starts, at)) + self.tokens
+                if past < len(self._starts):
+                    steps.append(int(self._starts[past]))
+            at = max(min(steps), at + 1)
+            yield at
+
+    def half_fits(self, start: int, end: int) -> bool:
+        """Return whether a span has at most half of the size."""
+        half = None if self.tokens is None else self.tokens // 2
+        if self.characters is not None and end - start > self.characters / 2:
+            return False
+        return half is None or self._tokens(start, end) <= half
+
+    def _tokens(self, start: int, end: int) -> int:
+        assert self._starts is not None
+        first, past = np.searchsorted(self._starts, (start, end))
+        return int(past - first)
+
+
+class SizedChunking(ChunkingSettings):
+    """A method whose chunks have at most `max_characters` or `max_tokens`, or both.
+
+    Tokens are those of the embedding that `tokens_of` names, by default the packaged one, and may
+    not be more than it reads. With `max_tokens` alone characters do not count. Then too no line of
+    a table or of fenced code is cut unless it is too long itself, and no chunk ends in a heading.
+    """
+
+    added: ClassVar[frozenset[str]] = frozenset({"max_tokens", "tokens_of"})
+    """Settings that earlier versions did not have: in no fingerprint unless they are set."""
+    max_characters: int | None = Field(default=500, ge=32)
+    max_tokens: int | None = Field(default=None, ge=16)
+    tokens_of: EmbeddingName | None = None
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_tokens_alone(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Self:
+        if isinstance(value, dict) and value.get("max_tokens") is not None:
+            value = {"max_characters": None, **value}
+        made: Self = handler(value)
+        if made.max_characters is None and made.max_tokens is None:
+            raise ValueError("max_characters, max_tokens: one of them is needed")
+        if made.tokens_of is not None and made.max_tokens is None:
+            raise ValueError("tokens_of: counts nothing without max_tokens")
+        return made
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        return {k: v for k, v in written.items() if k not in self.added or v is not None}
+
+    @property
+    def by_tokens(self) -> bool:
+        """Return whether tokens are counted."""
+        return self.max_tokens is not None
+
+    def limit(self, text: str, models: Models) -> Limit:
+        """Return the limit for the chunks of a text."""
+        if self.max_tokens is None:
+            return Limit(self.max_characters)
+        starts = models.token_starts(text, self.tokens_of)
+        return Limit(self.max_characters, self.max_tokens, starts)
+
+    def asked(self, config: CorpusConfig) -> list[Settings]:
+        """Return no model: counting tokens asks none."""
+        return []
+
+    def made_from(self, config: CorpusConfig) -> list[Any]:
+        """Return the models asked, and the one whose tokens are counted."""
+        counted = [config.sentence_embedding(self.tokens_of)] if self.by_tokens else []
+        return [*super().made_from(config), *counted]
+
+    def check(self, config: CorpusConfig) -> None:
+        """Raise ConfigError where chunks may be larger than what the model reads."""
+        if self.max_tokens is None:
+            return
+        check_window(self.max_tokens, self.tokens_of, config)
+
+
+def check_window(tokens: int, embedding: str | None, config: CorpusConfig) -> None:
+    """Raise ConfigError where an embedding reads less than so many tokens of a text."""
+    window = config.sentence_embedding(embedding).window
+    if window is not None and tokens > window - _SPECIAL_TOKENS:
+        raise ConfigError(
+            f"max_tokens: {tokens} are more than the {window - _SPECIAL_TOKENS} that "
+            f"{embedding or 'the packaged model'} reads; what follows would not be embedded"
+        )

@@ -1,0 +1,125 @@
+"""Work in proportion to the text: what is called, and how long it takes, over growing inputs."""
+
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from rag_pipeline.chunking import chunk
+from rag_pipeline.chunking.fixed import FixedChunking
+from rag_pipeline.chunking.markdown import MarkdownChunking
+from rag_pipeline.chunking.recursive import RecursiveChunking
+from rag_pipeline.chunking.semantic import SemanticChunking
+from rag_pipeline.chunking.windows import SentencesChunking
+from rag_pipeline.contextualization.none import NoContext
+from rag_pipeline.contextualization.structural import StructuralContext
+from rag_pipeline.datamodels import Chunk, Document
+from rag_pipeline.loading.parsers import parse
+from rag_pipeline.loading.text import front_matter, headings, markdown_title
+
+RUNS = {
+    "stars": "* a\n",
+    "numbers": "1. a\n",
+    "dashes": "- a\n",
+    "fences": "```\n",
+    "headings": "# a\n",
+    "quotes": "> a\n",
+    "table rows": "| a | b |\n",
+    "underlined": "a\n===\n\n",
+    "blank lines": "\n",
+    "dots": ". ",
+    "one word": "ab",
+    "Chinese": "合同。",
+    "clauses": "1.1 Term. (a) yes; and (b) no.\n",
+    "brackets": "[(",
+    "definitions": '"Term" means any. ',
+}
+CHUNKINGS = {
+    "recursive": RecursiveChunking(method="recursive"),
+    "recursive by tokens": RecursiveChunking(method="recursive", max_tokens=100),
+    "markdown": MarkdownChunking(method="markdown"),
+    "markdown by tokens": MarkdownChunking(method="markdown", max_tokens=100),
+    "sentences": SentencesChunking(method="sentences", overlap=100),
+    "sentences by tokens": SentencesChunking(method="sentences", max_tokens=100, overlap=20),
+    "semantic": SemanticChunking(method="semantic"),
+    "fixed": FixedChunking(method="fixed", overlap=20),
+}
+SMALL = 2_000
+"""Characters."""
+TIMES = 4
+
+
+def chunks_of(text, method):
+    return chunk(
+        Document("a.md", "", text),
+        method,
+        embed=lambda texts: np.ones((len(texts), 4), np.float32),
+    )
+
+
+def contexts_of(text, contextualizer):
+    spans = [(at, min(at + 500, len(text))) for at in range(0, len(text), 500)]
+    chunks = [Chunk("a.md", start, end, text[start:end]) for start, end in spans]
+    return contextualizer.contexts(Document("a.md", "", text), chunks, None)
+
+
+def read_as_markdown(text, _):
+    return front_matter(f"---\na: b\n---\n{text}"), markdown_title(text), list(headings(text))
+
+
+def read_as_html(text, _):
+    return parse("a.html", f"<p>{text}</p>".encode(), ".html", 10**9)
+
+
+WORK = (
+    {f"{name} chunks": (chunks_of, method) for name, method in CHUNKINGS.items()}
+    | {
+        "structural contexts": (contexts_of, StructuralContext(method="structural")),
+        "no contexts": (contexts_of, NoContext(method="none")),
+    }
+    | {"reading Markdown": (read_as_markdown, None), "reading HTML": (read_as_html, None)}
+)
+
+
+def calls(function, *arguments):
+    """Return how many functions are called, of Python and of C."""
+    count = 0
+
+    def counted(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def seconds(function, *arguments):
+    """Return the processor's time."""
+    started = time.process_time()
+    function(*arguments)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_work_grows_no_faster_than_the_text(work):
+    function, settings = WORK[work]
+    function("warm up", settings)
+    for name, run in RUNS.items():
+        small = run * (SMALL // len(run))
+        few = calls(function, small, settings)
+        many = calls(function, small * TIMES, settings)
+        assert many <= TIMES * 1.2 * few + 500, f"{name}: {few} calls, {many} for {TIMES} times it"
+        # What one call takes (a regular expression, a sort) is not counted: it is timed, with room
+        # for noise. Quadratic work takes 64 times as long for 8 times the text.
+        quick = max(seconds(function, small, settings), 0.002)
+        for _ in range(3):
+            slow = seconds(function, small * 8, settings)
+            if slow <= 28 * quick:
+                break
+        else:
+            pytest.fail(f"{name}: {quick:.4f} s, {slow:.4f} s for 8 times it")
