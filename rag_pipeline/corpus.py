@@ -24,6 +24,7 @@ from rag_pipeline.config import (
     Retriever,
     load_config,
 )
+from rag_pipeline.config.addresses import of_today
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import DocumentError, InputError
 from rag_pipeline.evaluation.board import Board
@@ -167,10 +168,12 @@ class Corpus:
         """
         recorded = self.searched().typed_settings()
         if recorded.answers is not None:
-            return recorded.answers, recorded.answers_chat
-        answers = self.config.evaluation.answers
-        chat = answers.chat if isinstance(answers, ChatAnswers) else None
-        return answers, self.config.chat(chat) if chat else None
+            chat = recorded.answers_chat
+            return recorded.answers, chat and of_today(self.workspace.config, chat)
+        config = self.workspace.config
+        answers = config.evaluation.answers
+        asked = answers.chat if isinstance(answers, ChatAnswers) else None
+        return answers, config.chat(asked) if asked else None
 
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""
@@ -321,14 +324,15 @@ class Corpus:
 
     def _searched_with(self, release: Release, index: Index) -> Served:
         """Return an index with the models and settings of a release."""
-        settings = release.typed_settings()
+        settings, now = release.typed_settings(), self.workspace.config
+        chat = settings.reranker_chat
         return Served(
             release,
             index,
-            open_embedder(self.config.located(settings.embedding)),
+            open_embedder(now.located(of_today(now, settings.embedding))),
             settings.retriever,
-            settings.reranker,
-            settings.reranker_chat,
+            of_today(now, settings.reranker),
+            None if chat is None else of_today(now, chat),
             self.workspace.cache,
         )
 

@@ -16,6 +16,7 @@ from rag_pipeline.config import (
     Models,
     keeps_tokens,
 )
+from rag_pipeline.config.addresses import addresses_of, at_first_addresses, remote_models
 from rag_pipeline.config.models import TokenStarts
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
@@ -31,18 +32,31 @@ from rag_pipeline.models.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.models.providers import Embedder, InputType, Vectors, open_embedder
 from rag_pipeline.store import SHARED_CALLS, Store, Table, state_digest
 
+_ADDRESSES = "models.json"
+"""Under which address each model of the corpus file was first asked."""
+
 
 class Workspace:
     """What every step over one corpus needs."""
 
+    _are_noted = False
+
     def __init__(self, config: CorpusConfig) -> None:
-        self.config = config
+        self._given = config
+
+    @cached_property
+    def config(self) -> CorpusConfig:
+        """Return the settings, in which a model that has moved is known by its first address."""
+        if not any(remote_models(self._given)):
+            return self._given
+        return at_first_addresses(self._given, self.store.read_json(_ADDRESSES) or {})
 
     @cached_property
     def store(self) -> Store:
         """Return the corpus's store."""
-        keep_versions = timedelta(hours=self.config.retention.version_hours)
-        return Store(self.config.store_url, self.config.corpus, keep_versions)
+        config = self._given
+        keep_versions = timedelta(hours=config.retention.version_hours)
+        return Store(config.store_url, config.corpus, keep_versions)
 
     @cached_property
     def cache(self) -> CallCache:
@@ -71,6 +85,7 @@ class Workspace:
         Takes what other machines have learned before, and gives them what was learned after.
         """
         configurations = self.config.configurations_of(key.level, key)
+        self._note_addresses()
         self.cache.refresh()
         try:
             with charging(self.ledger), attributed(asset, str(key), configurations) as totals:
@@ -78,6 +93,15 @@ class Workspace:
         finally:
             if self.cache.exchange is not None:
                 self.cache.exchange.push_if_possible()
+
+    def _note_addresses(self) -> None:
+        """Note under which addresses models are known, before anything of them is kept."""
+        known = addresses_of(self.config)
+        if known and not self._are_noted:
+            before = self.store.read_json(_ADDRESSES) or {}
+            if {**before, **known} != before:
+                self.store.write_json(_ADDRESSES, {**before, **known})
+        self._are_noted = True
 
     # --- tables ---
 

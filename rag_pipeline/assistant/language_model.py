@@ -239,7 +239,7 @@ def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel 
     if chat is None:
         return None
     require_dspy()
-    settings = corpus.config.chat(chat)
+    settings = corpus.workspace.config.chat(chat)
     if patient:
         settings = settings.model_copy(update={"batch": False})  # one prompt follows from another
     else:

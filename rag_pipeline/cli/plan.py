@@ -11,6 +11,7 @@ from rag_pipeline.cli.estimates import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import load_config
+from rag_pipeline.config.addresses import moved_models
 from rag_pipeline.pipeline.forecast import RERANKING, Forecast, forecast, hold_budget
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
@@ -29,6 +30,8 @@ def show_plan(file: Path, as_json: bool) -> None:
     busy = [f for f in found if f.runs]
     if not busy:
         console.print(f"everything is current: a run would do nothing ({len(found)} steps checked)")
+        for line in moved_models(workspace.config):
+            console.print(line)
         return
     table = titled_table(f"{config.corpus}: what a run would do")
     table.add_column("step", overflow="fold", min_width=21)
@@ -54,7 +57,7 @@ def show_plan(file: Path, as_json: bool) -> None:
             what,
         )
     console.print(table)
-    for line in (*totals(found), *estimate_lines(found)):
+    for line in (*totals(found), *estimate_lines(found), *moved_models(workspace.config)):
         console.print(line)
     hold_budget(workspace, found)
     show_next(rag("run", file=file, corpus=config.corpus))

@@ -30,6 +30,7 @@ from rag_pipeline.config.settings import (
     DocumentsSource,
     Gate,
     Name,
+    RemoteModel,
     Retention,
     Settings,
 )
@@ -408,6 +409,8 @@ def fingerprint(*parts: Any) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, Settings):
             settings = value.model_dump(mode="json", exclude=set(value.operational))
+            if isinstance(value, RemoteModel):
+                settings["base_url"] = value.place
             for name, inner in value:
                 # Settings inside of settings select code too; version 1 was never written down.
                 if isinstance(inner, Settings) and name in settings and inner.code_version > 1:

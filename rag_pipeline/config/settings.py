@@ -93,9 +93,15 @@ class RemoteModel(Settings):
             "requests_per_minute",
             "tokens_per_minute",
             "patience_seconds",
+            "known_as",
         }
     )
     base_url: str | None = None
+    known_as: str | None = None
+    """What stands for the address in the keys of kept answers and in fingerprints.
+
+    For a model that has moved an earlier `base_url` ("" for the vendor's own), or any name.
+    """
     api_key_env: str
     """The environment variable that holds the key; keys themselves are in no file."""
     timeout_seconds: float = Field(default=60.0, gt=0)
@@ -115,6 +121,11 @@ class RemoteModel(Settings):
         if parts.username or parts.password:
             raise ValueError("a key stands in no file: name its variable in api_key_env")
         return url
+
+    @property
+    def place(self) -> str | None:
+        """Return what stands for the address wherever the model is told from others."""
+        return self.base_url if self.known_as is None else self.known_as or None
 
 
 class DocumentsSource(Settings):

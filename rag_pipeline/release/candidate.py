@@ -1,10 +1,11 @@
 """Which configuration should be served, and what stands in its way."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from rag_pipeline.config import ChatAnswers, Configuration
-from rag_pipeline.errors import NotReleasedError
+from rag_pipeline.config import ChatAnswers, Configuration, fingerprint
+from rag_pipeline.errors import ConfigError, NotReleasedError
 from rag_pipeline.evaluation import quality
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
@@ -15,6 +16,7 @@ from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
 from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.gate import Decision, decide, kept_scores
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
+from rag_pipeline.release.settings import read_settings
 from rag_pipeline.workspace import Workspace
 
 
@@ -119,7 +121,7 @@ def released(workspace: Workspace, candidate: Configuration | None = None) -> Re
     if (
         today is not None
         and (candidate is None or candidate.name != name)
-        and _are_of(serving.settings, settings_of(workspace, today))
+        and _are_of(serving.settings, settings_of(workspace, today), serving.release_id)
         and run_is_current(workspace, today)
         and scores_are_current(workspace, today)
     ):
@@ -127,9 +129,20 @@ def released(workspace: Workspace, candidate: Configuration | None = None) -> Re
     return Reference(serving.release_id, name, kept_scores(workspace, serving.release_id))
 
 
-def _are_of(served: Mapping[str, Any], today: Mapping[str, Any]) -> bool:
-    """Tell whether settings are those of today; earlier manifests record no answers."""
-    return {**{k: v for k, v in today.items() if k.startswith("answers")}, **served} == today
+def _are_of(served: Mapping[str, Any], today: Mapping[str, Any], release_id: str) -> bool:
+    """Tell whether settings make what those of today make; earlier manifests record no answers."""
+    if {"answers", "answers_chat", *served} != {"answers", "answers_chat", *today}:
+        return False
+    if served.get("names") != today["names"]:
+        return False
+    with suppress(ConfigError):
+        was, now = read_settings(served, release_id), read_settings(today, release_id)
+        return all(
+            fingerprint(getattr(was, field)) == fingerprint(getattr(now, field))
+            for field in type(was).model_fields
+            if field in served
+        )
+    return False
 
 
 def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:

@@ -20,6 +20,7 @@ from rag_pipeline.config import (
     ExtractiveAnswers,
     Key,
 )
+from rag_pipeline.config.addresses import of_today
 from rag_pipeline.config.corpus import ConfigurationRule
 from rag_pipeline.corpus import Corpus, Served
 from rag_pipeline.datamodels import Document, ScoredChunk
@@ -193,7 +194,8 @@ class _IndexedExpansion(Corpus):
             made_from = (release.release_id, state_digest(self._documents.state()))
             if self._served is None or made_from != self._made_from:
                 workspace = _ExpansionWorkspace(
-                    released_config(self.config, release), self._documents.store
+                    released_config(self._released.workspace.config, release),
+                    self._documents.store,
                 )
                 with attributed("expansion"):
                     index = _bring_up_to_date(workspace)
@@ -223,9 +225,9 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
         "chunkings": {_NAME: chunking},
         "contextualizers": {_NAME: pinned.contextualizer},
         # A semantic chunking may name another embedding to compare sentences with.
-        "embeddings": {**config.embeddings, _NAME: pinned.embedding},
+        "embeddings": {**config.embeddings, _NAME: of_today(config, pinned.embedding)},
         "retrievers": {_NAME: pinned.retriever},
-        "rerankers": {_NAME: pinned.reranker},
+        "rerankers": {_NAME: of_today(config, pinned.reranker)},
         "configurations": (rule,),
     }
     return config.model_copy(update=changes)
