@@ -19,8 +19,8 @@ import yaml
 import rag_pipeline
 from benchmarks.bench_datasets import rag
 from rag_pipeline.config import load_config
-from rag_pipeline.evaluation import quality
 from rag_pipeline.evaluation.entities import extract
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.summary import summarize
 from rag_pipeline.workspace import Workspace
@@ -114,14 +114,14 @@ def report(file: Path, names: dict[str, str]) -> None:
             )
         sys.stdout.write(f"  {metric:18} {'   '.join(cells)}\n")
     for shown, name in names.items():
-        note = workspace.store.read_note(quality.quality_file("entity_scores", name))
+        note = ENTITY_SCORES.note(workspace, name)
         summary = note["summary"]
         micro = summary["micro"]["f1"]
         sys.stdout.write(
             f"  {shown}: F1 as the mean over queries {_shown(summary['mean_f1'])}, of the mean "
             f"precision and recall {_shown(summary['f1_of_means'])}, micro {_shown(micro)}\n"
         )
-        health = workspace.store.read_note(quality.quality_file("context_scores", name))["health"]
+        health = CONTEXT_SCORES.note(workspace, name)["health"]
         figures = ", ".join(f"{key} {_shown(value)}" for key, value in health.items())
         sys.stdout.write(f"  {shown}: {figures}\n")
     sys.stdout.flush()

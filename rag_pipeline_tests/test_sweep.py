@@ -13,6 +13,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
+from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.release import publish
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
@@ -133,7 +134,7 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
     update_leaderboard(workspace)
     publish(workspace)
 
-    evaluated = workspace.store.read_parquet(runs.run_file("remote")).to_pylist()
+    evaluated = RUN.rows(workspace, "remote")
     asked = len(server.requests)
     corpus = Corpus.load(file)
     for query_id, query, *_ in QUERIES:

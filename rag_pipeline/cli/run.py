@@ -25,11 +25,10 @@ from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError, RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import (
-    QUERIES_FILE,
     left_out,
     load_queries,
-    load_scores,
 )
 from rag_pipeline.indexing import text_warnings
 from rag_pipeline.pipeline.forecast import Forecast, forecast, hold_budget, is_known, pays
@@ -291,7 +290,7 @@ def _show_problems(workspace: Workspace) -> None:
     refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
     _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
     _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
-    problems = workspace.store.read_note(QUERIES_FILE).get("problems", [])
+    problems = QUERIES.note(workspace).get("problems", [])
     _warn("not in the documents", "gold span", problems)
     if lost := left_out(workspace):
         console.print(f"[yellow]{lost}[/yellow]", soft_wrap=True)
@@ -335,7 +334,7 @@ def _sample_question(corpus: Corpus) -> str | None:
     Shortest, so that question and answer are taken in at a glance.
     """
     queries = load_queries(corpus.workspace)
-    scores = load_scores(corpus.workspace, corpus.release().configuration)
+    scores = PRESENCE.rows(corpus.workspace, corpus.release().configuration)
     right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}
     known = [q.query for q in queries if q.query_id in right] or [q.query for q in queries[:1]]
     return min(known, key=len, default=None)

@@ -11,7 +11,8 @@ from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
 from rag_pipeline.evaluation.quality.labels import load_labels
-from rag_pipeline.evaluation.runs import load_queries, run_file
+from rag_pipeline.evaluation.results import RUN
+from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.scores import Scores, read_scores
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.places import Place, place_of
@@ -219,7 +220,7 @@ def _passages(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
 ) -> tuple[dict[str, list[Passage]], dict[str, int]]:
     """Return the passages of each query, and the rank of the first that answers by gold."""
-    run = workspace.store.read_parquet(run_file(configuration))
+    run = RUN.read(workspace, configuration)
     if run is None:
         return {}, {}
     judged = load_labels(workspace, configuration) if workspace.config.evaluation.judge else {}

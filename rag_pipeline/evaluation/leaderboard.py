@@ -24,7 +24,8 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
     shown_metrics,
 )
-from rag_pipeline.evaluation.runs import QUERIES_FILE, load_groups, run_file
+from rag_pipeline.evaluation.results import QUERIES, RUN
+from rag_pipeline.evaluation.runs import load_groups
 from rag_pipeline.evaluation.scores import (
     Scores,
     check_metric_names,
@@ -43,7 +44,7 @@ def leaderboard_digest(workspace: Workspace) -> str:
     config = workspace.config
     names = list(config.all_configurations)
     digests = [scores_digests(workspace, name) for name in names]
-    unanswered = workspace.store.read_note(QUERIES_FILE).get("problems", [])
+    unanswered = QUERIES.note(workspace).get("problems", [])
     return fingerprint(
         "leaderboard",
         _VERSION,
@@ -79,7 +80,7 @@ def update_leaderboard(
     rows = []
     groups = load_groups(workspace)
     for name, own in scores.items():
-        note = workspace.store.read_note(run_file(name))
+        note = RUN.note(workspace, name)
         if not note:
             continue
         summaries = summarize_all(*_by_query(own, groups))
@@ -100,7 +101,7 @@ def update_leaderboard(
         digest=leaderboard_digest(workspace),
         corpus=config.corpus,
         sorted_by=sorted_by,
-        queries_left_out=len(workspace.store.read_note(QUERIES_FILE).get("problems", [])),
+        queries_left_out=len(QUERIES.note(workspace).get("problems", [])),
         configurations=best_first(rows, sorted_by),
     )
     board = with_verdicts(workspace, board, released)

@@ -20,6 +20,7 @@ from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.relevance import judge_chunks
+from rag_pipeline.evaluation.results import LABELS, PRESENCE, QUERIES, RUN
 from rag_pipeline.evaluation.retrieval_metrics import (
     RANKING_METRICS,
     evaluate_query,
@@ -35,20 +36,7 @@ from rag_pipeline.search.retrieval import read_question, remembering, retrieve_a
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
-QUERIES_FILE = "evaluation/queries.parquet"
 SCORES_VERSION = 2
-RUN_SCHEMA = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("rank", pa.int32()),
-        ("chunk_id", pa.string()),
-        ("document_id", pa.string()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("score", pa.float64()),
-        ("text", pa.string()),
-    ]
-)
 
 
 # --- queries ---
@@ -64,7 +52,7 @@ def queries_digest(workspace: Workspace) -> str:
 
 def queries_are_current(workspace: Workspace) -> bool:
     """Return whether the resolved queries are those of the file and the documents as they are."""
-    return workspace.store.read_note(QUERIES_FILE).get("digest") == queries_digest(workspace)
+    return QUERIES.digest(workspace) == queries_digest(workspace)
 
 
 def update_queries(workspace: Workspace) -> list[str]:
@@ -101,20 +89,17 @@ def save_queries(
         }
     )
     note = {"digest": made_from, "problems": list(problems), "read": read}
-    workspace.store.write_parquet(QUERIES_FILE, rows, note)
+    QUERIES.write(workspace, rows, note)
 
 
 def load_queries(workspace: Workspace) -> list[Query]:
     """Return the resolved queries; [] before the queries asset has run."""
-    rows = workspace.store.read_parquet(QUERIES_FILE)
-    if rows is None:
-        return []
-    return [_query(json.loads(record)) for record in rows.column("record").to_pylist()]
+    return [_query(json.loads(row["record"])) for row in QUERIES.rows(workspace)]
 
 
 def left_out(workspace: Workspace) -> str:
     """Return how many of the queries are not measured, as a sentence; "" if all are."""
-    note = workspace.store.read_note(QUERIES_FILE)
+    note = QUERIES.note(workspace)
     lost = int(note.get("read", 0)) - len(load_queries(workspace)) if note else 0
     if lost <= 0:
         return ""
@@ -127,7 +112,7 @@ def left_out(workspace: Workspace) -> str:
 
 def why_left_out(workspace: Workspace, query_id: str) -> list[str]:
     """Return what is wrong with the gold of a query that is left out."""
-    problems = workspace.store.read_note(QUERIES_FILE).get("problems", [])
+    problems = QUERIES.note(workspace).get("problems", [])
     start = problem_of(query_id)
     return [problem.removeprefix(start) for problem in problems if problem.startswith(start)]
 
@@ -154,35 +139,16 @@ def load_groups(workspace: Workspace) -> dict[str, str]:
 
     Questions of one group are not independent (see `evaluation.intervals`).
     """
-    rows = workspace.store.read_parquet(QUERIES_FILE)
-    if rows is None:
-        return {}
-    columns: list[list[str]] = [rows.column(c).to_pylist() for c in ("query_id", "record")]
     found = {}
-    for query_id, text in zip(*columns, strict=True):
-        record = json.loads(text)
+    for row in QUERIES.rows(workspace):
+        record = json.loads(row["record"])
         documents = [span["document_id"] for span in record.get("gold_spans", ())]
-        documents += [*record.get("gold_documents", ()), f"query {query_id}"]
-        found[query_id] = record.get("group") or documents[0]
+        documents += [*record.get("gold_documents", ()), f"query {row['query_id']}"]
+        found[row["query_id"]] = record.get("group") or documents[0]
     return found
 
 
 # --- retrieval_run ---
-
-
-def run_file(configuration: str) -> str:
-    """Return where a configuration's run stands."""
-    return f"evaluation/retrieval_run/{configuration}.parquet"
-
-
-def scores_file(configuration: str) -> str:
-    """Return where a configuration's scores per query stand."""
-    return f"evaluation/answer_presence/{configuration}.parquet"
-
-
-def labels_file(configuration: str) -> str:
-    """Return where a judge's labels of a configuration's run stand."""
-    return f"evaluation/relevance_labels/{configuration}.parquet"
 
 
 def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinned) -> str:
@@ -201,12 +167,12 @@ def run_digest(workspace: Workspace, configuration: Configuration, pinned: Pinne
 
 def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
     """Return whether a configuration's run was made from the indexes and queries as they are."""
-    made_from = workspace.store.read_note(run_file(configuration.name)).get("digest")
-    if made_from is None or not workspace.vector_index(configuration.vector_key).exists():
+    note = RUN.note(workspace, configuration.name)
+    if not note or not workspace.vector_index(configuration.vector_key).exists():
         return False
-    if made_from != run_digest(workspace, configuration, pin(workspace, configuration)):
+    if note["digest"] != run_digest(workspace, configuration, pin(workspace, configuration)):
         return False
-    pinned = workspace.store.read_note(run_file(configuration.name))["pinned"]
+    pinned = note["pinned"]
     table = workspace.store.table(pinned["vector_table"], CONTEXTUALIZED_CHUNKS_SCHEMA)
     documents = pinned.get("documents_version")  # runs of earlier versions pin none
     return table.has_version(pinned["vector_version"]) and (
@@ -228,7 +194,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     embed(asks)  # in as few calls as can be
     reranker = workspace.config.rerankers[configuration.reranker]
     score = passage_scorer(workspace, reranker, counts)
-    columns: dict[str, list[Any]] = {name: [] for name in RUN_SCHEMA.names}
+    columns: dict[str, list[Any]] = {name: [] for name in RUN.schema.names}
     latencies: list[float] = []
     not_reranked: list[str] = []
     asked = [query.query for query in queries]
@@ -254,13 +220,13 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         "latency_ms": statistics.median(latencies) if latencies else None,
         "asks": {q.query_id: a for q, a in zip(queries, asks, strict=True) if a != q.query},
     }
-    rows = pa.table(columns, schema=RUN_SCHEMA)
+    rows = pa.table(columns, schema=RUN.schema)
     # Scores are judged, and a release is made, from the version that was searched.
     searched = workspace.vector_index(configuration.vector_key)
     searched.pin(f"run-{configuration.name}", pinned.vector_version)
     if pinned.documents_version is not None:
         workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
-    workspace.store.write_parquet(run_file(configuration.name), rows, note)
+    RUN.write(workspace, rows, note, configuration.name)
     return note
 
 
@@ -269,7 +235,7 @@ def retrieve_again(
 ) -> list[ScoredChunk]:
     """Return what another query finds in the builds of the last run; [] where there was none."""
     config = workspace.config
-    pinned = workspace.store.read_note(run_file(configuration.name)).get("pinned")
+    pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None:  # a forecast lets queries have found passages without any run
         return []
     reranker = config.rerankers[configuration.reranker]
@@ -286,7 +252,7 @@ def retrieve_again(
 
 def load_asks(workspace: Workspace, configuration: str) -> dict[str, str]:
     """Return what queries ask besides naming a document, by query id; only where they name one."""
-    asks: dict[str, str] = workspace.store.read_note(run_file(configuration)).get("asks", {})
+    asks: dict[str, str] = RUN.note(workspace, configuration).get("asks", {})
     return asks
 
 
@@ -297,7 +263,7 @@ def load_ranked(
 
     Raises StoreError when there is no run.
     """
-    run = workspace.store.read_parquet(run_file(configuration))
+    run = RUN.read(workspace, configuration)
     if run is None:
         raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run before it")
     if depth is not None:
@@ -316,8 +282,8 @@ def load_ranked(
 
 def scores_are_current(workspace: Workspace, configuration: Configuration) -> bool:
     """Return whether a configuration's scores are of its run as it is."""
-    note = workspace.store.read_note(scores_file(configuration.name))
-    return bool(note) and note.get("digest") == scores_digest(workspace, configuration.name)
+    name = configuration.name
+    return PRESENCE.digest(workspace, name) == scores_digest(workspace, name)
 
 
 def update_scores(
@@ -334,7 +300,7 @@ def update_scores(
     ranked = load_ranked(workspace, configuration.name)
     queries = load_queries(workspace)
     # The chunks that were searched, not those of today: a rank is judged by its own chunking.
-    pinned = Pinned(**workspace.store.read_note(run_file(configuration.name))["pinned"])
+    pinned = Pinned(**RUN.note(workspace, configuration.name)["pinned"])
     searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     spans = ["chunk_id", "document_id", "start", "end"]
     gold_documents = sorted({s.document_id for q in queries for s in q.gold_spans})
@@ -354,25 +320,17 @@ def update_scores(
     for metric in metrics:
         values = [score[metric.name] for score in scores]
         columns[metric.name] = pa.array(values, pa.float64())
-    workspace.store.write_parquet(
-        scores_file(configuration.name), pa.table(columns), {"digest": made_from}
-    )
+    PRESENCE.write(workspace, pa.table(columns), {"digest": made_from}, configuration.name)
     groups = load_groups(workspace)
     return summarize_all(scores, [groups[q.query_id] for q in queries])
 
 
-def load_scores(workspace: Workspace, configuration: str) -> list[dict[str, Any]]:
-    """Return a configuration's scores, one row a query."""
-    rows = workspace.store.read_parquet(scores_file(configuration))
-    return [] if rows is None else list(rows.to_pylist())
-
-
 def scores_digest(workspace: Workspace, configuration: str) -> str:
     """Hash what the scores of a configuration are made from: its run, and a judge's labels."""
-    run = workspace.store.read_note(run_file(configuration)).get("digest")
+    run = RUN.digest(workspace, configuration)
     labels: list[Any] = []
     if workspace.config.evaluation.judge is not None:
-        labels = [workspace.store.read_note(labels_file(configuration)).get("digest")]
+        labels = [LABELS.digest(workspace, configuration)]
     # Of other packages' metrics: those of this one are told by the version.
     added = [[m.name, m.version] for m in ranking_metrics() if m not in RANKING_METRICS]
     return fingerprint("answer_presence", SCORES_VERSION, run, *labels, *added)

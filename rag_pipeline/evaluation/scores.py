@@ -13,6 +13,7 @@ from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
 from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, PRESENCE, SCORES
 from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS
 from rag_pipeline.workspace import Workspace
 
@@ -21,15 +22,13 @@ Values = Mapping[str, float | None]
 Scores = Mapping[str, Values]
 """Values by metric."""
 
-SCORE_ASSETS = ("answer_presence", "entity_scores", "context_scores")
-"""The assets that write `evaluation/<asset>/<configuration>.parquet`, one row a query."""
-
 
 def asset_of(metric: str) -> str:
-    """Return which of `SCORE_ASSETS` measures a metric."""
+    """Return which of the assets of `results.SCORES` measures a metric."""
     if metric in (m.name for m in ENTITY_METRICS):
-        return "entity_scores"
-    return "context_scores" if metric in (m.name for m in answer_metrics()) else "answer_presence"
+        return ENTITY_SCORES.name
+    is_of_answers = metric in (m.name for m in answer_metrics())
+    return CONTEXT_SCORES.name if is_of_answers else PRESENCE.name
 
 
 def ranking_metrics() -> tuple[RankingMetric, ...]:
@@ -84,16 +83,11 @@ def direction(metric: str) -> Direction:
     return found.direction if found else "higher"
 
 
-def score_file(asset: str, configuration: str) -> str:
-    """Return where an asset's scores of a configuration stand."""
-    return f"evaluation/{asset}/{configuration}.parquet"
-
-
 def read_scores(workspace: Workspace, configuration: str) -> dict[str, dict[str, float | None]]:
     """Return every metric of a configuration that has been evaluated, {} before the first."""
     found: dict[str, dict[str, float | None]] = {}
-    for asset in SCORE_ASSETS:
-        table = workspace.store.read_parquet(score_file(asset, configuration))
+    for results in SCORES:
+        table = results.read(workspace, configuration)
         if table is not None:
             found |= columns_of(table)
     return found
@@ -111,8 +105,7 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
 
 def scores_digests(workspace: Workspace, configuration: str) -> list[str | None]:
     """Return what each of a configuration's score files was made from."""
-    notes = (workspace.store.read_note(score_file(a, configuration)) for a in SCORE_ASSETS)
-    return [note.get("digest") for note in notes]
+    return [results.digest(workspace, configuration) for results in SCORES]
 
 
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:

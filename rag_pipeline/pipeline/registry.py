@@ -14,20 +14,29 @@ from rag_pipeline.config import (
     Configuration,
     CorpusConfig,
     EmbeddingSettings,
-    Evaluation,
     Key,
     Level,
     Settings,
 )
 from rag_pipeline.errors import NotReleasedError, StoreError
-from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.health import checked
 from rag_pipeline.evaluation.leaderboard import (
     LEADERBOARD_FILE,
     leaderboard_digest,
     leaderboard_is_current,
 )
-from rag_pipeline.evaluation.scores import SCORE_ASSETS, score_file
+from rag_pipeline.evaluation.results import (
+    ANSWERS,
+    CONTEXT_SCORES,
+    ENTITY_SCORES,
+    LABELS,
+    PRESENCE,
+    QUERIES,
+    RUN,
+    SCORES,
+    JudgedResults,
+)
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.facts import Outcome
@@ -79,28 +88,26 @@ def _sharded(
 
 
 def _judged(
-    name: str,
-    reads: tuple[str, ...],
+    results: JudgedResults,
     update: Callable[[Workspace, Key], Outcome],
     *,
     about: str,
     doing: str,
     words: tuple[tuple[str, str], ...],
-    judge: Callable[[Evaluation], Settings],
     made_with: str = "",
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True,
     alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {},
 ) -> Asset:
     """Return the row of a Parquet file about one configuration's queries that models fill."""
     return Asset(
-        name=name,
-        reads=reads,
+        name=results.name,
+        reads=tuple(before.name for before in results.reads),
         by="configuration",
         applies=applies,
-        is_current=lambda workspace, key: quality.is_current(workspace, name, key),
-        place=lambda key: score_file(name, key),
-        is_incomplete=lambda workspace, key: quality.is_incomplete(workspace, name, key),
-        made_from=lambda workspace, key: (quality.made_from(workspace, name, key),),
+        is_current=results.is_current,
+        place=results.file,
+        is_incomplete=results.is_incomplete,
+        made_from=lambda workspace, key: (results.made_from(workspace, key),),
         update=update,
         alerts=alerts,
         made_with=made_with,
@@ -108,14 +115,9 @@ def _judged(
         about=about,
         doing=doing,
         words=words,
-        model=lambda config, key: _chat_named(config, judge(config.evaluation)),
+        model=lambda config, key: results.chat(config),
         runs_dry=True,
     )
-
-
-def _chat_named(config: CorpusConfig, judge: Settings) -> ChatSettings | None:
-    chat = getattr(judge, "chat", None)
-    return config.chat(chat) if chat else None
 
 
 def _first_model(config: CorpusConfig, stage: Settings) -> ModelSettings | None:
@@ -160,7 +162,7 @@ def _judges_relevance(config: CorpusConfig, _: Configuration) -> bool:
 
 
 def _queries_state(workspace: Workspace, _: Key) -> str:
-    return str(workspace.store.read_note(runs.QUERIES_FILE).get("digest"))
+    return str(QUERIES.digest(workspace))
 
 
 _ROWS = (
@@ -251,7 +253,7 @@ _ROWS = (
         is_current=lambda workspace, key: runs.run_is_current(
             workspace, workspace.config.configuration(key)
         ),
-        place=runs.run_file,
+        place=RUN.file,
         update=updates.retrieval_run,
         made_from=_run_inputs,
         kind="parquet",
@@ -262,14 +264,12 @@ _ROWS = (
         model=lambda config, key: config.embeddings[key.embedding],
     ),
     _judged(
-        "relevance_labels",
-        ("retrieval_run",),
+        LABELS,
         updates.relevance_labels,
         about="A chat model's YES or NO for each query's first passages, and how far it agrees "
         "with gold.",
         doing="let a chat model judge what was found",
         words=(("judged", "judged"), ("missing", "missing")),
-        judge=lambda evaluation: evaluation.relevance,
         applies=_judges_relevance,
     ),
     Asset(
@@ -279,7 +279,7 @@ _ROWS = (
         is_current=lambda workspace, key: runs.scores_are_current(
             workspace, workspace.config.configuration(key)
         ),
-        place=runs.scores_file,
+        place=PRESENCE.file,
         update=updates.answer_presence,
         made_from=lambda workspace, key: (runs.scores_digest(workspace, key),),
         kind="parquet",
@@ -288,38 +288,32 @@ _ROWS = (
         doing="measure what was found",
     ),
     _judged(
-        "answers",
-        ("retrieval_run",),
+        ANSWERS,
         updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
         doing="answer every query",
         words=(("queries", "answers"), ("missing_judgements", "missing")),
-        judge=lambda evaluation: evaluation.answers,
     ),
     _judged(
-        "entity_scores",
-        ("answers",),
+        ENTITY_SCORES,
         updates.entity_scores,
         about="Precision, recall and F1 of the facts in the answers, per query.",
         doing="hold the answers to the facts",
         words=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
-        judge=lambda evaluation: evaluation.entities,
         made_with="answers",
     ),
     _judged(
-        "context_scores",
-        ("retrieval_run", "answers"),
+        CONTEXT_SCORES,
         updates.context_scores,
         about="How relevant, used, complete and well ranked the contexts of each query are.",
         doing="judge the contexts",
         alerts=lambda config: checked(config.evaluation.health),
-        judge=lambda evaluation: evaluation.context,
         words=(("queries", "queries"), ("missing_judgements", "missing")),
         made_with="answers",
     ),
     Asset(
         name="leaderboard",
-        reads=SCORE_ASSETS,
+        reads=tuple(results.name for results in SCORES),
         is_current=lambda workspace, _: leaderboard_is_current(workspace),
         place=lambda _: LEADERBOARD_FILE,
         update=lambda workspace, _: updates.leaderboard(workspace, _costs(workspace)),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rag_pipeline import release as releases
 from rag_pipeline.config import LEVELS
 from rag_pipeline.errors import RagPipelineError, StoreError
+from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
@@ -140,9 +141,7 @@ def _lexical(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> It
 
 
 def _run_pins(workspace: Workspace) -> Iterator[dict[str, Any]]:
-    folder = "evaluation/retrieval_run"
-    for name in workspace.store.list(folder):
-        yield workspace.store.read_note(f"{folder}/{name}").get("pinned", {})
+    return (note.get("pinned", {}) for note in RUN.notes(workspace))
 
 
 def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:

@@ -14,6 +14,7 @@ from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
+from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report, Stage
 from rag_pipeline.loading import duplicate_groups
@@ -92,7 +93,7 @@ def queries(workspace: Workspace, _: Key) -> Outcome:
         **examples("problems", problems),
         **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
     }
-    return Outcome(str(workspace.store.read_note(runs.QUERIES_FILE)["digest"]), facts)
+    return Outcome(str(QUERIES.digest(workspace)), facts)
 
 
 def lexical_index(workspace: Workspace, key: Key) -> Outcome:
@@ -152,7 +153,7 @@ def answer_presence(workspace: Workspace, key: Key) -> Outcome:
         **rounded_values(headline),
         **rows("metrics", ({"metric": n, **rounded(summaries[n])} for n in summaries)),
     }
-    return Outcome(workspace.store.read_note(runs.scores_file(key))["digest"], facts)
+    return Outcome(str(PRESENCE.digest(workspace, key)), facts)
 
 
 def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:

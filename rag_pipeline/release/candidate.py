@@ -6,10 +6,10 @@ from typing import Any
 
 from rag_pipeline.config import ChatAnswers, Configuration, fingerprint
 from rag_pipeline.errors import ConfigError, NotReleasedError
-from rag_pipeline.evaluation import quality
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.runs import run_file, run_is_current, scores_are_current
+from rag_pipeline.evaluation.results import JUDGED, RUN
+from rag_pipeline.evaluation.runs import run_is_current, scores_are_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
@@ -37,7 +37,7 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     values = {
         row.name: scores.get(row.name, {}).get(metric, {})
         for row in board
-        if workspace.store.read_note(run_file(row.name)).get("digest") not in held_back
+        if RUN.digest(workspace, row.name) not in held_back
     }
     if not values:
         raise NotReleasedError(
@@ -88,7 +88,7 @@ def is_current(workspace: Workspace) -> bool:
         release = current(workspace)
     except NotReleasedError:
         return False
-    note = workspace.store.read_note(run_file(configuration.name))
+    note = RUN.note(workspace, configuration.name)
     return release.run_digest == note.get("digest")
 
 
@@ -100,7 +100,7 @@ def gate(workspace: Workspace) -> Decision:
     if problems:
         return Decision(name, False, tuple(problems))
     before = current_id(workspace)
-    note = workspace.store.read_note(run_file(name))
+    note = RUN.note(workspace, name)
     if before and load(workspace, before).run_digest == note["digest"]:
         return Decision(name, True, (f"it is what {before} serves already",))
     return decide(workspace, name, released(workspace, configuration))
@@ -170,8 +170,8 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
     for asset in sorted(deciding - {"answer_presence"}) if not problems else []:
         name = configuration.name
         if not (
-            quality.is_current(workspace, asset, name)
-            or quality.is_incomplete(workspace, asset, name)
+            JUDGED[asset].is_current(workspace, name)
+            or JUDGED[asset].is_incomplete(workspace, name)
         ):
             problems.append(f"its {asset} is not of this run")
     return problems or _failed_checks(workspace, configuration)

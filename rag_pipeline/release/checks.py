@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rag_pipeline.evaluation.runs import QUERIES_FILE, load_queries
+from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.indexing import open_stage, read_documents
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.store import Table
@@ -60,7 +61,7 @@ def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
 
 def check_queries_complete(workspace: Workspace, key: str = "") -> CheckResult:
     """Expect that no query had to be left out for a gold span that can't be resolved."""
-    note = workspace.store.read_note(QUERIES_FILE)
+    note = QUERIES.note(workspace)
     problems = tuple(note.get("problems", ()))
     return CheckResult(not problems, int(note.get("read", 0)), problems[:20])
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -14,7 +13,8 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
     pairs,
 )
-from rag_pipeline.evaluation.runs import QUERIES_FILE, load_groups
+from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.evaluation.runs import load_groups
 from rag_pipeline.evaluation.scores import (
     Scores,
     check_metric_names,
@@ -161,11 +161,7 @@ def kept_file(release_id: str) -> str:
 
 
 def _question_texts(workspace: Workspace) -> dict[str, str]:
-    rows = workspace.store.read_parquet(QUERIES_FILE)
-    if rows is None:
-        return {}
-    columns: list[list[Any]] = [rows.column(c).to_pylist() for c in ("query_id", "query")]
-    return dict(zip(*columns, strict=True))
+    return {row["query_id"]: row["query"] for row in QUERIES.rows(workspace)}
 
 
 def _query_ids(scores: Scores) -> dict[str, None]:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.runs import left_out, run_file
+from rag_pipeline.evaluation.results import RUN
+from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
 from rag_pipeline.release.gate import Decision, decide, forget_scores, keep_scores, kept_file
 from rag_pipeline.release.manifest import (
@@ -53,7 +54,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
             f"{workspace.config.corpus}: {configuration.name} is not released: "
             + "; ".join(problems)
         )
-    note = workspace.store.read_note(run_file(configuration.name))
+    note = RUN.note(workspace, configuration.name)
     before = seen.release_id
     if before and load(workspace, before).run_digest == note["digest"]:
         return load(workspace, before)

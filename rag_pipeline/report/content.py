@@ -12,8 +12,9 @@ from rag_pipeline.evaluation.board import BoardRow
 from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.failures import Diagnosis, failures
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.evaluation.runs import load_groups, load_queries
-from rag_pipeline.evaluation.scores import Scores, score_file
+from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import Slice, slices
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import text_warnings
@@ -111,7 +112,7 @@ def collect(workspace: Workspace) -> Content:
 
 
 def _entities(workspace: Workspace, configuration: str | None) -> list[EntityType]:
-    note = workspace.store.read_note(score_file("entity_scores", configuration or ""))
+    note = ENTITY_SCORES.note(workspace, configuration or "")
     by_type = note.get("summary", {}).get("by_type", {})
     return [
         EntityType(kind, found["precision"], found["recall"], found["f1"], found["facts"])
@@ -121,7 +122,7 @@ def _entities(workspace: Workspace, configuration: str | None) -> list[EntityTyp
 
 
 def _health(workspace: Workspace, configuration: str | None) -> Health | None:
-    note = workspace.store.read_note(score_file("context_scores", configuration or ""))
+    note = CONTEXT_SCORES.note(workspace, configuration or "")
     found = dict(note.get("health", {}))
     if not found.get("queries"):
         return None

@@ -7,7 +7,8 @@ from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.failures import diagnose, failures
-from rag_pipeline.evaluation.runs import RUN_SCHEMA, load_queries, run_file, update_queries
+from rag_pipeline.evaluation.results import LABELS, RUN
+from rag_pipeline.evaluation.runs import load_queries, update_queries
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_file
 from rag_pipeline_tests.testing.score_files import write_scores
@@ -30,18 +31,18 @@ def evaluated(workspace):
                 start, end, document = span.start, span.end, span.document_id
             text = DOCUMENTS[document][start:end]
             row = (query_id, rank, f"{document}#{start}-{end}", document, start, end, 1.0, text)
-            rows.append(dict(zip(RUN_SCHEMA.names, row, strict=True)))
-    table = pa.Table.from_pylist(rows, schema=RUN_SCHEMA)
-    workspace.store.write_parquet(run_file("plain"), table, {"digest": "d"})
+            rows.append(dict(zip(RUN.schema.names, row, strict=True)))
+    table = pa.Table.from_pylist(rows, schema=RUN.schema)
+    workspace.store.write_parquet(RUN.file("plain"), table, {"digest": "d"})
     return workspace
 
 
 def scored(workspace, asset="answer_presence", **metrics):
-    from rag_pipeline.evaluation.scores import score_file
-
     columns = {"query_id": pa.array(["q1", "q2", "q3", "q4"])}
     columns |= {m.replace("_at_", "@"): pa.array(v, pa.float64()) for m, v in metrics.items()}
-    workspace.store.write_parquet(score_file(asset, "plain"), pa.table(columns), {"digest": "d"})
+    workspace.store.write_parquet(
+        f"evaluation/{asset}/plain.parquet", pa.table(columns), {"digest": "d"}
+    )
 
 
 def test_each_failure_has_its_reason_the_earliest_stage_first(evaluated):
@@ -86,8 +87,6 @@ def test_before_the_evaluation_there_is_nothing_to_diagnose(workspace):
 
 def with_judge(workspace, labels):
     """Return the workspace with a judge of the first passages, and what it said of each query."""
-    from rag_pipeline.evaluation.quality.notes import quality_file
-
     judge = {"judge": "llm", "chat": "judge", "passages": 3}
     chat = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
     folder = Path(workspace.config.where).parent
@@ -96,7 +95,7 @@ def with_judge(workspace, labels):
     rows = [(q, label) for q, said in labels.items() for label in said]
     table = pa.table({"query_id": [q for q, _ in rows], "label": [label for _, label in rows]})
     judged = Workspace(load_config(file))
-    judged.store.write_parquet(quality_file("relevance_labels", "plain"), table, {"digest": "d"})
+    judged.store.write_parquet(LABELS.file("plain"), table, {"digest": "d"})
     return judged
 
 

@@ -14,6 +14,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.context_quality.llm import judgement_schema
 from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
+from rag_pipeline.evaluation.results import JUDGED
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
@@ -99,7 +100,7 @@ def test_everything_is_made_offline_and_shown_in_the_leaderboard(built: Path) ->
     assert (metrics["EntityF1"]["n"], metrics["EntityF1"]["missing"]) == (3, 1)
     assert metrics["ContextRelevance"]["n"] == 4
     for asset in ("answers", "entity_scores", "context_scores"):
-        assert quality.is_current(workspace, asset, "one")
+        assert JUDGED[asset].is_current(workspace, "one")
 
 
 def test_a_changed_setting_makes_stale_only_what_follows_from_it(folder: Path) -> None:
@@ -131,7 +132,7 @@ def test_labels_of_a_judge_replace_gold_and_are_held_against_it(folder: Path) ->
         assert (note["judged"], note["missing"], len(server.requests)) == (12, 0, 12)
         labels = quality.load_labels(workspace, "one")
         summaries = runs.update_scores(workspace, configuration, labels)
-        assert quality.is_current(workspace, "relevance_labels", "one")
+        assert JUDGED["relevance_labels"].is_current(workspace, "one")
         assert plan_step(workspace, Step("relevance_labels", "one")).must_run is False
         quality.update_labels(workspace, configuration)
         assert len(server.requests) == 12, "nothing is asked twice"
@@ -160,7 +161,7 @@ def test_a_failing_judge_leaves_items_missing_and_is_asked_for_those_alone(folde
     with judged_by(folder, answer, relevance=LLM["relevance"]) as (workspace, server):
         ran = [str(result.step) for result in run(workspace.config) if result.ran]
         assert ran[:3] == ["relevance_labels one", "answer_presence one", "leaderboard"]
-        file = quality.quality_file("relevance_labels", "one")
+        file = JUDGED["relevance_labels"].file("one")
         first = workspace.store.read_note(file)
         assert first["missing"] > 0
         assert first["judged"] + first["missing"] == 12
@@ -239,4 +240,4 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         assert [note["missing"] for note in update()] == [0, 0, 0]
         # one answer, no new text to extract from, and the contexts of two queries
         assert len(server.requests) - asked == 1 + 0 + 2
-        assert all(quality.is_current(workspace, a, "one") for a in ("answers", "entity_scores"))
+        assert all(JUDGED[a].is_current(workspace, "one") for a in ("answers", "entity_scores"))

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline.evaluation.scores import score_file
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.report import REPORT_FILE, collect, images, render
 from rag_pipeline.workspace import Workspace
@@ -83,8 +83,8 @@ def test_what_answers_and_contexts_are_worth_is_shown_with_its_n(workspace, monk
     by_type = {"TIME": {**counts, "facts": 5}, "MONEY": {**counts, "facts": 0, "recall": None}}
     figures = {"queries": 4, "missing": 1, "average_relevance": 0.625, "usage_rate": None}
     notes = {
-        score_file("entity_scores", content.focus): {"summary": {"by_type": by_type}},
-        score_file("context_scores", content.focus): {"health": figures},
+        ENTITY_SCORES.file(content.focus): {"summary": {"by_type": by_type}},
+        CONTEXT_SCORES.file(content.focus): {"health": figures},
     }
     read = workspace.store.read_note
     monkeypatch.setattr(workspace.store, "read_note", lambda path: notes.get(path) or read(path))

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.evaluation.runs import run_file
+from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search.reranking import maxsim, token_weights
 from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus
@@ -107,7 +107,7 @@ def test_the_release_is_searched_as_it_was_evaluated(tmp_path, run_all):
     )
     run_all(file)
     corpus = Corpus.load(file)
-    evaluated = corpus.workspace.store.read_parquet(run_file("default")).to_pylist()
+    evaluated = RUN.rows(corpus.workspace, "default")
     for query_id, query, *_ in QUERIES:
         found = corpus.search(query, k=5)
         expected = [row for row in evaluated if row["query_id"] == query_id][:5]

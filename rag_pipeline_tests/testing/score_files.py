@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from rag_pipeline.evaluation.runs import QUERIES_FILE
-from rag_pipeline.evaluation.scores import score_file
+from rag_pipeline.evaluation.results import QUERIES, SCORES
 from rag_pipeline.workspace import Workspace
 
 
 def write_questions(workspace: Workspace, texts: Mapping[str, str]) -> None:
     rows = {"query_id": list(texts), "query": list(texts.values()), "record": ["{}"] * len(texts)}
-    workspace.store.write_parquet(QUERIES_FILE, pa.table(rows), {"digest": "d", "problems": []})
+    QUERIES.write(workspace, pa.table(rows), {"digest": "d", "problems": []})
 
 
 def write_scores(
@@ -24,5 +23,5 @@ def write_scores(
     n = len(next(iter(metrics.values())))
     columns = {"query_id": pa.array([f"q{i}" for i in range(n)])}
     columns |= {m: pa.array(values, pa.float64()) for m, values in metrics.items()}
-    file = score_file(asset, configuration)
+    (file,) = (results.file(configuration) for results in SCORES if results.name == asset)
     workspace.store.write_parquet(file, pa.table(columns), {"digest": configuration})

@@ -23,7 +23,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import ChatAnswers, Configuration, ExtractiveAnswers, MiniLMEmbedding
 from rag_pipeline.datamodels import Answer, Citation, Query
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.quality.notes import made_from, quality_file, write
+from rag_pipeline.evaluation.results import ANSWERS
 from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked, retrieve_again
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder
@@ -37,7 +37,7 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     citation that does not hold.
     """
     settings = workspace.config.evaluation.answers
-    source = made_from(workspace, "answers", configuration.name)
+    source = ANSWERS.made_from(workspace, configuration.name)
     queries = load_queries(workspace)
     kinds = [detect(query.query).kind for query in queries]
     wanted = [passages_wanted(kind, settings) for kind in kinds]
@@ -72,12 +72,11 @@ def save_answers(
     """Write an answer or a failure per query; return the note. `source` is `made_from`."""
     table = pa.table(
         {
-            "query_id": pa.array([q.query_id for q in queries], pa.string()),
-            "answer": pa.array([_pack(answer) for answer in made], pa.string()),
-            "error": pa.array(
-                [str(a) if isinstance(a, ProviderError) else None for a in made], pa.string()
-            ),
-        }
+            "query_id": [q.query_id for q in queries],
+            "answer": [_pack(answer) for answer in made],
+            "error": [str(a) if isinstance(a, ProviderError) else None for a in made],
+        },
+        schema=ANSWERS.schema,
     )
     answers = [answer for answer in made if isinstance(answer, Answer)]
     failures = [str(error) for error in made if isinstance(error, ProviderError)]
@@ -89,13 +88,12 @@ def save_answers(
         "errors": list(dict.fromkeys(failures))[:20],
         "calls": asdict(counts or CallCounts()),
     }
-    return write(workspace, "answers", configuration.name, source, table, more)
+    return ANSWERS.keep(workspace, configuration.name, source, table, more)
 
 
 def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:
     """Return the answers by query id, None for one that failed; {} before the first run."""
-    table = workspace.store.read_parquet(quality_file("answers", configuration))
-    rows = [] if table is None else table.to_pylist()
+    rows = ANSWERS.rows(workspace, configuration)
     return {row["query_id"]: _unpack(row["answer"]) for row in rows}
 
 

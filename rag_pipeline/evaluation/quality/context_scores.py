@@ -22,12 +22,10 @@ from rag_pipeline.evaluation.context_quality.rules import best_levels
 from rag_pipeline.evaluation.context_quality.scores import Judged, context_relevance
 from rag_pipeline.evaluation.health import Attainable, measure_health
 from rag_pipeline.evaluation.quality.answers import load_answers, sentence_embed
-from rag_pipeline.evaluation.quality.notes import made_from, write
-from rag_pipeline.evaluation.runs import load_queries, load_ranked, run_file
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, RUN
+from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.workspace import Workspace
-
-_CONTEXTS = pa.list_(pa.struct([("level", pa.string()), ("used", pa.bool_())]))
 
 
 def update_context_scores(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
@@ -37,7 +35,7 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
     the latter is counted as `missing`. `health` holds the five figures.
     """
     settings = workspace.config.evaluation.context
-    source = made_from(workspace, "context_scores", configuration.name)
+    source = CONTEXT_SCORES.made_from(workspace, configuration.name)
     queries = load_queries(workspace)
     ranked = load_ranked(workspace, configuration.name, settings.contexts)
     answers = load_answers(workspace, configuration.name)
@@ -63,7 +61,8 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
     for name in names:
         columns[name] = pa.array([row[name] for row in rows], pa.float64())
     columns["contexts"] = pa.array(
-        [[asdict(c) for c in j.contexts] if j else None for j in kept], _CONTEXTS
+        [[asdict(c) for c in j.contexts] if j else None for j in kept],
+        CONTEXT_SCORES.schema.field("contexts").type,
     )
     columns["missing"] = pa.array(
         [list(j.missing) if j else None for j in kept], pa.list_(pa.string())
@@ -87,14 +86,14 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
             )
         ),
     }
-    return write(workspace, "context_scores", configuration.name, source, pa.table(columns), more)
+    return CONTEXT_SCORES.keep(workspace, configuration.name, source, pa.table(columns), more)
 
 
 def _attainable(
     workspace: Workspace, configuration: Configuration, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
     """Return what perfect retrieval of the same chunks reaches; the whole scale without gold."""
-    note = workspace.store.read_note(run_file(configuration.name))
+    note = RUN.note(workspace, configuration.name)
     if "pinned" not in note:  # a dry run foretells what is asked before there is a run
         return [Attainable() for _ in queries]
     pinned = Pinned(**note["pinned"])

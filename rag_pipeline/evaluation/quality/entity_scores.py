@@ -20,7 +20,7 @@ from rag_pipeline.evaluation.entities import (
     summarize_entities,
 )
 from rag_pipeline.evaluation.quality.answers import load_answers
-from rag_pipeline.evaluation.quality.notes import made_from, write
+from rag_pipeline.evaluation.results import ENTITY_SCORES
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.workspace import Workspace
 
@@ -33,7 +33,7 @@ def update_entity_scores(workspace: Workspace, configuration: Configuration) -> 
     entity. `summary` holds micro and macro values and `by_type`.
     """
     settings = workspace.config.evaluation.entities
-    source = made_from(workspace, "entity_scores", configuration.name)
+    source = ENTITY_SCORES.made_from(workspace, configuration.name)
     queries = load_queries(workspace)
     answers = load_answers(workspace, configuration.name)
     counts = CallCounts()
@@ -77,7 +77,7 @@ def update_entity_scores(workspace: Workspace, configuration: Configuration) -> 
                     else None
                     for score in by_query
                 ],
-                _FACTS,
+                ENTITY_SCORES.schema.field("facts").type,
             ),
         }
     )
@@ -90,10 +90,7 @@ def update_entity_scores(workspace: Workspace, configuration: Configuration) -> 
         "calls": asdict(counts),
         "summary": _plain(summarize_entities(scores.values())),
     }
-    return write(workspace, "entity_scores", configuration.name, source, table, more)
-
-
-_FACTS = pa.list_(pa.struct([("type", pa.string()), ("fact", pa.string()), ("found", pa.bool_())]))
+    return ENTITY_SCORES.keep(workspace, configuration.name, source, table, more)
 
 
 def _plain(summary: EntitySummary) -> dict[str, Any]:

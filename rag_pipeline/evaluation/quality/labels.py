@@ -10,7 +10,7 @@ from rag_pipeline.config import Configuration
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
 from rag_pipeline.evaluation.llm_relevance import agreement
-from rag_pipeline.evaluation.quality.notes import made_from, quality_file, write
+from rag_pipeline.evaluation.results import LABELS
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.workspace import Workspace
 
@@ -27,7 +27,7 @@ def update_labels(workspace: Workspace, configuration: Configuration) -> dict[st
     """
     settings = workspace.config.evaluation.judge
     assert settings is not None
-    source = made_from(workspace, "relevance_labels", configuration.name)
+    source = LABELS.made_from(workspace, configuration.name)
     queries = load_queries(workspace)
     ranked = load_ranked(workspace, configuration.name, settings.passages)
     counts = CallCounts()
@@ -47,12 +47,13 @@ def update_labels(workspace: Workspace, configuration: Configuration) -> dict[st
     agreed = agreement(gold, labels)
     table = pa.table(
         {
-            "query_id": pa.array([query.query_id for query, _ in asked], pa.string()),
-            "chunk_id": pa.array([chunk.chunk_id for _, chunk in asked], pa.string()),
-            "label": pa.array(labels, pa.bool_()),
-            "gold": pa.array(gold, pa.bool_()),
-            "error": pa.array(errors, pa.string()),
-        }
+            "query_id": [query.query_id for query, _ in asked],
+            "chunk_id": [chunk.chunk_id for _, chunk in asked],
+            "label": labels,
+            "gold": gold,
+            "error": errors,
+        },
+        schema=LABELS.schema,
     )
     more = {
         "judged": len(labels) - labels.count(None),
@@ -61,13 +62,12 @@ def update_labels(workspace: Workspace, configuration: Configuration) -> dict[st
         "calls": asdict(counts),
         "agreement": {**asdict(agreed), "n": agreed.n, "kappa": agreed.kappa},
     }
-    return write(workspace, "relevance_labels", configuration.name, source, table, more)
+    return LABELS.keep(workspace, configuration.name, source, table, more)
 
 
 def load_labels(workspace: Workspace, configuration: str) -> Labels:
     """Return the labels by query id; {} where nothing was judged."""
-    table = workspace.store.read_parquet(quality_file("relevance_labels", configuration))
     labels: Labels = {}
-    for row in [] if table is None else table.to_pylist():
+    for row in LABELS.rows(workspace, configuration):
         labels.setdefault(row["query_id"], []).append(row["label"])
     return labels

@@ -17,6 +17,7 @@ from rag_pipeline.config import Configuration, PassageReranker
 from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.pipeline.forecast.payees import chat_of, paid_reranker
 from rag_pipeline.pipeline.forecast.tables import Noted, Todo
@@ -133,10 +134,9 @@ class QueryRuns:
 
         Returns False where there are no chunks whose length could be the usual one.
         """
-        file = runs.run_file(configuration.name)
-        rows = self.dry.store.read_parquet(file)
+        rows = RUN.read(self.dry, configuration.name)
         if rows is None:
-            rows = runs.RUN_SCHEMA.empty_table()
+            rows = RUN.schema.empty_table()
         found = set(rows.column("query_id").to_pylist())
         new = [query for query in self.queries if query.query_id not in found]
         if new:
@@ -150,10 +150,10 @@ class QueryRuns:
                 for rank, text in enumerate(_passages(q, self._depth, length), 1)
             ]  # fmt: skip
             rows = pa.concat_tables(
-                [rows.select(runs.RUN_SCHEMA.names).cast(runs.RUN_SCHEMA),
-                 pa.Table.from_pylist(made, runs.RUN_SCHEMA)]
+                [rows.select(RUN.schema.names).cast(RUN.schema),
+                 pa.Table.from_pylist(made, RUN.schema)]
             )  # fmt: skip
-            self.dry.store.write_parquet(file, rows, self.dry.store.read_note(file))
+            RUN.write(self.dry, rows, RUN.note(self.dry, configuration.name), configuration.name)
         return True
 
     @property
@@ -170,7 +170,7 @@ class QueryRuns:
             made.get(query.query_id) or Answer(f"{query.query_id} {_USUAL_ANSWER}", answered=True)
             for query in self.queries
         ]
-        source = quality.made_from(self.dry, "answers", configuration.name)
+        source = ANSWERS.made_from(self.dry, configuration.name)
         quality.save_answers(self.dry, configuration, source, self.queries, answers)
 
     def _usual_length(self, configuration: Configuration, *, with_context: bool) -> int | None:

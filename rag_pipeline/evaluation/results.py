@@ -1,0 +1,205 @@
+"""The Parquet files of evaluation: where each lies, what stands in it and what it is made from.
+
+Beside its rows each file has a note. The note's `digest` tells the file from any other state of it.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.config import ChatSettings, CorpusConfig, Evaluation, Settings, fingerprint
+from rag_pipeline.workspace import Workspace
+
+_FOLDER = "evaluation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """One kind of file: one of a corpus, or one of each configuration, named after its asset."""
+
+    name: str
+    schema: pa.Schema
+    """The columns that every file has."""
+    measures: bool = False
+    """Whether further columns are metrics: numbers, null where one is not defined."""
+
+    def file(self, configuration: str = "") -> str:
+        """Return where the file of a configuration stands in the store."""
+        return "/".join(part for part in (_FOLDER, self.name, configuration) if part) + ".parquet"
+
+    def read(self, workspace: Workspace, configuration: str = "") -> pa.Table | None:
+        """Return the rows, None before they were written."""
+        return workspace.store.read_parquet(self.file(configuration))
+
+    def rows(self, workspace: Workspace, configuration: str = "") -> list[dict[str, Any]]:
+        """Return the rows as dictionaries, [] before they were written."""
+        table = self.read(workspace, configuration)
+        return [] if table is None else list(table.to_pylist())
+
+    def note(self, workspace: Workspace, configuration: str = "") -> dict[str, Any]:
+        """Return the note, {} before the file was written."""
+        return workspace.store.read_note(self.file(configuration))
+
+    def notes(self, workspace: Workspace) -> Iterator[dict[str, Any]]:
+        """Yield the notes of all configurations, also of those that left the corpus file."""
+        folder = f"{_FOLDER}/{self.name}"
+        for name in workspace.store.list(folder):
+            yield workspace.store.read_note(f"{folder}/{name}")
+
+    def digest(self, workspace: Workspace, configuration: str = "") -> str | None:
+        """Return what tells the file from any other state of it, None before it was written."""
+        return self.note(workspace, configuration).get("digest")
+
+    def write(
+        self,
+        workspace: Workspace,
+        table: pa.Table,
+        note: Mapping[str, Any],
+        configuration: str = "",
+    ) -> None:
+        """Write rows and note at once; raise ValueError for columns that are not the file's."""
+        metrics = {
+            field.name
+            for field in table.schema
+            if self.measures and pa.types.is_float64(field.type)
+        }
+        own = [field for field in table.schema if field.name not in metrics]
+        if sorted(own, key=str) != sorted(self.schema, key=str):
+            raise ValueError(f"{self.name}: columns {own}, not {list(self.schema)}")
+        workspace.store.write_parquet(self.file(configuration), table, note)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedResults(Results):
+    """Files that models fill, whose judgements may fail and be asked for again.
+
+    The note's `made_from` hashes the settings and what was read; its `digest` what came out too.
+    """
+
+    settings: Callable[[Evaluation], Settings]
+    """The section of the corpus file that says who judges."""
+    reads: tuple[Results, ...]
+    """What it is made from, besides the queries."""
+    reads_queries: bool = False
+    """Whether it depends on what stands in the queries, not only on their answers."""
+
+    def chat(self, config: CorpusConfig) -> ChatSettings | None:
+        """Return the chat model that is asked, None where none is."""
+        name = getattr(self.settings(config.evaluation), "chat", None)
+        return config.chat(name) if name else None
+
+    def made_from(self, workspace: Workspace, configuration: str) -> str:
+        """Hash what a configuration's file is made from, as that is now."""
+        config = workspace.config
+        parts: list[Any] = [self.name, self.settings(config.evaluation), self.chat(config)]
+        if self is CONTEXT_SCORES:
+            parts.append(config.evaluation.health)
+            for score in config.evaluation.scores:
+                metrics = [[m.name, m.version] for m in getattr(score, "metrics", ())]
+                parts += [score, metrics, *score.asked(config)]
+        parts += [before.digest(workspace, configuration) for before in self.reads]
+        if self.reads_queries:
+            parts.append(QUERIES.digest(workspace))
+        return fingerprint(*parts)
+
+    def is_current(self, workspace: Workspace, configuration: str) -> bool:
+        """Return whether a file is of its inputs as they are, and no judgement is missing."""
+        return self._missing(workspace, configuration) == 0
+
+    def is_incomplete(self, workspace: Workspace, configuration: str) -> bool:
+        """Return whether all that a file lacks is judgements that failed."""
+        return bool(self._missing(workspace, configuration))
+
+    def _missing(self, workspace: Workspace, configuration: str) -> int | None:
+        """Return how many judgements are missing, None where the file is not of its inputs."""
+        note = self.note(workspace, configuration)
+        is_of_inputs = note and note.get("made_from") == self.made_from(workspace, configuration)
+        return int(note["missing"]) if is_of_inputs else None
+
+    def keep(
+        self,
+        workspace: Workspace,
+        configuration: str,
+        source: str,
+        table: pa.Table,
+        more: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Write a file, and return its note. `source` is what `made_from` said."""
+        rows = json.dumps(table.to_pylist(), sort_keys=True)
+        content = hashlib.sha256(rows.encode()).hexdigest()
+        digest = fingerprint(self.name, source, content)
+        note = {"made_from": source, "digest": digest, **more}
+        self.write(workspace, table, note, configuration)
+        return note
+
+
+_QUERY_ID = ("query_id", pa.string())
+
+QUERIES = Results(
+    name="queries",
+    schema=pa.schema([_QUERY_ID, ("query", pa.string()), ("record", pa.string())]),
+)
+RUN = Results(
+    name="retrieval_run",
+    schema=pa.schema(
+        [
+            _QUERY_ID,
+            ("rank", pa.int32()),
+            ("chunk_id", pa.string()),
+            ("document_id", pa.string()),
+            ("start", pa.int64()),
+            ("end", pa.int64()),
+            ("score", pa.float64()),
+            ("text", pa.string()),
+        ]
+    ),
+)
+LABELS = JudgedResults(
+    name="relevance_labels",
+    schema=pa.schema(
+        [
+            _QUERY_ID,
+            ("chunk_id", pa.string()),
+            ("label", pa.bool_()),
+            ("gold", pa.bool_()),
+            ("error", pa.string()),
+        ]
+    ),
+    settings=lambda evaluation: evaluation.relevance,
+    reads=(RUN,),
+)
+PRESENCE = Results(name="answer_presence", schema=pa.schema([_QUERY_ID]), measures=True)
+ANSWERS = JudgedResults(
+    name="answers",
+    schema=pa.schema([_QUERY_ID, ("answer", pa.string()), ("error", pa.string())]),
+    settings=lambda evaluation: evaluation.answers,
+    reads=(RUN,),
+)
+_FACT = pa.struct([("type", pa.string()), ("fact", pa.string()), ("found", pa.bool_())])
+ENTITY_SCORES = JudgedResults(
+    name="entity_scores",
+    schema=pa.schema([_QUERY_ID, ("facts", pa.list_(_FACT))]),
+    measures=True,
+    settings=lambda evaluation: evaluation.entities,
+    reads=(ANSWERS,),
+    reads_queries=True,
+)
+_CONTEXT = pa.struct([("level", pa.string()), ("used", pa.bool_())])
+CONTEXT_SCORES = JudgedResults(
+    name="context_scores",
+    schema=pa.schema(
+        [_QUERY_ID, ("contexts", pa.list_(_CONTEXT)), ("missing", pa.list_(pa.string()))]
+    ),
+    measures=True,
+    settings=lambda evaluation: evaluation.context,
+    reads=(RUN, ANSWERS),
+    reads_queries=True,
+)
+
+SCORES: tuple[Results, ...] = (PRESENCE, ENTITY_SCORES, CONTEXT_SCORES)
+"""The files that hold metrics, one row a query."""
+JUDGED = {results.name: results for results in (LABELS, ANSWERS, ENTITY_SCORES, CONTEXT_SCORES)}
