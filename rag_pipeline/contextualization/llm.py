@@ -20,6 +20,7 @@ from rag_pipeline.config.contextualizers import Chunked, Outcome
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.contextualization.structural import (
     StructuralContext,
+    about,
     cut_line,
     structural_contexts,
 )
@@ -30,6 +31,7 @@ from rag_pipeline.models.chat import Prompt, Reply
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
 
 _SUMMARY_CHARACTERS = 2_000
+_NAME = "{document_name}"
 _FRAME_TOKENS = 64
 """What a server's chat template puts around a message."""
 _SUMMARIZE = (
@@ -58,8 +60,9 @@ alone.
 class LLMContext(ContextualizerSettings):
     """A context that the chat model `chat` writes, having read the whole document.
 
-    `template` holds `{document}`, and after it `{chunk}`. With `structural`, the free structural
-    context stands before what the model says.
+    `template` holds `{document}`, and after it `{chunk}`; where `{document_name}` stands in it, the
+    model reads title, file name, parties and date. With `structural`, the free structural context
+    stands before what the model says.
     """
 
     method: Literal["llm"]
@@ -73,6 +76,14 @@ class LLMContext(ContextualizerSettings):
         """Return what stands before the document, between document and chunk, and after it."""
         before, _, rest = self.template.partition("{document}")
         return before, *rest.split("{chunk}")  # type: ignore[return-value]
+
+    def parts_about(self, document: Document) -> tuple[str, str, str]:
+        """Return the parts with the document's name in them."""
+        if _NAME not in self.template:
+            return self.parts
+        name = "; ".join(part for part in about(document) if part)
+        before, between, after = (part.replace(_NAME, name) for part in self.parts)
+        return before, between, after
 
     @model_validator(mode="after")
     def _template_has_both(self) -> "LLMContext":
@@ -107,11 +118,11 @@ class LLMContext(ContextualizerSettings):
 class Contextualized:
     """What came of some documents, in their order: chunks with contexts, or why there are none.
 
-    `too_long` counts the documents that did not fit the model's window as a whole.
+    `too_long` names the documents that did not fit the model's window as a whole.
     """
 
     documents: list[list[ContextualizedChunk] | ProviderError] = field(default_factory=list)
-    too_long: int = 0
+    too_long: tuple[str, ...] = ()
 
 
 def contextualize_with_model(
@@ -136,7 +147,8 @@ def contextualize_with_model(
         places.append(slice(len(prompts), len(prompts) + len(made)))
         prompts += made
     replies = ask(prompts)
-    result = Contextualized(too_long=sum(is_too_long(*pair, settings, chat) for pair in documents))
+    long = (d.document_id for d, own in documents if is_too_long(d, own, settings, chat))
+    result = Contextualized(too_long=tuple(long))
     for (document, chunks), place in zip(documents, places, strict=True):
         if isinstance(place, ProviderError):
             result.documents.append(place)
@@ -153,11 +165,11 @@ def context_prompts(
     summary: str = "",
 ) -> list[Prompt]:
     """Return the prompt of each chunk; with a `summary`, of a document that is too long."""
-    before, between, after = settings.parts
+    before, between, after = settings.parts_about(document)
     if not summary:
         shown = [document.text] * len(chunks)
     else:
-        room = _room(chunks, settings, chat) - most_tokens(summary)
+        room = _room(document, chunks, settings, chat) - most_tokens(summary)
         windows = _Windows.over(document.text, room)
         shown = [_excerpt(document, summary, windows.around(chunk)) for chunk in chunks]
     # One string per document or window: thousands of prompts share it.
@@ -172,12 +184,14 @@ def is_too_long(
     document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> bool:
     """Return whether document and chunk may not fit the model's window together."""
-    return most_tokens(document.text) > _room(chunks, settings, chat)
+    return most_tokens(document.text) > _room(document, chunks, settings, chat)
 
 
-def _room(chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings) -> int:
-    """Return the tokens that the window has for the document."""
-    frame = most_tokens("".join(settings.parts)) + _FRAME_TOKENS
+def _room(
+    document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
+) -> int:
+    """Return the tokens that the window has for the document's text."""
+    frame = most_tokens("".join(settings.parts_about(document))) + _FRAME_TOKENS
     return chat.context_window - chat.max_output_tokens - frame - _longest(chunks)
 
 
@@ -230,7 +244,7 @@ def _summaries(
     pending: dict[int, str] = {}
     rooms: dict[int, int] = {}
     for number, (document, chunks) in enumerate(documents):
-        room = rooms[number] = _room(chunks, settings, chat)
+        room = rooms[number] = _room(document, chunks, settings, chat)
         least = 2 * _longest(chunks) + most_tokens(" " * _SUMMARY_CHARACTERS)
         if most_tokens(document.text) <= room:
             continue

@@ -115,7 +115,7 @@ class _Outline:
     def of(cls, document: Document) -> "_Outline":
         """Read a document's lines from top to bottom."""
         text = document.text
-        outline = cls(_about(document), _definitions(text), _defined_terms(text))
+        outline = cls(about(document), _definitions(text), _defined_terms(text))
         markdown: list[tuple[int, str]] = []
         numbered = capitals = lead_in = ""
         blocks: list[tuple[int, str]] = []
@@ -190,23 +190,23 @@ class _Outline:
                         yield term, self.terms[term]
 
 
-def _about(document: Document) -> list[str]:
+def about(document: Document) -> list[str]:
     """Return title, readable name, parties and date."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
-    about = [cut_line(document.title)]
-    if name.casefold() != about[0].casefold():
-        about.append(cut_line(name))
+    known = [cut_line(document.title)]
+    if name.casefold() != known[0].casefold():
+        known.append(cut_line(name))
     between = _BETWEEN.search(head)
     if between:
         parties = _ASIDE.sub(" ", _PARTIES_END.split(between[1], maxsplit=1)[0])
         if " and " in parties and parties.lstrip()[:1].isupper():
-            about.append(f"between {cut_line(parties, _PARTIES)}")
+            known.append(f"between {cut_line(parties, _PARTIES)}")
     date = _DATE.search(head)
     if date:
-        about.append(" ".join(date[0].split()))
-    return about
+        known.append(" ".join(date[0].split()))
+    return known
 
 
 def _definitions(text: str) -> list[str]:

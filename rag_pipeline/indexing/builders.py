@@ -102,7 +102,8 @@ def build_contexts(
 
     def counted() -> Iterator[Chunked]:
         for document, own in sources:
-            report.too_long += settings.is_too_long(document, own, workspace.config)
+            if settings.is_too_long(document, own, workspace.config):
+                report.too_long.append(document.document_id)
             yield document, own
 
     for document, contextualized in settings.contextualize(counted(), models):

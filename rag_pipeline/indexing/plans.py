@@ -43,7 +43,7 @@ class Report:
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     """Documents that a model failed on, with the reasons; they keep their rows and stay stale."""
-    too_long: int = 0
+    too_long: list[str] = field(default_factory=list)
     """Documents of which a model saw a summary and a part, as they are longer than its window."""
     calls: CallCounts = field(default_factory=CallCounts)
     costs: Totals = field(default_factory=Totals)

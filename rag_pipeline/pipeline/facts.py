@@ -110,7 +110,7 @@ def report_facts(report: Report) -> dict[str, Fact]:
         "documents_dropped": report.dropped,
         "documents_quarantined": len(report.quarantined),
         "documents_failed": len(report.failed),
-        "documents_longer_than_window": report.too_long,
+        "documents_longer_than_window": len(report.too_long),
         "calls_made": report.calls.made,
         "calls_saved": report.calls.saved,
         "seconds": round(report.seconds, 3),

@@ -70,6 +70,7 @@ def table_outcome(stage: Stage, state: State, report: Report, shards: int) -> Ou
         **cost_facts(report.costs),
         **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
         **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
+        **examples("longer_than_window", sorted(report.too_long)),
         **rows("preview", preview(stage.table.open())),
     }
     return Outcome(state_digest(state), facts)

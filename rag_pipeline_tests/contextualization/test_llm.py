@@ -10,6 +10,8 @@ from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Usage
+from rag_pipeline.pipeline.facts import Listing
+from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus
 from rag_pipeline_tests.testing.model_faults import Fault
@@ -50,6 +52,36 @@ def test_the_document_comes_first_and_the_chunk_last():
     assert prompts[0].prefix is prompts[1].prefix, "thousands of prompts share one string"
 
 
+def test_a_template_may_name_the_document_by_title_file_and_parties():
+    text = "AGREEMENT\n\nmade between Acme Rockets and Birch Paper; of 3 May 2021.\n"
+    whole = Document("nda/acme-birch.txt", "0" * 64, text, title="Mutual NDA")
+    chunk = Chunk("nda/acme-birch.txt", 0, 9, "{document_name}")
+    template = "{document} is of {document_name}: {chunk} ({document_name})"
+    settings = LLMContext(method="llm", chat="small", template=template)
+    (prompt,) = context_prompts(whole, [chunk], settings, chat())
+    name = "Mutual NDA; nda acme birch; between Acme Rockets and Birch Paper; 3 May 2021"
+    assert prompt.prefix == f"{text} is of {name}: "
+    assert prompt.user == f"{{document_name}} ({name})", "what a chunk says is no place"
+    (plain,) = context_prompts(whole, [chunk], LLMContext(method="llm", chat="small"), chat())
+    assert "Mutual NDA" not in plain.prefix + plain.user, "prompts that were paid for stay"
+
+
+def test_documents_longer_than_the_window_are_named(tmp_path):
+    with serving(lambda body: "short") as server:
+        narrow = llm(server.url, context_window=256, max_output_tokens=10)
+        file = write_corpus(tmp_path, **narrow)
+        (tmp_path / "documents/long.txt").write_text("A sentence of the long one. " * 60)
+        workspace = Workspace(load_config(file))
+        indexing.update_documents(workspace)
+        indexing.update(workspace, "chunks", "recursive_150")
+        report = indexing.update(workspace, "contextualized_chunks", "recursive_150.llm")
+    assert report.too_long == ["long.txt"]
+    stage = indexing.open_stage(workspace, "contextualized_chunks", "recursive_150.llm")
+    facts = table_outcome(stage, stage.table.state(), report, 1).facts
+    assert facts["documents_longer_than_window"] == 1
+    assert facts["longer_than_window"] == Listing(("long.txt",))
+
+
 def test_what_the_model_says_is_cut_and_stands_after_the_structure():
     whole, chunks = document("# Leave\n\nSick leave is paid.")
     settings = SETTINGS.model_copy(update={"max_characters": 20, "structural": True})
@@ -80,7 +112,7 @@ def test_a_document_longer_than_the_window_is_shown_as_summary_and_part():
     window = chat(context_window=3000, max_output_tokens=100)
     model = Model(lambda t: f"summary of {len(t)}" if "Summarize" in t else "context")
     result = contextualize_with_model([(whole, chunks)], SETTINGS, window, model)
-    assert result.too_long == 1
+    assert result.too_long == ("d.txt",)
     assert isinstance(result.documents[0], list)
     summaries = [p for p in model.asked if "Summarize" in p.user]
     assert len(summaries) > 2, "in pieces, and then what was said of them"
