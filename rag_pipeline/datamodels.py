@@ -85,7 +85,8 @@ class Query:
     `gold_documents` are documents that answer as a whole, where nobody marked a span. `entities`
     maps an entity type to groups of acceptable variants; `critical_types` are the types that an
     answer must get right; `tags` name the slices that it belongs to. Questions of one `group`, else
-    about the same document, count as one in intervals and verdicts.
+    about the same document, count as one in intervals and verdicts. A `synthetic`
+    question was made from the documents by `rag questions`, not asked by a person.
     """
 
     query_id: str
@@ -97,6 +98,7 @@ class Query:
     tags: tuple[str, ...] = ()
     group: str | None = None
     gold_documents: tuple[str, ...] = ()
+    synthetic: bool = False
 
     @property
     def answering_documents(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from rag_pipeline.cli.commands import (
     expansion,
     inspecting,
     judging,
+    questions,
     releases,
     upkeep,
 )
@@ -37,6 +38,7 @@ app = typer.Typer(
     Start with the sample corpus, or with your documents:
       rag demo
       rag init my_docs --documents path/to/folder
+      rag questions
       rag run
       rag search "a question"
     """,
@@ -56,6 +58,7 @@ app = typer.Typer(
 
 for topic in (building, inspecting, asking, judging, releases, upkeep):
     app.add_typer(topic.app)
+app.add_typer(questions.app, name="questions")
 app.add_typer(expansion.app, name="expansion")
 
 

@@ -94,6 +94,8 @@ def show_leaderboard(board: Board) -> None:
             f"{named} Verdicts are on {_short(by)}, query by query, at a family error of 5 %.",
             style="dim",
         )
+    if board.origin:
+        console.print(f"[yellow]{board.origin}[/yellow]")
     if board.queries_left_out:
         console.print(
             f"[yellow]{board.queries_left_out} gold spans are not in the documents; their "

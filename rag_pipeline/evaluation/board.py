@@ -67,8 +67,21 @@ class Board:
     sorted_by: str
     queries_left_out: int
     configurations: tuple[BoardRow, ...]
+    queries: int = 0
+    """Queries that are asked; leaderboards of earlier versions do not say it."""
+    synthetic: int = 0
+    """How many of them were made from the documents by `rag questions`."""
     compared_with: Mapping[str, ComparedWith | None] = field(default_factory=dict)
     """By kind, `baseline` and `released`; None where there is none."""
+
+    @property
+    def origin(self) -> str:
+        """Return a sentence on how many questions are synthetic; "" where none is."""
+        if not self.synthetic:
+            return ""
+        told = f"synthetic questions: {self.synthetic} of {self.queries}"
+        only = self.synthetic == self.queries
+        return told + ("; none was asked by a person" if only else "; figures mix both kinds")
 
     @property
     def references(self) -> dict[str, str]:

@@ -25,7 +25,7 @@ from rag_pipeline.evaluation.comparison import (
     shown_metrics,
 )
 from rag_pipeline.evaluation.results import QUERIES, RUN
-from rag_pipeline.evaluation.runs import load_groups
+from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
     Scores,
     check_metric_names,
@@ -103,6 +103,8 @@ def update_leaderboard(
         sorted_by=sorted_by,
         queries_left_out=len(QUERIES.note(workspace).get("problems", [])),
         configurations=best_first(rows, sorted_by),
+        queries=len(load_queries(workspace)),
+        synthetic=count_synthetic(workspace),
     )
     board = with_verdicts(workspace, board, released)
     workspace.store.write_json(LEADERBOARD_FILE, board.record())

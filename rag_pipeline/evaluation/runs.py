@@ -7,7 +7,7 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -131,6 +131,15 @@ def _query(record: dict[str, Any]) -> Query:
         tags=tuple(record["tags"]),
         group=record.get("group"),
         gold_documents=tuple(record.get("gold_documents", ())),
+        synthetic=record.get("synthetic", False),
+    )
+
+
+def count_synthetic(workspace: Workspace, query_ids: Collection[str] | None = None) -> int:
+    """Return how many of the queries are synthetic: of all, or of some."""
+    return sum(
+        q.synthetic and (query_ids is None or q.query_id in query_ids)
+        for q in load_queries(workspace)
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     StrictInt,
     StrictStr,
     ValidationError,
@@ -107,6 +108,7 @@ class QueryRecord(_Record):
     critical_types: tuple[EntityType, ...] = ()
     tags: tuple[Text, ...] = ()
     group: Identifier | None = None
+    synthetic: StrictBool = False
     metadata: dict[str, Any] = {}
 
 
@@ -255,6 +257,7 @@ def _query(record: QueryRecord, spans: list[GoldSpan], whole: list[str]) -> Quer
         tags=record.tags,
         group=record.group,
         gold_documents=tuple(dict.fromkeys(whole)),
+        synthetic=record.synthetic,
     )
 
 

@@ -87,7 +87,8 @@ attributes:
 """
 _SCHEMA = ".schema.json"
 _NO_QUERIES = """\
-  # Without queries nothing is measured, and the first configuration is released. A line each:
+  # Without queries nothing is measured, and the first configuration is released. `rag questions`
+  # makes some from the documents; or write your own, a line each:
   #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
   # queries: queries.jsonl"""
 _SENTENCES = (

@@ -167,6 +167,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
         "configurations": len(board.configurations),
         "sorted_by": board.sorted_by,
         "queries_left_out": board.queries_left_out,
+        "synthetic_questions": board.synthetic,
         "report": workspace.store.address(report.REPORT_FILE),
         **images(report.images(content)),
     }

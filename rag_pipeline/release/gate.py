@@ -14,7 +14,7 @@ from rag_pipeline.evaluation.comparison import (
     pairs,
 )
 from rag_pipeline.evaluation.results import QUERIES
-from rag_pipeline.evaluation.runs import load_groups
+from rag_pipeline.evaluation.runs import count_synthetic, load_groups
 from rag_pipeline.evaluation.scores import (
     Scores,
     check_metric_names,
@@ -81,7 +81,8 @@ def decide(workspace: Workspace, candidate: str, released: Reference | None) -> 
         reason = f"no query of today was asked of {against}: nothing to compare"
         return Decision(candidate, True, (reason,), against, len(ids), 0, {})
     alpha = spent(max(1, len(names(workspace))))
-    looks = _looks(own, released.scores, wanted, load_groups(workspace), alpha)
+    synthetic = count_synthetic(workspace, ids.keys() & _query_ids(released.scores).keys())
+    looks = _looks(own, released.scores, wanted, load_groups(workspace), alpha, synthetic)
     metrics, reasons = {}, []
     for name, look in looks.items():
         outcome, sentence = judge_metric(look, workspace.config.gate, alpha)
@@ -92,7 +93,12 @@ def decide(workspace: Workspace, candidate: str, released: Reference | None) -> 
 
 
 def _looks(
-    own: Scores, released: Scores, wanted: Sequence[str], groups: Groups, alpha: float
+    own: Scores,
+    released: Scores,
+    wanted: Sequence[str],
+    groups: Groups,
+    alpha: float,
+    synthetic: int = 0,
 ) -> dict[str, Look]:
     gains: dict[str, dict[str, float]] = {}
     compared = compare(own, released, wanted, alpha, groups)
@@ -112,6 +118,7 @@ def _looks(
             groups_of(_with(own, metric), released, metric, groups),
             direction(metric) == "lower",
             losses.get(metric),
+            synthetic,
         )
         for metric, comparison in compared.items()
     }

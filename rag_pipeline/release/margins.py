@@ -37,6 +37,8 @@ class Look:
     groups: Sequence[str]
     lower_is_better: bool
     loss: float | None
+    synthetic: int = 0
+    """How many of the common queries are synthetic."""
 
 
 def spent(look: int) -> float:
@@ -68,7 +70,8 @@ def judge_metric(look: Look, gate: Gate, alpha: float) -> tuple[Outcome, str]:
     sign = -1 if look.lower_is_better else 1
     gains, groups = [sign * gain for gain, _ in kept], [group for _, group in kept]
     n, gain = len(gains), math.fsum(gains) / len(gains)
-    where = f"on {n} questions" + (f" in {found.groups} groups" if found.groups else "")
+    made = f" ({look.synthetic} of {len(pairs)} synthetic)" if look.synthetic else ""
+    where = f"on {n} questions{made}" + (f" in {found.groups} groups" if found.groups else "")
     if n < gate.minimum_queries:
         return "too few", f"refused: compared {where}, and gate.minimum_queries is " + str(
             gate.minimum_queries

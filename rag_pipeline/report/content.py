@@ -64,6 +64,8 @@ class Content:
     failures: Sequence[Diagnosis]
     entities: Sequence[EntityType]
     health: Health | None
+    origin: str = ""
+    """How many questions are synthetic, as a sentence; "" where none is."""
     doubtful: Sequence[str] = ()
     """A line for every document whose text is doubtful."""
 
@@ -95,6 +97,7 @@ def collect(workspace: Workspace) -> Content:
         metric=metric,
         queries=len(queries),
         left_out=board.queries_left_out,
+        origin=board.origin,
         rows=board.configurations,
         baseline=baseline if baseline in names else None,
         released=reference.configuration if reference else None,

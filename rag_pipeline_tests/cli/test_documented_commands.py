@@ -58,6 +58,8 @@ def parse(arguments: list[str], whole: bool = True) -> None:
         name = rest.pop(0)
         if name.isupper():  # COMMAND stands for any
             return
+        if name not in command.commands and hasattr(command, "default"):
+            rest, name = [name, *rest], command.default
         assert name in command.commands, f"rag {shlex.join(arguments)}: no command {name!r}"
         command = command.commands[name]
     if rest in (["--help"], ["--version"]):

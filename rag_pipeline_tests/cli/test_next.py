@@ -33,7 +33,8 @@ def test_from_init_to_search_beside_other_corpora(here: Path, output: str) -> No
     write_corpus(here)
     Path("sub folder").mkdir()
     written = rag("init", "mine", "--documents", "documents", "--output", output).out
-    (ran,) = follow(written, "run")
+    made, ran = follow(written, "questions", "run")
+    assert "synthetic questions" in made
     found, board, planned = follow(ran, "search", "leaderboard", "plan")
     assert found.startswith("1. ")
     assert "mine: " in board
@@ -77,8 +78,8 @@ def test_a_program_that_is_not_on_the_path_is_named_by_its_path(here: Path) -> N
         check=True,
         env=environment,
     )
-    line = done.stdout.splitlines()[-1].removeprefix("Next: ")
-    assert line == "bin/rag run mine"
+    line = done.stdout.splitlines()[-2].removeprefix("Next: ")
+    assert line == "bin/rag questions mine"
     version = subprocess.run(
         f"{line.split()[0]} --version", shell=True, check=True, capture_output=True, env=environment
     )

@@ -61,7 +61,7 @@ def test_a_file_in_another_folder_finds_what_was_named_from_here(here: Path) -> 
     Path("conf").mkdir()
     outcome = rag("init", "acts", "--documents", "documents", "--output", "conf/c.yaml",
                   "--store", "built")  # fmt: skip
-    assert outcome.out.endswith("Next: rag run conf/c.yaml\n")
+    assert outcome.out.endswith("Next: rag questions conf/c.yaml\n      rag run conf/c.yaml\n")
     config = load_config("conf/c.yaml")
     assert config.documents_path == here / "documents"
     assert config.store_url == str(here / "built")

@@ -2,8 +2,10 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CheckFailedError, ConfigError
 from rag_pipeline.evaluation.comparison import Reference
+from rag_pipeline.evaluation.runs import queries_digest, save_queries
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release import gate, released
 from rag_pipeline.release.candidate import comparable
@@ -220,3 +222,11 @@ def test_a_worse_configuration_is_not_released_until_the_gate_is_opened(by_meani
     assert release.gate["reasons"] == [
         "gate.metrics is empty: not compared with release-000001 (meaning)"
     ]
+
+
+def test_the_sentence_says_how_many_questions_are_synthetic(workspace):
+    write_scores(workspace, "default", {AP: [1.0] * 9})
+    queries = [Query(f"q{i}", f"question {i}", synthetic=i < 4) for i in range(9)]
+    save_queries(workspace, queries_digest(workspace), queries, [], 9)
+    decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
+    assert "on 9 questions (4 of 9 synthetic)" in decision.reasons[0]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, counting, print_json, set_quiet, show_next
+from rag_pipeline.cli.console import command, console, counting, print_json, set_quiet, show_next
 from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
 
@@ -47,7 +47,13 @@ def init(
     target = output or Path(f"{name}.yaml")
     write_corpus_file(name, documents, queries, store, target, shown_path(target), force)
     console.print(f"wrote {escape(str(target))} and its schema", soft_wrap=True)
-    show_next(rag("run", file=target.expanduser(), corpus=name))
+    run = rag("run", file=target.expanduser(), corpus=name)
+    if queries is None:
+        console.print("There are no questions yet, so nothing is measured: make some first.")
+        show_next(rag("questions", file=target.expanduser(), corpus=name))
+        console.print(f"      {command(run)}", soft_wrap=True)
+    else:
+        show_next(run)
 
 
 @app.command(short_help="Try it on the sample corpus.")

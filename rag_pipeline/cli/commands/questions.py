@@ -1,0 +1,81 @@
+"""Questions to measure with, where nobody has asked any: questions make, review."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rag_pipeline.cli.console import set_quiet
+from rag_pipeline.cli.find import find_corpus_file
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
+
+
+class _MakeByDefault(TyperGroup):
+    """`rag questions CORPUS` stands for `rag questions make CORPUS`."""
+
+    default = "make"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if not args or args[0] not in (*self.commands, "--help"):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_MakeByDefault,
+    rich_markup_mode=None,
+    help="Make questions from the documents, and review them.",
+)
+
+
+@app.command(short_help="Make questions from the documents.")
+def make(
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
+    number: Annotated[
+        int, typer.Option("--number", "-n", metavar="N", min=1, help="At most so many questions.")
+    ] = 150,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add them to a file that holds people's questions.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead.")
+    ] = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make questions from the documents, so that something can be measured; no labels needed.
+
+    By rules, in English and without a model: durations, sums, percentages, dates, definitions and
+    headed sections are asked for in varied wording. Each question is tried on the documents first:
+    a search must find its passage, no other passage may answer it as well, and the title may
+    neither answer it nor be all that it asks for. They are marked `synthetic`, and every figure
+    says how many of its questions are. Calling it again replaces those that nobody has accepted.
+
+    \b
+    Examples:
+      rag questions
+      rag questions contracts --number 300
+      rag questions contracts --add
+    """
+    from rag_pipeline.cli.questions import make_and_write
+
+    set_quiet(quiet)
+    make_and_write(find_corpus_file(corpus, named), number, add, output, as_json)
+
+
+@app.command(short_help="Accept, reject or edit synthetic questions.")
+def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
+    """Go through the synthetic questions one by one: accept, reject or edit each.
+
+    Shown are the question, its answer and the passage that it is measured by. A rejected question
+    leaves the file and is not made again; what is left undecided comes up the next time.
+
+    \b
+    Example:
+      rag questions review contracts
+    """
+    from rag_pipeline.cli.questions import review_questions
+
+    review_questions(find_corpus_file(corpus, named))

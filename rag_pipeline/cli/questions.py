@@ -1,0 +1,181 @@
+"""`rag questions`: make questions from the documents, write them, have them reviewed."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.markup import escape
+
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    counting,
+    indented,
+    print_json,
+    show_next,
+    visible,
+)
+from rag_pipeline.cli.find import rag, shown_path
+from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.datamodels import Document, GoldSpan
+from rag_pipeline.errors import InputError
+from rag_pipeline.indexing import plan_documents, read_documents, update_documents
+from rag_pipeline.loading.queries import QueryRecord, resolve_queries
+from rag_pipeline.questions import files
+from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.questions.generation import Made, make_questions
+from rag_pipeline.store.lease import lease
+from rag_pipeline.workspace import Workspace
+
+_SHOWN = 5
+_KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
+
+
+def make_and_write(
+    file: Path,
+    number: int,
+    add: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Make questions and write them where the corpus reads its queries; say what comes next."""
+    config = load_config(file)
+    target = output.expanduser() if output else files.queries_file(config)
+    human, synthetic = files.counts(files.held(target))
+    if human and not add and output is None:
+        raise InputError(
+            f"{target}: holds {human} questions that people asked; add synthetic ones to them with "
+            f"--add (every figure then says how many are synthetic), or write elsewhere: --output"
+        )
+    started = time.perf_counter()
+    documents = load_documents(Workspace(config))
+    made = _make(config, documents, number)
+    if not made.rows:
+        raise InputError(
+            f"{config.corpus}: no question passed; the rules found {made.facts} facts in "
+            f"{len(documents)} documents (they read English). Write questions yourself"
+        )
+    replaced = files.without_synthetic(target) if synthetic else 0
+    added = files.add(target, made.rows)
+    if config.queries is None and output is None:
+        files.name_in_corpus_file(file, target)
+    seconds = time.perf_counter() - started
+    if as_json:
+        print_json(
+            {"file": str(target), "questions": added, "replaced": replaced, "facts": made.facts,
+             "refused": dict(made.refused), "seconds": round(seconds, 1)}
+        )  # fmt: skip
+        return
+    _show(config, file, target, made, added, replaced, seconds)
+
+
+def _make(config: CorpusConfig, documents: Sequence[Document], number: int) -> Made:
+    with counting("questions", "questions") as progress:
+        return make_questions(documents, number, config.lexical, progress)
+
+
+def load_documents(workspace: Workspace) -> list[Document]:
+    """Return the corpus's documents as a run would read them, loaded if they are not yet."""
+    with lease(workspace.store):
+        if not plan_documents(workspace).is_current:
+            with console.status("reading the documents"):
+                update_documents(workspace)
+    documents = list(read_documents(workspace, sorted(workspace.documents().state())))
+    if not documents:
+        raise InputError(f"{workspace.config.where}: there are no documents to ask about")
+    return documents
+
+
+def _show(
+    config: CorpusConfig, file: Path, target: Path, made: Made, added: int, replaced: int,
+    seconds: float,
+) -> None:  # fmt: skip
+    documents = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
+    again = f", in the place of {replaced}" if replaced else ""
+    console.print(
+        f"wrote {added} synthetic questions about {len(documents)} documents to "
+        f"{escape(shown_path(target))}{again}; {seconds:.1f} s",
+        soft_wrap=True,
+    )
+    refused = ", ".join(f"{n} {escape(reason)}" for reason, n in made.refused.most_common())
+    if refused:
+        console.print(f"[dim]wordings refused: {refused}[/dim]", soft_wrap=True)
+    for row in made.rows[:_SHOWN]:
+        console.print(f"  {visible(row['query'])}", soft_wrap=True)
+    look = rag("questions", "review", file=file, corpus=config.corpus)
+    console.print(f"Look at them, where you like: {command(look)}", soft_wrap=True)
+    show_next(rag("run", file=file, corpus=config.corpus))
+
+
+# --- review ---
+
+
+def review_questions(file: Path) -> None:
+    """Show each synthetic question that nobody has decided on, and do as is said."""
+    config = load_config(file)
+    path = config.queries_path
+    records = files.held(path) if path else []
+    waiting = [r for r in records if r.synthetic and not r.metadata.get("review")]
+    if path is None or not waiting:
+        console.print("no synthetic question is waiting for a review")
+        return
+    documents = load_documents(Workspace(config))
+    texts = {d.document_id: d.text for d in documents}
+    queries, _ = resolve_queries(waiting, texts.get)
+    gold = {q.query_id: q.gold_spans for q in queries}
+    done = {"accepted": 0, "rejected": 0}
+    with Certifier(documents, config.lexical) as certifier:
+        for number, record in enumerate(waiting, 1):
+            _show_question(record, gold.get(record.query_id, ()), texts, number, len(waiting))
+            answer = _decide(path, record, gold.get(record.query_id, ()), certifier)
+            if answer is None:
+                break
+            if answer in done:
+                done[answer] += 1
+    console.print(f"{done['accepted']} accepted, {done['rejected']} rejected")
+    if any(done.values()):
+        show_next(rag("run", file=file, corpus=config.corpus))
+
+
+def _show_question(
+    record: QueryRecord,
+    gold: Sequence[GoldSpan],
+    texts: dict[str, str],
+    number: int,
+    total: int,
+) -> None:
+    console.print(f"\n[bold]{number}/{total}[/bold]  {visible(record.query)}", soft_wrap=True)
+    if record.answer:
+        console.print(f"answer: {visible(record.answer[:300])}", soft_wrap=True)
+    for span in gold:
+        console.print(f"[cyan]{visible(span.document_id)}[/cyan]")
+        console.print(indented(visible(texts[span.document_id][span.start : span.end])))
+
+
+def _decide(
+    path: Path, record: QueryRecord, gold: Sequence[GoldSpan], certifier: Certifier
+) -> str | None:
+    """Ask what becomes of a question and do it; None to stop."""
+    while True:
+        said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()[:1]
+        if said == "q":
+            return None
+        if said == "s":
+            return "left"
+        if said == "r":
+            files.decide(path, record.query_id, None)
+            return "rejected"
+        change: dict[str, Any] = {"metadata": {**record.metadata, "review": "accepted"}}
+        if said == "e":
+            words = typer.prompt("question", default=record.query).strip()
+            if words != record.query and gold:
+                wrong = certifier.problem(Candidate(words, gold[0], None))
+                if wrong and not typer.confirm(f"{wrong}. Keep it?", default=False):
+                    continue
+            change["query"] = words
+            said = "a"
+        if said == "a":
+            files.decide(path, record.query_id, change)
+            return "accepted"

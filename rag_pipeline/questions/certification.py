@@ -1,0 +1,268 @@
+"""Questions with gold spans -> what is wrong with them, by a round trip through the documents.
+
+A question counts only if a search finds its span, what is asked for stands there, no other passage
+answers it as well, and the document's title neither answers it nor is all that it asks for.
+"""
+
+import math
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.windows import window_spans
+from rag_pipeline.config import Lexical
+from rag_pipeline.contextualization.structural import StructuralContext, structural_contexts
+from rag_pipeline.datamodels import Chunk, Document, GoldSpan
+from rag_pipeline.evaluation.answer_presence import answers
+from rag_pipeline.evaluation.entities.values import quantities, same_value
+from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
+from rag_pipeline.search.lexical_index.documents import readable_name
+from rag_pipeline.search.tokenization import Tokenizer
+
+_PASSAGE = 400
+"""Most characters of the passages that are searched."""
+_FOUND = 10
+"""The search finds the span if it is among so many first passages of all documents."""
+_FOUND_INSIDE = 5
+"""And among so many of its own document's, by what is asked besides the document's name."""
+_RIVALS_AMONG = 40
+_RIVAL = 0.8
+"""Another sentence answers as well if it covers this share of what the gold sentence covers."""
+_LEAST_COVERED = 0.3
+"""Least share of the question's terms, by rarity, that the gold's sentence and headings hold."""
+_LEAST_ASKED = 2
+_NAMED = 1.0
+"""A document is named if its name covers more of a question than any other's by this much: a word
+(in nats) that about a third of the documents have in their names."""
+_UNIT = r"(?:days|weeks|months|years|hours|minutes)"
+_EXPECTS = tuple(
+    (re.compile(pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        (r"\bhow (?:much|many) (?:\w+ )?(?:notice|leave|warning)\b", "TIME"),
+        (rf"\bhow (?:long|soon|quickly|often|many (?:\w+ )?{_UNIT})\b", "TIME"),
+        (r"\b(?:(?:what|which) (?:length of )?(?:time|period)|(?:by|since|until) when)\b", "TIME"),
+        (r"\b(?:what|which) (?:date|day|year)\b|(?:^|[,:]\s*)when\b|\bdate$", "TIME"),
+        (r"\b(?:what|which) (?:percentage|percent|share)\b", "PERCENTAGE"),
+        (r"\bhow much\b|\b(?:what|which) (?:amount|price|sum)\b", "MONEY"),
+    )
+)
+"""The kind of quantity that a question asks for, the first that fits."""
+_DEFINITION = re.compile(
+    r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of))\b", re.I
+)
+_DEFINES = re.compile(
+    r"\b(?:what (?:does|counts|is meant)|how is\b.*\bdefined|what (?:is|are))\b", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A question that may be asked: its text, what answers it, and the answer if that is known."""
+
+    query: str
+    gold: GoldSpan
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    place: GoldSpan
+    terms: frozenset[str]
+    kinds: frozenset[str]
+    defines: bool
+
+    def could_answer(self, wanted: str | None, defines: bool) -> bool:
+        return wanted in self.kinds if wanted else self.defines or not defines
+
+
+class Certifier(AbstractContextManager["Certifier"]):
+    """The documents, indexed in a temporary folder, so that questions can be tried on them."""
+
+    def __init__(self, documents: Iterable[Document], lexical: Lexical) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="rag-questions-")
+        self._tokenizer = Tokenizer(lexical)
+        self._texts: dict[str, str] = {}
+        self._names: dict[str, frozenset[str]] = {}
+        self._called: dict[str, frozenset[str]] = {}
+        self._calling: Counter[str] = Counter()
+        self._passages: dict[str, Chunk] = {}
+        self._headings: dict[str, frozenset[str]] = {}
+        self._holding: Counter[str] = Counter()
+        self._read: dict[str, list[_Sentence]] = {}
+        target = Path(self._folder.name) / "index"
+        build_lexical_index("bm25s", self._batches(documents), lexical, target)
+        self._index = open_lexical_index(target)
+        own = self._index.document_ids.to_pylist()
+        self._inside: dict[str, Any] = {
+            d: np.fromiter((o == d for o in own), np.bool_, len(own)) for d in self._texts
+        }
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def problem(self, candidate: Candidate) -> str | None:
+        """Return what is wrong with a question; None for one that may be asked."""
+        gold, query = candidate.gold, candidate.query
+        text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
+        terms = set(self._tokenizer.tokenize(query))
+        wanted = _expected(query)
+        if not text.strip():
+            return "unanswerable: there is no such span"
+        told = self._told(candidate, terms, text)
+        if told:
+            return told
+        if wanted and not any(q.kind == wanted for q in quantities(text)):
+            return f"unanswerable: the span states no {wanted.lower()}"
+        name = self._names[gold.document_id]
+        asked = terms - name
+        if len(asked) < _LEAST_ASKED and not (asked and _DEFINES.search(query)):
+            return "leaks the title: it asks for nothing besides"
+        if self._rank(query, gold, None) > _FOUND:
+            return "unanswerable: a search does not find the span"
+        inside = " ".join(w for w in query.split() if asked & set(self._tokenizer.tokenize(w)))
+        if self._rank(inside, gold, self._inside[gold.document_id]) > _FOUND_INSIDE:
+            return "leaks the title: without it the span is not found in its document"
+        return self._rivalled(query, terms, asked, gold, wanted)
+
+    # --- what a question gives away, and who else answers it ---
+
+    def _told(self, candidate: Candidate, terms: set[str], text: str) -> str | None:
+        """Say whether question or title holds the answer, or the span does not."""
+        if candidate.answer is None:
+            return None
+        answer = set(self._tokenizer.tokenize(candidate.answer))
+        values = [q.value for q in quantities(candidate.answer)]
+        said = [q.value for q in quantities(candidate.query)]
+        if values and all(any(same_value(v, s) for s in said) for v in values):
+            return "the question says its own answer"
+        if not values and answer and answer <= terms:
+            return "the question says its own answer"
+        if answer and answer <= self._names[candidate.gold.document_id]:
+            return "leaks the title: that tells the answer"
+        held = [q.value for q in quantities(text)]
+        if not all(any(same_value(v, h) for h in held) for v in values):
+            return "unanswerable: the span does not hold the answer"
+        if len(answer & set(self._tokenizer.tokenize(text))) < 0.5 * len(answer):
+            return "unanswerable: the span does not hold the answer"
+        return None
+
+    def _rivalled(
+        self, query: str, terms: set[str], asked: set[str], gold: GoldSpan, wanted: str | None
+    ) -> str | None:
+        inside = self._inside[gold.document_id]
+        named = self._is_named(terms, gold.document_id)
+        found = [
+            hit
+            for allowed in ((inside,) if named else (None, inside))
+            for hit, _ in self._index.search(query, _RIVALS_AMONG, allowed)
+        ]
+        weight = {term: self._rarity(term) for term in terms}
+        total = sum(weight.values())
+        defines = wanted is None and bool(_DEFINES.search(query))
+        covered = 0.0
+        rivals: list[tuple[float, str]] = []
+        for chunk_id in dict.fromkeys(found):
+            context = self._headings[chunk_id]
+            for sentence in self._sentences(chunk_id):
+                share = sum(w for t, w in weight.items() if t in sentence.terms or t in context)
+                if answers(sentence.place, gold):
+                    covered = max(covered, share)
+                elif sentence.could_answer(wanted, defines) and sentence.terms & asked:
+                    rivals.append((share, sentence.place.document_id))
+        if covered < _LEAST_COVERED * total:
+            return "unanswerable: the span says too little of what is asked"
+        best, other = max(rivals, default=(0.0, ""))
+        if best > _RIVAL * covered:
+            where = "the same document" if other == gold.document_id else other
+            return f"ambiguous: {where} answers it as well"
+        return None
+
+    def _is_named(self, terms: set[str], document_id: str) -> bool:
+        """Tell whether a question says which document it means: a word of its alone, or as good."""
+        n = len(self._called)
+        weight = {
+            t: math.log(1 + (n - self._calling[t] + 0.5) / (self._calling[t] + 0.5))
+            for t in terms
+            if self._calling[t]
+        }
+        score = {
+            d: sum(w for t, w in weight.items() if t in own) for d, own in self._called.items()
+        }
+        own = score.pop(document_id)
+        unique = math.log(1 + (n - 0.5) / 1.5)
+        return own >= unique and own - max(score.values(), default=0.0) >= min(_NAMED, unique / 2)
+
+    def _sentences(self, chunk_id: str) -> list[_Sentence]:
+        if chunk_id not in self._read:
+            passage = self._passages[chunk_id]
+            self._read[chunk_id] = [
+                _Sentence(
+                    GoldSpan(passage.document_id, passage.start + start, passage.start + end),
+                    frozenset(self._tokenizer.tokenize(sentence)),
+                    frozenset(q.kind for q in quantities(sentence)),
+                    bool(_DEFINITION.search(sentence)),
+                )
+                for start, end in sentence_spans(passage.text)
+                for sentence in [passage.text[start:end]]
+            ]
+        return self._read[chunk_id]
+
+    def _rank(self, query: str, gold: GoldSpan, allowed: Any) -> float:
+        """Return the rank of the first passage that holds some of the gold; infinite for none."""
+        for rank, (chunk_id, _) in enumerate(self._index.search(query, _FOUND, allowed), 1):
+            if answers(self._passages[chunk_id], gold):
+                return rank
+        return math.inf
+
+    def _rarity(self, term: str) -> float:
+        n, held = len(self._passages), self._holding[term]
+        return math.log(1 + (n - held + 0.5) / (held + 0.5))
+
+    # --- the documents ---
+
+    def _batches(self, documents: Iterable[Document]) -> Iterable[pa.RecordBatch]:
+        settings = StructuralContext(method="structural")
+        for document in documents:
+            chunks = [
+                Chunk(document.document_id, s, e, document.text[s:e])
+                for s, e in window_spans(document.text, _PASSAGE, 0)
+            ]
+            contexts = structural_contexts(document, chunks, settings)
+            self._add(document, chunks, contexts)
+            yield pa.record_batch(
+                {
+                    "chunk_id": pa.array([c.chunk_id for c in chunks], pa.string()),
+                    "document_id": pa.array([c.document_id for c in chunks], pa.string()),
+                    "start": pa.array([c.start for c in chunks], pa.int64()),
+                    "text": pa.array([c.text for c in chunks], pa.string()),
+                    "title": pa.array([document.title] * len(chunks), pa.string()),
+                    "context": pa.array(contexts, pa.string()),
+                }
+            )
+
+    def _add(self, document: Document, chunks: Sequence[Chunk], contexts: Sequence[str]) -> None:
+        self._texts[document.document_id] = document.text
+        name = f"{document.title} {readable_name(document.document_id)}"
+        self._names[document.document_id] = frozenset(self._tokenizer.tokenize(name))
+        called = {*self._tokenizer.tokenize(f"{name} {contexts[0] if contexts else ''}")}
+        self._called[document.document_id] = frozenset(called)
+        self._calling.update(called)
+        for chunk, context in zip(chunks, contexts, strict=True):
+            self._passages[chunk.chunk_id] = chunk
+            self._headings[chunk.chunk_id] = frozenset(self._tokenizer.tokenize(context))
+            terms = {*self._tokenizer.tokenize(chunk.text), *self._headings[chunk.chunk_id]}
+            self._holding.update(terms)
+
+
+def _expected(query: str) -> str | None:
+    """Return the kind of quantity that a question asks for; None where it asks for none."""
+    return next((kind for pattern, kind in _EXPECTS if pattern.search(query.rstrip("?. "))), None)

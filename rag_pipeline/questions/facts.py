@@ -1,0 +1,193 @@
+"""Documents -> the facts that rules read in them, each with the sentence that states it.
+
+Durations, sums, percentages, dates, parties, definitions and headed sections, in English.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal, get_args
+
+from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.datamodels import Document, Span
+from rag_pipeline.evaluation.entities.values import Quantity, quantities
+
+Kind = Literal["duration", "amount", "percentage", "date", "party", "definition", "section"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""What questions are made of, in the order in which they take turns."""
+
+_SENTENCE = (30, 500)
+"""Fewest and most characters of a sentence that is asked about."""
+_SECTION = 500
+_HEAD = 2_000
+_NUMBERING = re.compile(
+    r"(?:#{1,6}\s+|>\s+|[-*•·]\s+|(?:section|article|clause|§)\s*(?=\d))?"
+    r"(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,4}|[a-zA-Z]|[ivxIVX]{1,4})[.)]\s+|\d{1,3}(?:\.\d{1,3})+\s+)?",
+    re.IGNORECASE,
+)
+_RUN_IN = re.compile(r"(?:\*{2}|_)?[A-Z][^.!?;:,]{2,50}[.:](?:\*{2}|_)?\s+(?=[A-Z])")
+"""A heading on the line of its clause: "Term. This Agreement …"."""
+_ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
+_MARKS = re.compile(r"\*{1,3}|(?<!\w)_|_(?!\w)|`")
+_HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
+_DEFINED = re.compile(
+    r"[“\"]([A-Z][A-Za-z-]+(?:\s[A-Z]?[A-Za-z-]+){0,3})[”\"]\s+(?:means?|shall mean|refers? to)\b"
+)
+_IS_A = re.compile(
+    r"((?:The\s+|An?\s+)?[A-Z][\w’'-]+(?:\s+(?:of\s+)?[\w’'-]+){0,3}?)\s+(?P<verb>is|are|was|were)\s+"
+    r"(?:an?|the|one\s+of)\s+\w+"
+)
+_DEICTIC = re.compile(
+    r"(?:the\s+)?(?:it|they|he|she|we|you|i|this|these|those|that|there|here|such|one|another|some|"
+    r"many|most|what|which|who|both|each|other|others|all|former|latter|same|following|above|"
+    r"first|second|third|result|next|last|nothing|everything|in|on|at|by|for|if|as|when|where|"
+    r"while|after|before|since|although|however|but|and|or|so|also|then|thus|his|her|its|their|"
+    r"our|my|your)\b",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\s+(.{3,300})")
+_NAME = re.compile(
+    r"(?:[A-Z][\w&’'.-]*\s+){0,5}(?:Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|"
+    r"ApS|DAC|Corp|Corporation|Company|Holdings|Partners|Bank|Trust|Foundation|University|"
+    r"Association)\b\.?"
+)
+_EMPTY_HEADINGS = frozenset(
+    "definitions introduction general miscellaneous overview background preamble recitals contents "
+    "summary notes appendix annex schedule abstract conclusion references scope purpose "
+    "signatures signature details about other history".split()
+)
+_KIND_OF: dict[str, Kind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact, the span of the document that states it, and what to put into a question.
+
+    `sentence` is the stating text on one line without its number and marks, its first letter small
+    unless it begins with a name; `value` is where in it the answer stands, `quantity` what that
+    amounts to. `subject` is the term that is defined or the heading of a section; `names` are the
+    parties.
+    """
+
+    kind: Kind
+    document_id: str
+    start: int
+    end: int
+    sentence: str
+    value: Span
+    heading: str = ""
+    quantity: Quantity | None = None
+    subject: str = ""
+    names: tuple[str, ...] = ()
+
+    @property
+    def answer(self) -> str:
+        """Return the text that answers."""
+        return self.sentence[slice(*self.value)].strip()
+
+
+def read_facts(document: Document) -> Iterator[Fact]:
+    """Yield the facts of a document, in its order."""
+    text = document.text
+    heading, level_start = "", -1
+    spans = sentence_spans(text)
+    small = frozenset(re.findall(r"\b[a-z]+\b", text))
+    for number, (start, end) in enumerate(spans):
+        raw = text[start:end]
+        title = _heading_of(text, start, raw)
+        if title is not None:
+            heading, level_start = _small(title, small), end
+            continue
+        if not _SENTENCE[0] <= end - start <= _SENTENCE[1]:
+            continue
+        begin = start + _prefix(raw)
+        sentence = plain(text[begin:end])
+        found = document.document_id, begin, end, _small(sentence, small)
+        heading = "" if heading.casefold() == document.title.casefold() else heading
+        if level_start >= 0 and _asks_for(heading):
+            past = _section_end(spans, number, text)
+            body = document.document_id, begin, past, plain(text[begin:past])
+            yield Fact("section", *body, (0, len(body[3])), heading, subject=heading)
+        level_start = -1
+        yield from _quantities(found, heading)
+        defined = _DEFINED.match(sentence)
+        if defined:
+            meaning = (defined.end(), len(sentence))
+            yield Fact("definition", *found, meaning, heading, subject=defined[1])
+        elif (is_a := _IS_A.match(sentence)) and not _DEICTIC.match(sentence):
+            meaning = (is_a.end(1), len(sentence))
+            yield Fact("definition", *found, meaning, heading, subject=is_a[0])
+        if start < _HEAD and (between := _BETWEEN.search(sentence)):
+            names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
+            if len(names) >= 2:
+                yield Fact("party", *found, between.span(1), heading, names=names)
+
+
+def _small(text: str, known: frozenset[str]) -> str:
+    """Return a text as within a sentence: its first word small if the document has it so."""
+    first = text.partition(" ")[0]
+    return text[:1].lower() + text[1:] if first.casefold() in known else text
+
+
+def plain(text: str) -> str:
+    """Return a sentence on one line, without asides that define and marks of Markdown."""
+    return " ".join(_ASIDE.sub("", _MARKS.sub("", text)).split())
+
+
+def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Fact]:
+    every = quantities(found[3])
+    for quantity in every:
+        # A sentence of several sums asks about neither: which of them is meant is not said.
+        if sum(q.kind == quantity.kind for q in every) > 1:
+            continue
+        kind = _kind(quantity)
+        if kind is not None:
+            yield Fact(kind, *found, (quantity.start, quantity.end), heading, quantity)
+
+
+def _kind(quantity: Quantity) -> Kind | None:
+    if "percent" in quantity.value and Decimal(quantity.value[1]) in (50, 25, 75):
+        return None  # half of what is seldom said
+    if quantity.kind != "TIME":
+        return _KIND_OF.get(quantity.kind)
+    unit = str(quantity.value[0])
+    if unit in ("date", "either date"):
+        return "date" if len(quantity.value) == 4 else None
+    return "duration" if unit in ("months", "seconds") or unit.startswith("working") else None
+
+
+def _prefix(raw: str) -> int:
+    """Return how many characters of a sentence are its number and the heading on its line."""
+    numbering = _NUMBERING.match(raw)
+    at = numbering.end() if numbering else 0
+    run_in = _RUN_IN.match(raw, at)
+    return run_in.end() if run_in else at
+
+
+def _heading_of(text: str, start: int, raw: str) -> str | None:
+    """Return the words of a heading; None for what is none."""
+    if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
+        return None
+    # The number before it may have been taken for a sentence: "## 2. Prices".
+    match = _HEADING.fullmatch(text[text.rfind("\n", 0, start) + 1 : start + len(raw)].strip())
+    if match is None:
+        return None
+    words = plain(match[2])
+    is_short = len(words.split()) <= 8 and words[:1].isupper()
+    return words if match[1] or is_short else None
+
+
+def _asks_for(heading: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", heading.casefold())
+    return bool(words) and len(words) <= 8 and not set(words) <= _EMPTY_HEADINGS
+
+
+def _section_end(spans: list[Span], number: int, text: str) -> int:
+    """Return where the first sentences below a heading end, as many as fit."""
+    first, end = spans[number]
+    for start, past in spans[number + 1 :]:
+        if past - first > _SECTION or _heading_of(text, start, text[start:past]) is not None:
+            break
+        end = past
+    return end

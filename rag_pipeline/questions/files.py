@@ -1,0 +1,123 @@
+"""Where questions are kept: the queries file, what was rejected of it, the corpus file's line."""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.errors import ConfigError, InputError
+from rag_pipeline.loading.queries import QueryRecord, read_queries
+
+QUERIES = "queries.jsonl"
+_REJECTED = ".rejected.jsonl"
+_UNNAMED = re.compile(r"^([ \t]*)# queries: .*$", re.MULTILINE)
+_CORPUS = re.compile(r"^([ \t]*)corpus:.*\n", re.MULTILINE)
+
+
+def queries_file(config: CorpusConfig) -> Path:
+    """Return the corpus's queries file, or where it would stand."""
+    if config.queries_path is not None:
+        return config.queries_path
+    own = config.path(QUERIES)
+    return config.path(f"{config.corpus}.{QUERIES}") if own.exists() else own
+
+
+def held(path: Path) -> list[QueryRecord]:
+    """Return the questions of a file; [] where there is no file or nothing in it."""
+    return read_queries(path) if path.is_file() and path.read_bytes().strip() else []
+
+
+def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Append the rows whose ids the file does not hold and that nobody has rejected."""
+    known = {r.query_id for r in held(path)} | rejected(path)
+    new = [row for row in rows if row["query_id"] not in known]
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    gap = "\n" if before and not before.endswith("\n") else ""
+    _write(path, before + gap + "".join(_line(row) for row in new))
+    return len(new)
+
+
+def without_synthetic(path: Path) -> int:
+    """Drop the synthetic questions that nobody has accepted; return how many."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    kept = [line for line in lines if not _is_unread(line)]
+    if len(kept) < len(lines):
+        _write(path, "".join(kept))
+    return len(lines) - len(kept)
+
+
+def _is_unread(line: str) -> bool:
+    if not line.strip():
+        return False
+    row = json.loads(line)
+    return bool(row.get("synthetic")) and not (row.get("metadata") or {}).get("review")
+
+
+def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
+    """Change fields of a question, or with None reject it: it leaves the file and stays out.
+
+    Raises InputError where the file does not hold it.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    ids = [json.loads(line)["query_id"] if line.strip() else None for line in lines]
+    if query_id not in [str(i) for i in ids]:
+        raise InputError(f"{path}: no query {query_id!r}")
+    at = [str(i) for i in ids].index(query_id)
+    if change is None:
+        with path.with_suffix(_REJECTED).open("a", encoding="utf-8") as file:
+            file.write(lines[at].rstrip("\n") + "\n")
+        del lines[at]
+    else:
+        lines[at] = _line({**json.loads(lines[at]), **change})
+    _write(path, "".join(lines))
+
+
+def rejected(path: Path) -> set[str]:
+    """Return the ids of the questions that were rejected."""
+    file = path.with_suffix(_REJECTED)
+    if not file.is_file():
+        return set()
+    return {json.loads(line)["query_id"] for line in file.read_text("utf-8").splitlines() if line}
+
+
+def name_in_corpus_file(file: Path, queries: Path) -> None:
+    """Write `queries: …` into a corpus file that names none; raise ConfigError where that fails."""
+    text = file.read_text(encoding="utf-8")
+    base = load_config(file).path(".").resolve()
+    path = queries.resolve()
+    shown = path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
+    value = json.dumps(shown, ensure_ascii=False)
+    if _UNNAMED.search(text):
+        changed = _UNNAMED.sub(lambda m: f"{m[1]}queries: {value}", text, count=1)
+    else:
+        changed = _CORPUS.sub(lambda m: f"{m[0]}{m[1]}queries: {value}\n", text, count=1)
+    _write(file, changed)
+    try:
+        named = load_config(file).queries_path
+    except ConfigError:
+        named = None
+    if named is None or named.resolve() != path:
+        _write(file, text)
+        raise ConfigError(f"{file}: add the line `queries: {value}` below `corpus:`")
+
+
+def counts(records: Collection[QueryRecord]) -> tuple[int, int]:
+    """Return how many questions people asked, and how many are synthetic."""
+    synthetic = sum(r.synthetic for r in records)
+    return len(records) - synthetic, synthetic
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole, or leave it as it was."""
+    building = path.with_name(f".{path.name}.writing")
+    try:
+        building.write_text(text, encoding="utf-8")
+        building.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot write it: {error.strerror}") from None

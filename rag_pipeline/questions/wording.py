@@ -1,0 +1,321 @@
+"""Facts -> questions in varied wording, by turning the sentence that states the fact around."""
+
+import re
+from collections.abc import Iterator
+from random import Random
+
+from rag_pipeline.questions.facts import Fact
+
+_AUXILIARY = r"shall|must|will|may|can|should|is|are|was|were"
+_LEADING = re.compile(
+    r"(?:If|Where|When|Unless|Upon|After|Before|On|In|For|During|Except|Subject|With|Under|Within|"
+    r"At|As|Notwithstanding|Following|By|From|Until|To)\b[^,]{3,120},\s*",
+    re.IGNORECASE,
+)
+_SUBORDINATE = re.compile(
+    r"(?:if|where|when|unless|upon|after|before|on|in|for|during|except|subject|with|under|within|"
+    r"at|as|notwithstanding|following|by|from|until|to|up|while)\b",
+    re.IGNORECASE,
+)
+_RELATIVE = re.compile(r"\b(?:who|which|that|whose|where|if|when|unless|because)\b", re.IGNORECASE)
+_PRONOUN = re.compile(
+    r"(?:it|they|he|she|we|you|i|this|these|those|that|there|such|the (?:same|former|latter))\b",
+    re.IGNORECASE,
+)
+_BEFORE = re.compile(
+    r"(?P<lead>(?:\b(?P<prep>for|within|in|on|by|of|upon|after|with|at|to|from|until|over|during|"
+    r"every|as of|before|since)\s+)?"
+    r"(?:(?:an?|the)\s+(?:(?:initial|further|fixed|minimum|maximum|total)\s+)?(?:period|sum|amount|"
+    r"rate)\s+of\s+)?(?P<bound>(?:at (?:the )?(?:least|most|latest)|(?:not|no) (?:less|more|later|"
+    r"longer|earlier) than|(?:less|more) than|up to|a (?:minimum|maximum) of|approximately|about|"
+    r"around|only|the)\s+)?(?:[an]{1,2}\s+)?)$",
+    re.IGNORECASE,
+)
+_ATTACHED = re.compile(
+    r"(?:['’]s?)?((?:\s+(?:prior|previous|advance|written|paid|unpaid|notice|leave|warning|salary|"
+    r"pay))+)\b",
+    re.IGNORECASE,
+)
+_PERIOD_OF = re.compile(
+    r"\b(?:an?|the|its|their|this|that)\s+(?P<noun>(?:[a-z-]+\s+){0,2}[a-z-]+)\s+of\s+"
+    r"(?:(?:at least|at most|up to|(?:not|no) (?:less|more) than)\s+)?$"
+)
+_STOP = re.compile(
+    r"\s*(?:[,;:—–]|\b(?:and|but|provided|unless|except|which|whichever|whereupon|or|although|"
+    r"while|so)\b).*$"
+)
+_VERBS = (
+    "survive last continue remain apply expire end begin start run cost take lapse pay receive "
+    "earn include amount bear cover require allow give provide keep retain hold run work weigh "
+    "measure need contain own offer get open close lie stand reach grow fall rise"
+).split()
+_DO = re.compile(rf"\b(?P<verb>{'|'.join(_VERBS)}|ha(?:ve|s))(?P<s>e?s)?\b")
+_MOST_WORDS = (14, 12, 30)
+"""Words of a subject, of what follows a value, and of a whole question."""
+
+_SYNONYMS = {
+    "terminate": "end",
+    "terminated": "ended",
+    "termination": "the end",
+    "commence": "start",
+    "commences": "starts",
+    "prior written notice": "notice in writing",
+    "remuneration": "pay",
+    "purchase": "buy",
+    "return": "give back",
+    "retain": "keep",
+    "disclose": "reveal",
+    "obligations": "duties",
+    "in respect of": "about",
+    "prior to": "before",
+    "subsequent to": "after",
+    "notify": "tell",
+    "provide": "give",
+    "employee": "member of staff",
+    "employees": "staff",
+    "invoice": "bill",
+    "invoices": "bills",
+    "remain in force": "stay valid",
+    "survive": "go on",
+    "obtain": "get",
+    "assist": "help",
+    "additional": "further",
+    "request": "ask for",
+    "deliver": "hand over",
+    "delivered": "handed over",
+    "destroy": "get rid of",
+    "agreement": "contract",
+    "complete": "finish",
+    "completed": "finished",
+    "annual": "yearly",
+    "founded": "set up",
+    "established": "set up",
+    "approximately": "about",
+    "utilize": "use",
+    "commenced": "started",
+}
+_SYNONYM = re.compile(
+    rf"\b(?:{'|'.join(map(re.escape, sorted(_SYNONYMS, key=len, reverse=True)))})\b"
+)
+_DURATION = {
+    "within": ("within what time", "how soon", "how quickly"),
+    "by": ("by when", "how soon"),
+    "for": ("for how long", "how long"),
+    "during": ("for how long",),
+    "over": ("over what period",),
+    "after": ("after what time", "how long after that"),
+    "upon": ("after how long",),
+    "every": ("how often",),
+    "in": ("in what time", "how quickly"),
+    "at": ("after what time",),
+    "": ("how long", "what length of time"),
+}
+_AMOUNT = {"": ("how much", "what amount"), "at": ("at what price",), "for": ("for how much",)}
+_DATE = {
+    "on": ("when", "on what date"),
+    "in": ("when",),
+    "as of": ("as of when", "from when"),
+    "": ("when", "on what date"),
+}
+_KEYWORDS = {
+    "duration": ("how long: {}?", "{}: how long?", "{} how long"),
+    "amount": ("how much: {}?", "{}: how much?", "{} what amount"),
+    "percentage": ("{}: what percentage?", "what percentage: {}?"),
+    "date": ("when: {}?", "{} date", "{}: when?"),
+}
+_NAMED = (
+    "{question}, according to {name}?",
+    "In {name}, {lower}?",
+    "{question} under {name}?",
+    "{name}: {lower}?",
+)
+
+
+def questions_of(fact: Fact, random: Random) -> Iterator[str]:
+    """Yield questions that the fact answers, each in another wording, without a document's name."""
+    made = {
+        "definition": _definition,
+        "party": _party,
+        "section": _section,
+    }.get(fact.kind, _quantity)(fact, random)
+    for question in made:
+        if 3 < len(question.split()) <= _MOST_WORDS[2]:
+            # In other words first, or after the document's own: half of the questions each.
+            other = _reworded(question)
+            both = [question] if other == question else [question, other]
+            random.shuffle(both)
+            yield from both
+
+
+def named(question: str, name: str, random: Random) -> str:
+    """Return a question that says which document is meant."""
+    bare = question.rstrip("?").rstrip()
+    return random.choice(_NAMED).format(question=bare, lower=_lower(bare), name=name)
+
+
+def _quantity(fact: Fact, random: Random) -> Iterator[str]:
+    sentence, (start, end) = fact.sentence, fact.value
+    before, after = sentence[:start], sentence[end:].rstrip(" .;")
+    leading = _LEADING.match(before)
+    lead = leading.group().rstrip(", ") if leading else ""
+    clause = before[leading.end() :] if leading else before
+    clause = re.split(r"[;:]\s", clause)[-1]
+    turned = _turned(fact, clause, after, random)
+    if turned:
+        condition = f" {_lower(lead)}" if lead and len(lead.split()) <= 12 else ""
+        yield _asked(f"{turned}{condition}")
+    period = _PERIOD_OF.search(before)
+    if period and fact.kind in ("duration", "amount"):
+        wh = "how long" if fact.kind == "duration" else "how much"
+        about = _STOP.sub("", after).strip()
+        yield _asked(f"{wh} is the {period['noun']} {about}")
+    words = _keywords(f"{before.rsplit(';')[-1]} {_STOP.sub('', after)}")
+    if len(words) >= 4:
+        start = max(0, len(words) - 7)
+        yield _capital(random.choice(_KEYWORDS[fact.kind]).format(" ".join(words[start:])))
+
+
+def _turned(fact: Fact, clause: str, after: str, random: Random) -> str | None:
+    """Return the main clause with its auxiliary before the subject and a question for the value."""
+    lead = _BEFORE.search(clause)
+    assert lead is not None
+    kept = clause[: lead.start("lead")].rstrip()
+    attached = _ATTACHED.match(after)
+    noun = attached[1].strip() if attached else ""
+    rest = after[attached.end() :] if attached else after
+    rest = _STOP.sub("", rest).strip()
+    if len(rest.split()) > _MOST_WORDS[1]:
+        return None
+    asked = _question_words(fact, (lead["prep"] or "").casefold(), lead["bound"] or "", noun)
+    if asked is None:
+        return None
+    word = random.choice(asked)
+    found = re.search(rf"(?<=\s)({_AUXILIARY})(?:\s+|$)", kept)
+    if found:
+        subject, auxiliary, verb = kept[: found.start()], found[1], kept[found.end() :]
+        if re.match(r"not\b|never\b", verb):
+            if not re.fullmatch(r"not (?:\w+ly )?exceed", verb):
+                return None
+            word = {"amount": "what amount", "percentage": "what percentage"}.get(
+                fact.kind, "what time"
+            )
+    else:
+        found = _DO.search(kept)
+        if found is None:
+            return None
+        subject, verb = kept[: found.start()], kept[found.end() :]
+        plain = "have" if found["verb"] in ("has", "have") else found["verb"]
+        auxiliary = "does" if found["s"] or found["verb"] == "has" else "do"
+        verb = f"{plain} {verb}"
+    subject = subject.strip(" ,")
+    if (
+        not subject
+        or len(subject.split()) > _MOST_WORDS[0]
+        or _RELATIVE.search(subject)
+        or _PRONOUN.match(subject)
+        or _SUBORDINATE.match(subject)
+        or "," in subject + verb
+        or len(verb.split()) > _MOST_WORDS[0]
+    ):
+        return None
+    auxiliary = "must" if auxiliary == "shall" else auxiliary
+    parts = (word, auxiliary, _lower(subject), verb.strip(), rest)
+    return " ".join(part for part in parts if part)
+
+
+def _question_words(fact: Fact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:
+    if "later" in bound or "latest" in bound or "earlier" in bound:
+        prep = "within" if fact.kind == "duration" else "by"
+    if noun:
+        start = f"{prep} " if prep in ("upon", "with", "after", "for", "to", "on", "at") else ""
+        return (f"{start}how much {noun}",)
+    if prep == "of":
+        return None
+    if fact.kind == "duration":
+        return _DURATION.get(prep)
+    if fact.kind == "date":
+        return _DATE.get(prep, (f"{prep} what date", f"{prep} when"))
+    if fact.kind == "amount":
+        return _AMOUNT.get(prep, (f"{prep} what amount",))
+    return (f"{prep} what percentage".strip(),)
+
+
+def _definition(fact: Fact, random: Random) -> Iterator[str]:
+    is_a = re.fullmatch(r"(.+?)\s+(is|are|was|were)\s+(?:an?|the|one\s+of)\s+\w+", fact.subject)
+    if is_a:
+        yield f"What {is_a[2]} {_lower(is_a[1])}?"
+        return
+    term = random.choice((fact.subject, f"“{fact.subject}”"))
+    forms = [
+        f"What does {term} mean?",
+        f"What counts as {term}?",
+        f"How is {term} defined?",
+        f"What is meant by {term}?",
+    ]
+    random.shuffle(forms)
+    yield from forms[:2]
+
+
+def _party(fact: Fact, random: Random) -> Iterator[str]:
+    yield random.choice(
+        ("Which companies are the parties?", "Between which companies was this agreed?")
+    )
+
+
+def _section(fact: Fact, random: Random) -> Iterator[str]:
+    topic = _topic(fact.subject)
+    if topic:
+        forms = [
+            f"What is said about {topic}?",
+            f"What are the rules on {topic}?",
+            f"What applies to {topic}?",
+        ]
+        random.shuffle(forms)
+        yield from forms[:2]
+
+
+def _topic(heading: str) -> str:
+    """Return a heading as it stands within a sentence; "" where there is none to speak of."""
+    words = heading.strip(" .:").split()
+    if not words or len(words) > 8:
+        return ""
+    if heading.isupper() or (len(words) > 1 and all(w[:1].isupper() for w in words)):
+        return " ".join(words).lower()
+    return _lower(" ".join(words))
+
+
+def _keywords(text: str) -> list[str]:
+    """Return the words of a text that one would type into a search field."""
+    words = re.findall(r"[^\W\d_][\w’'-]+", text)
+    return [w for w in words if w.casefold() not in _COMMON and w.casefold() not in _DULL]
+
+
+def _reworded(question: str) -> str:
+    return _SYNONYM.sub(lambda found: _SYNONYMS[found.group()], question)
+
+
+def _asked(words: str) -> str:
+    return _capital(f"{' '.join(words.split()).rstrip(' .,;')}?")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lower(text: str) -> str:
+    """Return a text as it goes on within a sentence: proper names keep their capital."""
+    first, _, rest = text.partition(" ")
+    common = first.casefold() in _COMMON
+    return f"{first.lower()} {rest}".strip() if common else text
+
+
+_COMMON = frozenset(
+    "the a an each any all every either neither no both if where when unless upon after before on "
+    "in for during except subject with under within at as notwithstanding following by from until "
+    "to how what who which whose its their his her our your this these".split()
+)
+_DULL = frozenset(
+    "is are was were be been shall must will may can should would could has have had do does did "
+    "of and or not least most than more less later no period up also only such that there it they "
+    "them he she we you him each other into out about per over so then those being".split()
+)

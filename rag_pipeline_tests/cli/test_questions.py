@@ -1,0 +1,86 @@
+"""A user with documents only gets a leaderboard, and it says what it rests on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.loading.queries import read_queries
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
+
+
+@pytest.fixture
+def documents(here: Path) -> Path:
+    write_documents(here / "docs", DOCUMENTS)
+    return here
+
+
+def test_from_documents_alone_to_a_leaderboard(documents: Path) -> None:
+    written = rag("init", "mine", "--documents", "docs")
+    assert "Next: rag questions" in written.out
+    made = rag("questions")
+    assert (made.code, made.err) == (0, "")
+    assert made.out.splitlines()[-1] == "Next: rag run"
+    rows = read_queries(Path("queries.jsonl"))
+    assert len(rows) >= 8
+    assert all(row.synthetic for row in rows)
+    assert {span.document_id for row in rows for span in row.gold_spans} == set(DOCUMENTS)
+    ran = rag("run")
+    assert ran.code == 0
+    told = f"synthetic questions: {len(rows)} of {len(rows)}; none was asked by a person"
+    assert told in ran.out
+    board = json.loads(rag("leaderboard", "--json").out)
+    assert (board["queries"], board["synthetic"]) == (len(rows), len(rows))
+    assert rag("report", "--output", "report.html").code == 0
+    assert told in Path("report.html").read_text()
+
+
+def test_the_same_documents_give_the_same_questions(documents: Path) -> None:
+    rag("init", "mine", "--documents", "docs")
+    rag("questions")
+    first = Path("queries.jsonl").read_text()
+    again = rag("questions", "mine")
+    assert "in the place of" in again.out
+    assert Path("queries.jsonl").read_text() == first
+
+
+def test_questions_of_people_are_not_mixed_with_others_unasked(here: Path) -> None:
+    write_corpus(here)
+    before = Path("queries.jsonl").read_text()
+    refused = rag("questions")
+    assert refused.code == 2
+    assert "holds 4 questions that people asked" in refused.err
+    assert Path("queries.jsonl").read_text() == before
+    assert rag("questions", "--add", "--number", "3").code == 0
+    assert Path("queries.jsonl").read_text().startswith(before)
+    records = read_queries(Path("queries.jsonl"))
+    assert [r.synthetic for r in records] == [False] * 4 + [True] * 3
+    ran = rag("run")
+    assert "synthetic questions: 3 of 7; figures mix both kinds" in ran.out
+
+
+def test_questions_are_reviewed(documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rag("init", "mine", "--documents", "docs")
+    rag("questions")
+    ids = [r.query_id for r in read_queries(Path("queries.jsonl"))]
+    said = iter(["a", "r", "e", "How many weeks of paid leave may a parent take?", "y", "q"])
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(said))
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: next(said) == "y")
+    # The third is edited; whether that needs a confirmation depends on what it asks.
+    done = rag("questions", "review")
+    assert done.code == 0
+    assert "2 accepted, 1 rejected" in done.out
+    left = read_queries(Path("queries.jsonl"))
+    assert [r.query_id for r in left] == [ids[0], *ids[2:]]
+    assert [r.metadata.get("review") for r in left[:3]] == ["accepted", "accepted", None]
+    assert left[1].query == "How many weeks of paid leave may a parent take?"
+
+
+def test_documents_that_state_nothing_are_named_as_the_reason(here: Path) -> None:
+    write_documents(here / "docs", {"a.txt": "Rot rot rot.\n"})
+    rag("init", "mine", "--documents", "docs")
+    refused = rag("questions")
+    assert refused.code == 2
+    assert "no question passed" in refused.err
+    assert not Path("queries.jsonl").exists()

@@ -1,0 +1,74 @@
+from collections.abc import Sequence
+
+import pytest
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline.questions.facts import Fact, read_facts
+
+TEXT = """# Service agreement
+
+This agreement is made on 3 May 2021 between Acme Rockets Inc. and Birch Paper Ltd.
+
+## 2. Delivery and prices
+
+2.1 “Goods” means the rockets that the Supplier makes for the Customer.
+
+2.2 The Supplier shall deliver the Goods within thirty (30) days of the order.
+
+2.3 **Price.** The Customer shall pay USD 5,000 for each rocket.
+
+2.4 Late deliveries cost USD 100 in the first week and USD 200 in the second week.
+
+2.5 A discount of five percent (5%) applies to orders of the same month.
+"""
+
+
+def facts(text: str = TEXT, kind: str = "") -> Sequence[Fact]:
+    document = Document("a.md", "hash", text, title="Service agreement")
+    return [f for f in read_facts(document) if f.kind == kind or not kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "gold"),
+    [
+        ("duration", "thirty (30) days",
+         "The Supplier shall deliver the Goods within thirty (30) days of the order."),
+        ("amount", "USD 5,000", "The Customer shall pay USD 5,000 for each rocket."),
+        ("percentage", "five percent (5%)",
+         "A discount of five percent (5%) applies to orders of the same month."),
+        ("date", "3 May 2021",
+         "This agreement is made on 3 May 2021 between Acme Rockets Inc. and Birch Paper Ltd."),
+        ("definition", "the rockets that the Supplier makes for the Customer.",
+         "“Goods” means the rockets that the Supplier makes for the Customer."),
+    ],
+)  # fmt: skip
+def test_a_fact_has_the_sentence_without_number_and_heading(kind, answer, gold) -> None:
+    (fact,) = facts(kind=kind)
+    assert fact.answer == answer
+    assert TEXT[fact.start : fact.end] == gold
+
+
+def test_parties_are_names_of_companies() -> None:
+    (fact,) = facts(kind="party")
+    assert fact.names == ("Acme Rockets Inc", "Birch Paper Ltd")
+
+
+def test_a_section_is_asked_for_by_its_heading_with_its_first_sentences() -> None:
+    (fact,) = facts(kind="section")
+    assert fact.subject == "delivery and prices" or fact.subject == "Delivery and prices"
+    assert TEXT[fact.start :].startswith("“Goods” means")
+
+
+def test_a_sentence_of_two_sums_is_not_asked_about() -> None:
+    assert all("Late deliveries" not in fact.sentence for fact in facts(kind="amount"))
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "1.", "# A\n", "“Goods” means", "a" * 5_000])
+def test_texts_without_facts_give_none(text: str) -> None:
+    assert facts(text) == []
+
+
+def test_every_span_lies_inside_the_document_and_is_not_blank() -> None:
+    for fact in facts():
+        assert TEXT[fact.start : fact.end].strip()
+        assert fact.answer in fact.sentence

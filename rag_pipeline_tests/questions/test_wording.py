@@ -1,0 +1,59 @@
+from random import Random
+
+import pytest
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline.questions.facts import read_facts
+from rag_pipeline.questions.wording import named, questions_of
+
+SENTENCES = {
+    "The Supplier shall deliver the goods within thirty (30) days of the order.": {
+        "Within what time must the Supplier deliver the goods of the order?",
+        "How soon must the Supplier deliver the goods of the order?",
+        "How quickly must the Supplier deliver the goods of the order?",
+    },
+    "Either party may terminate this Agreement upon thirty (30) days’ prior written notice.": {
+        "Upon how much prior written notice may either party terminate this Agreement?",
+    },
+    "The Customer shall pay USD 5,000 for each rocket that flies.": {
+        "How much must the Customer pay for each rocket that flies?",
+        "What amount must the Customer pay for each rocket that flies?",
+    },
+    "The first fee shall not exceed EUR 900 in a calendar year.": {
+        "What amount must the first fee not exceed in a calendar year?",
+    },
+    "The contract began on 3 May 2021 and was short in the end.": set(),
+    "It must be paid within thirty days of the order at hand.": set(),
+}
+
+
+@pytest.mark.parametrize(("sentence", "expected"), SENTENCES.items(), ids=lambda v: str(v)[:30])
+def test_a_sentence_is_turned_into_a_question(sentence: str, expected: set[str]) -> None:
+    text = f"the either party first contract it.\n\n{sentence}\n"
+    made = {
+        question
+        for fact in read_facts(Document("a.txt", "hash", text))
+        for seed in range(30)
+        for question in questions_of(fact, Random(seed))
+    }
+    assert expected <= made
+    assert all("30" not in q and "thirty" not in q and "5,000" not in q for q in made)
+    if not expected:
+        assert not any(q.split()[1] in ("must", "may", "shall", "is") for q in made)
+
+
+def test_half_of_the_questions_are_in_other_words() -> None:
+    text = "invoices are\n\nInvoices shall be retained by the Customer for seven (7) years.\n"
+    (fact,) = (f for f in read_facts(Document("a.txt", "h", text)) if f.kind == "duration")
+    firsts = [next(questions_of(fact, Random(seed))) for seed in range(200)]
+    assert 60 < sum("bills" in first for first in firsts) < 140
+
+
+def test_a_named_question_holds_the_name_once() -> None:
+    made = {named("How long is the term?", "the Acme lease", Random(seed)) for seed in range(40)}
+    assert made == {
+        "How long is the term, according to the Acme lease?",
+        "In the Acme lease, how long is the term?",
+        "How long is the term under the Acme lease?",
+        "the Acme lease: how long is the term?",
+    }
