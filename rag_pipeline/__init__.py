@@ -24,6 +24,7 @@ Documents -> an index
 A query -> an answer, measured, then released
     answering          a query and its chunks -> an answer with citations
     evaluation         chunks and answers against gold: metrics, intervals, leaderboard
+    questions          questions from the documents, where nobody has asked any
     release            checks, gate, manifests: what is served, from which builds
     report             the evaluation as one page
     pipeline           every step of a corpus in order, and what a run of it would do
