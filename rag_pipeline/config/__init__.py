@@ -129,6 +129,7 @@ _BESIDE_THEIR_CODE = {
     "NoReranker": "search.reranking.none",
     "VoyageReranker": "models.providers.voyage",
     "ChatModel": "models.providers.openai",
+    "E5Embedding": "models.providers.e5",
     "FastEmbedEmbedding": "models.providers.fastembed_models",
     "FixedChunking": "chunking.fixed",
     "GivenChunking": "chunking.given",

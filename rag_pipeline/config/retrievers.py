@@ -69,12 +69,26 @@ Retriever = Annotated[RetrieverSettings, VariantsOf(RETRIEVERS, "method")]
 class Lexical(Settings):
     """What all BM25 engines share: tokens, stems, stop words, k1 and b (defaults are Lucene's).
 
-    A term of a chunk's own text counts as much as `text_weight` of the same in its context. A
-    chunk without context scores the same under any weight.
+    `language: auto` takes the language of each text, chunk or question, for its own: for documents
+    in several languages. A term of a chunk's own text counts as much as `text_weight` of the same
+    in its context. A chunk without context scores the same under any weight.
     """
 
     code_version = 2
-    language: Literal["english", "german", "french", "spanish", "italian", "none"] = "english"
+    language: Literal[
+        "english",
+        "german",
+        "french",
+        "spanish",
+        "italian",
+        "arabic",
+        "dutch",
+        "portuguese",
+        "russian",
+        "chinese",
+        "auto",
+        "none",
+    ] = "english"
     k1: float = Field(default=1.2, gt=0.0)
     b: float = Field(default=0.75, ge=0.0, le=1.0)
     text_weight: int = Field(default=1, ge=1, le=10)

@@ -10,6 +10,7 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
 from rag_pipeline.loading.folder import UNSAFE, Found, find_files
+from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.parser_process import parse_apart
 from rag_pipeline.loading.parsers import PARSER_VERSIONS, PARSERS
 from rag_pipeline.loading.records import (
@@ -150,6 +151,7 @@ class Source:
             title=title,
             media_type=media_type or _MEDIA_TYPES.get(suffix, "text/plain"),
             metadata={
+                **({"language": language} if (language := language_of(text)) else {}),
                 **fields,
                 "folder": "" if folder == "." else folder,
                 "suffix": suffix,

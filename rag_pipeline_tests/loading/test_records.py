@@ -6,13 +6,14 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline_tests.testing.scanning import outcomes
 
 
+@settings(deadline=None)  # the first document loads the model of languages
 @given(st.text(min_size=1, alphabet=st.characters(exclude_categories=["Cs"])))
 def test_any_json_text_round_trips_or_is_refused(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -93,6 +94,7 @@ def test_json_lines_survive_their_broken_neighbours(tmp_path: Path) -> None:
     assert seven.content_hash == hashlib.sha256(good.encode()).hexdigest()
     assert (seven.text, seven.title) == ("Sieben", "The title")
     assert seven.metadata == {
+        "language": "de",
         "year": 2025,
         "big": str(2**70),
         "list": '[1, "é"]',

@@ -81,12 +81,30 @@ def test_encoded_data_is_one_cut_term() -> None:
         ("spanish", "los chicos", ["chic"]),
         ("italian", "dell'abbandonata", ["abbandon"]),
         ("none", "the parties", ["the", "parties"]),
+        ("dutch", "de huizen", ["huis"]),
+        ("russian", "договоры", ["договор"]),
+        ("arabic", "في العقود", ["عقود"]),
+        ("chinese", "契約期間", ["契約", "約期", "期間"]),
     ],
 )
 def test_stems_and_stop_words_follow_the_language(
     language: str, text: str, terms: list[str]
 ) -> None:
     assert Tokenizer(Lexical.model_validate({"language": language})).tokenize(text) == terms
+
+
+def test_auto_takes_the_language_of_each_text() -> None:
+    auto = Tokenizer(Lexical(language="auto"))
+    german = "Die Kündigungen der Häuser sind nach den Verträgen schriftlich zu erklären. " * 2
+    english = "The obligations of the terminating parties are those of the agreements. " * 2
+    assert auto.tokenize(german) == Tokenizer(Lexical(language="german")).tokenize(german)
+    assert auto.tokenize(english) == ENGLISH.tokenize(english)
+
+
+def test_auto_stems_short_texts_in_every_language() -> None:
+    auto = Tokenizer(Lexical(language="auto"))
+    assert {"kundig", "haus"} <= set(auto.tokenize("Kündigungen der Häuser"))
+    assert {"termin", "oblig"} <= set(auto.tokenize("terminating obligations"))
 
 
 def test_a_batch_is_tokenized_like_its_texts() -> None:

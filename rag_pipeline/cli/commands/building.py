@@ -45,8 +45,10 @@ def init(
     from rag_pipeline.pipeline.template import write_corpus_file
 
     target = output or Path(f"{name}.yaml")
-    write_corpus_file(name, documents, queries, store, target, shown_path(target), force)
+    chosen = write_corpus_file(name, documents, queries, store, target, shown_path(target), force)
     console.print(f"wrote {escape(str(target))} and its schema", soft_wrap=True)
+    if chosen:
+        console.print(escape(chosen), soft_wrap=True)
     run = rag("run", file=target.expanduser(), corpus=name)
     if queries is None:
         console.print("There are no questions yet, so nothing is measured: make some first.")

@@ -1,0 +1,65 @@
+"""Text -> the language that it is written in."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from threading import Lock
+from typing import Any
+
+NAMES = {
+    "ar": "arabic",
+    "de": "german",
+    "en": "english",
+    "es": "spanish",
+    "fr": "french",
+    "it": "italian",
+    "ja": "japanese",
+    "ko": "korean",
+    "nl": "dutch",
+    "pt": "portuguese",
+    "ru": "russian",
+    "zh": "chinese",
+}
+"""English names of the languages that `language_of` tells apart, by their ISO 639-1 codes."""
+
+_READ = 2_000
+_LEAST_LETTERS = 4
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def language_of(text: str) -> str:
+    """Return the ISO 639-1 code of a text's language, one of `NAMES`; "" where letters are few.
+
+    Its first 2,000 characters are read, past what stands before its first letter. By py3langid, a
+    model of byte n-grams (Lui and Baldwin, langid.py, 2012).
+    """
+    first = _LETTER.search(text)
+    if first is None:
+        return ""
+    head = text[first.start() : first.start() + _READ]
+    if len(_LETTER.findall(head[:100])) < _LEAST_LETTERS and not _is_chinese(head):
+        return ""
+    identifier, lock = _identifier()
+    with lock:
+        return str(identifier.classify(head)[0])
+
+
+def languages_of(texts: Iterable[str]) -> dict[str, float]:
+    """Return the share of each language among texts, the largest first; {} without any."""
+    counts = Counter(code for text in texts if (code := language_of(text)))
+    total = counts.total()
+    return {code: count / total for code, count in counts.most_common()}
+
+
+def _is_chinese(text: str) -> bool:
+    return bool(re.match(r"[\u3400-\u9fff]{2}", text))
+
+
+@cache
+def _identifier() -> tuple[Any, Lock]:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
+    identifier.set_languages(list(NAMES))
+    return identifier, Lock()

