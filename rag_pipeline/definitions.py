@@ -11,10 +11,10 @@ import dagster as dg
 from rag_pipeline.config import load_config
 from rag_pipeline.config.finding import corpus_files
 from rag_pipeline.errors import ConfigError, RagPipelineError
-from rag_pipeline.orchestration.assets import unstable
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.secrets import load_secrets
+from rag_pipeline.orchestration.unstable import unstable
 
 # Dagster says this of its own code whenever it loads asset checks; no user can help it.
 warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.BetaWarning)

@@ -1,6 +1,5 @@
 """The asset graph of one corpus: each asset reads, makes one domain call and reports."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from rag_pipeline.errors import (
 from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.indexing import Report
 from rag_pipeline.orchestration.descriptions import shared_settings
+from rag_pipeline.orchestration.inputs import input_key
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.partitions import (
@@ -31,6 +31,7 @@ from rag_pipeline.orchestration.partitions import (
 )
 from rag_pipeline.orchestration.pools import pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
+from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.facts import rounded_values
 from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.making import make
@@ -140,7 +141,7 @@ def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
     return [
         dg.AssetDep(asset_key(config, up), partition_mapping=mapping_between(config, up, name))
         for up in upstream_assets(config, name)
-    ]
+    ] + [dg.AssetDep(input_key(config, name))]
 
 
 def _make(workspace: Workspace, step: Step) -> tuple[dg.MaterializeResult[Any], Sequence[Alert]]:
@@ -160,7 +161,7 @@ def _sharded_asset(
 
     @dg.op(
         name=identifier(config, f"{name}_plan"),
-        ins={"upstream": dg.In(dg.Nothing)},
+        ins={"upstream": dg.In(dg.Nothing), "settings": dg.In(dg.Nothing)},
         out=dg.DynamicOut(list, io_manager_key=step_values_key(config)),
         retry_policy=retries,
         pool=store_pool(config),
@@ -214,15 +215,16 @@ def _sharded_asset(
         with unstable():
             return dg.Output(None, metadata=metadata_of(made.facts), data_version=version)
 
-    def graph(upstream: Any) -> Any:
-        return finish(plan(upstream).map(shard).collect())
+    def graph(upstream: Any, settings: Any) -> Any:
+        return finish(plan(upstream=upstream, settings=settings).map(shard).collect())
 
     ins = {
         "upstream": dg.AssetIn(
             asset_key(config, before),
             dagster_type=dg.Nothing,
             partition_mapping=mapping_between(config, before, name),
-        )
+        ),
+        "settings": dg.AssetIn(input_key(config, name), dagster_type=dg.Nothing),
     }
     return dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
 
@@ -251,16 +253,3 @@ def may_do_better(error: Exception) -> bool:
     return passing and not isinstance(
         error, NotReleasedError | MissingExtraError | CallsStoppedError | TextTooLongError
     )
-
-
-@contextmanager
-def unstable() -> Iterator[None]:
-    """Use a part of Dagster that may change, without telling every user's terminal.
-
-    These are data versions of ops and partitions of checks; the version range in pyproject.toml
-    bounds what they can change to.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        warnings.simplefilter("ignore", dg.PreviewWarning)
-        yield

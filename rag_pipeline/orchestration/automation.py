@@ -8,6 +8,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
+from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.recovery import fail_lost_runs
@@ -73,12 +74,17 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
 
 
 def build_sensors(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
-    """Return the two sensors of a corpus.
+    """Return the three sensors of a corpus.
 
     A corpus file with a `schedule` asks to be kept up to date, so the sensor that finishes what
-    the schedule begins is on by default; nothing else starts work that nobody asked for.
+    the schedule begins is on by default, beside the one that only observes; nothing else starts
+    work that nobody asked for.
     """
-    return [_documents_sensor(config, jobs, one_run), _stale_sensor(config, jobs, one_run)]
+    return [
+        build_observing_sensor(config, Observer(Workspace(config))),
+        _documents_sensor(config, jobs, one_run),
+        _stale_sensor(config, jobs, one_run),
+    ]
 
 
 def _documents_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:

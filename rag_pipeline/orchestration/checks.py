@@ -3,10 +3,11 @@
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.orchestration.assets import RETRIES, clear_failures, unstable
+from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import asset_names, partitions_of
+from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.orchestration.verdicts import record
 from rag_pipeline.pipeline.asset import Check
 from rag_pipeline.pipeline.facts import examples

@@ -14,6 +14,8 @@ from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
 from rag_pipeline.orchestration.executors import does_all_in_one_process
+from rag_pipeline.orchestration.inputs import build_inputs
+from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
@@ -121,6 +123,7 @@ def build_definitions(
     jobs = build_jobs(config, retries)
     return dg.Definitions(
         assets=[
+            *build_inputs(config, Observer(Workspace(config)).observe_at_rest),
             *build_assets(config, retries),
             *build_prompt_assets(config, retries),
         ],

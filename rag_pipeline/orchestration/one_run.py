@@ -15,7 +15,9 @@ from rag_pipeline.orchestration.assets import RETRIES, alert_result, may_do_bett
 from rag_pipeline.orchestration.checks import judge
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
+from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
+from rag_pipeline.orchestration.staleness import observe_for_the_first_time, version_tags
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
@@ -30,6 +32,7 @@ def build_update_job(
 ) -> dg.JobDefinition:
     """Return the job `…__bring_up_to_date`; its steps are shown as events of their assets."""
     workspace = Workspace(config)
+    observer = Observer(workspace)
 
     @dg.op(
         name=identifier(config, "update_what_is_stale"),
@@ -40,7 +43,11 @@ def build_update_job(
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
         # What another run does meanwhile is current when its turn comes.
         with lease(workspace.store, wait=True, waiting=context.log.info):
-            yield from _update(context, workspace)
+            observe_for_the_first_time(workspace, context.instance)
+            try:
+                yield from _update(context, workspace)
+            finally:
+                observer.observe(context.instance)
 
     @dg.job(
         name=update_job_name(config),
@@ -69,7 +76,7 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
             if not plan_step(workspace, step).must_run and passed(workspace, step):
                 continue
             context.log.info(f"{step}: {step.row.doing}")
-            yield from _made(workspace, step)
+            yield from _made(workspace, context, step)
             made += 1
         except Exception as error:
             # A defect in one step is no reason to leave the others undone; its trace is logged.
@@ -93,7 +100,7 @@ def _told(error: Exception) -> str:
     return str(error) if ours else f"{type(error).__name__}: {error}"
 
 
-def _made(workspace: Workspace, step: Step) -> Iterator[Any]:
+def _made(workspace: Workspace, context: dg.OpExecutionContext, step: Step) -> Iterator[Any]:
     """Make a step and judge it; yield what its asset's page shows.
 
     Raises CheckFailedError when a blocking check fails.
@@ -105,7 +112,7 @@ def _made(workspace: Workspace, step: Step) -> Iterator[Any]:
         key,
         partition=step.partition,
         metadata=metadata_of(outcome.facts),
-        tags={"dagster/data_version": outcome.version},
+        tags=version_tags(workspace, context.instance, step, outcome.version, context.run_id),
     )
     for alert in outcome.alerts:
         yield _event(alert_result(key, alert), step, blocking=False)

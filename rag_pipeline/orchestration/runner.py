@@ -17,7 +17,9 @@ from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagP
 from rag_pipeline.indexing import open_stage
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
+from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.recovery import process_tag
+from rag_pipeline.orchestration.staleness import observe_for_the_first_time
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, why
 from rag_pipeline.workspace import Workspace
@@ -59,6 +61,8 @@ def run(
     made: dict[Step, dict[str, Any]] = {}
     reasons: dict[Step, str] = {}
     with _instance() as instance:
+        if not instance.is_ephemeral:
+            observe_for_the_first_time(workspace, instance)
         for step in steps(config, configuration):
             started = time.perf_counter()
             if step in made:
@@ -81,6 +85,8 @@ def run(
             calls = CallCounts(metadata.get("calls_made", 0), metadata.get("calls_saved", 0))
             seconds = time.perf_counter() - started
             yield StepResult(step, True, seconds, calls, metadata, reasons.get(step, ""))
+        if not instance.is_ephemeral:
+            Observer(workspace).observe(instance)
 
 
 @contextmanager

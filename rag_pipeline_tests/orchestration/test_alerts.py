@@ -55,7 +55,8 @@ def definitions_of(file: Path) -> dg.Definitions:
 
 def test_alerts_are_only_there_when_asked_for(tmp_path):
     names = {s.name for s in definitions_of(write_corpus(tmp_path)).sensors}
-    assert names == {"tiny__changed_documents", "tiny__stale_partitions"}
+    looking = ("changed_documents", "observed_inputs", "stale_partitions")
+    assert names == {f"tiny__{name}" for name in looking}
     asked = definitions_of(write_corpus(tmp_path, alerts={"webhook_env": VARIABLE}))
     alerting = [s for s in asked.sensors if s.name.endswith("_alerts")]
     assert len(alerting) == 2

@@ -67,14 +67,21 @@ def graph(definitions):
 
 def test_the_assets_of_the_sample_their_partitions_and_what_they_read(graph):
     assert {key.path[0] for key in graph.get_all_asset_keys()} == {"sample"}
-    assert {key.path[1] for key in graph.get_all_asset_keys()} == set(PARTITIONS)
+    made = {key.path[-1] for key in graph.materializable_asset_keys}
+    observed = {tuple(key.path[1:]) for key in graph.observable_asset_keys}
+    inputs = {n: "files" if n in ("documents", "queries") else "settings" for n in PARTITIONS}
+    assert made == set(PARTITIONS)
+    assert observed == {(kind, name) for name, kind in inputs.items()}
     for name, keys in PARTITIONS.items():
         node = graph.get(dg.AssetKey(["sample", name]))
         partitions = node.partitions_def
         assert (partitions.get_partition_keys() if partitions else None) == keys, name
-        assert {parent.path[1] for parent in node.parent_keys} == {
-            b for b in ASSETS[name].reads if b in PARTITIONS
+        assert {tuple(parent.path[1:]) for parent in node.parent_keys} == {
+            (inputs[name], name),
+            *((b,) for b in ASSETS[name].reads if b in PARTITIONS),
         }
+        own = graph.get(dg.AssetKey(["sample", inputs[name], name])).partitions_def
+        assert own == partitions
 
 
 def test_every_asset_says_what_it_is(graph):
@@ -101,6 +108,7 @@ def test_the_jobs_schedules_and_sensors(definitions):
     assert schedule.job_name == "sample__bring_up_to_date"
     assert {s.name: s.default_status.value for s in repository.sensor_defs} == {
         "sample__changed_documents": "STOPPED",
+        "sample__observed_inputs": "RUNNING",
         "sample__stale_partitions": "RUNNING",
     }
     assert all(sensor.description for sensor in repository.sensor_defs)
@@ -149,14 +157,15 @@ def test_owners_come_from_the_corpus_file(tmp_path):
     file = write_corpus(tmp_path, owners=["team:search", "ada@example.com"])
     config = load_config(file)
     graph = build_definitions(config).resolve_asset_graph()
-    for key in graph.get_all_asset_keys():
+    for key in graph.materializable_asset_keys:
         assert graph.get(key).owners == ["team:search", "ada@example.com"]
 
 
 def test_nothing_starts_by_itself_without_a_schedule(config):
     repository = build_definitions(config).get_repository_def()
     assert repository.schedule_defs == []
-    assert {s.default_status.value for s in repository.sensor_defs} == {"STOPPED"}
+    running = [s.name for s in repository.sensor_defs if s.default_status.value == "RUNNING"]
+    assert running == ["tiny__observed_inputs"], "which starts no run"
 
 
 def test_a_corpus_without_bm25_has_no_lexical_index(tmp_path):
@@ -191,7 +200,7 @@ def test_two_corpora_live_side_by_side(tmp_path):
     merged = dg.Definitions.merge(*both)
     dg.Definitions.validate_loadable(merged)
     groups = {merged.resolve_asset_graph().get(k).group_name for k in both_keys(merged)}
-    assert groups == {"left_hand", "right"}
+    assert groups == {"left_hand", "left_hand_inputs", "right", "right_inputs"}
 
 
 def both_keys(definitions: dg.Definitions) -> set[dg.AssetKey]:

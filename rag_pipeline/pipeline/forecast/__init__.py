@@ -8,6 +8,7 @@ known, and says so.
 
 from rag_pipeline.pipeline.forecast.budget import ERROR, hold_budget, hold_budget_of_step, is_known
 from rag_pipeline.pipeline.forecast.payees import pays, provider_of
+from rag_pipeline.pipeline.forecast.staleness import made_from, stale_steps
 from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast, needed_calls
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "hold_budget",
     "hold_budget_of_step",
     "is_known",
+    "made_from",
     "needed_calls",
     "pays",
     "provider_of",
+    "stale_steps",
 ]

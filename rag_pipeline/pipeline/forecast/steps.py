@@ -14,6 +14,7 @@ from rag_pipeline.pipeline.forecast.payees import (
     price,
 )
 from rag_pipeline.pipeline.forecast.queries import QueryRuns, hold_queries
+from rag_pipeline.pipeline.forecast.staleness import is_stale
 from rag_pipeline.pipeline.forecast.tables import (
     DOCUMENTS,
     NOTHING,
@@ -82,12 +83,11 @@ def forecast(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
     for step in chosen:
         before = [s for s in upstream(config, step) if s in chosen]
         noted, reranking = tables.get(step, Noted()), None
+        runs_now = is_stale(workspace, step, todo, {s for s in before if found[s].runs})
         if step in todo:
             documents = todo[step]
-            runs_now = bool(documents.pending or documents.gone)
             counts = len(documents.pending), len(documents.gone), documents.current
         else:
-            runs_now = any(found[s].runs for s in before) or plan_step(workspace, step).must_run
             counts = 0, 0, 0
             if runs_now and step.asset == "retrieval_run":
                 stays = not any(found[s].runs for s in before if s.asset != "queries")

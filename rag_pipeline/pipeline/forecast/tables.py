@@ -60,15 +60,21 @@ class Noted:
     """What counts are multiplied by, where some documents stand for all."""
 
 
-def documents_to_do(workspace: Workspace, chosen: Sequence[Step]) -> dict[Step, Todo]:
+def documents_to_do(
+    workspace: Workspace, chosen: Sequence[Step], as_loaded: bool = False
+) -> dict[Step, Todo]:
     """Return what the tables of documents' rows among some steps would have to do.
 
-    The steps stand in the order of the flow.
+    The steps stand in the order of the flow. The documents are `as_loaded` where their files are
+    known not to have changed.
     """
     config = workspace.config
     todo: dict[Step, Todo] = {}
     for step in chosen:
         if step == DOCUMENTS:
+            if as_loaded and workspace.documents().exists():
+                todo[step] = Todo(frozenset(), frozenset(), len(workspace.documents().state()))
+                continue
             first = plan_documents(workspace)
             stale, orphaned = frozenset(first.stale), frozenset(first.orphaned)
             todo[step] = Todo(stale, orphaned, first.current, first.why)

@@ -1,0 +1,68 @@
+"""The sensor that keeps `files` and `settings` observed, so that the UI shows what is stale."""
+
+import dagster as dg
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.assets import build_assets
+from rag_pipeline.orchestration.following import following
+from rag_pipeline.orchestration.inputs import build_inputs
+from rag_pipeline.orchestration.names import identifier
+from rag_pipeline.orchestration.requests import running_steps
+from rag_pipeline.orchestration.staleness import Graph, reconcile
+from rag_pipeline.orchestration.step_values import StepValues, step_values_key
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.store.lease import at_work
+from rag_pipeline.workspace import Workspace
+
+OBSERVED_SECONDS = 30
+"""The least time between two looks at the inputs."""
+
+
+def graph_of(workspace: Workspace) -> Graph:
+    """Return Dagster's graph of a corpus's inputs and assets."""
+    config = workspace.config
+    assets = [*build_inputs(config, lambda _: None), *build_assets(config)]
+    resources = {step_values_key(config): StepValues(workspace)}
+    return dg.Definitions(assets=assets, resources=resources).resolve_asset_graph()
+
+
+class Observer:
+    """Compares a corpus, as its file is now, with what a Dagster instance knows of it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._now = following(workspace)
+        self._graph: tuple[CorpusConfig, Graph] | None = None
+
+    def observe(self, instance: dg.DagsterInstance) -> list[Step]:
+        """Report what has changed; return the stale steps. See `reconcile`."""
+        workspace = self._now()
+        config = workspace.config
+        if self._graph is None or self._graph[0] is not config:
+            self._graph = config, graph_of(workspace)
+        return reconcile(workspace, instance, self._graph[1])
+
+    def observe_at_rest(self, instance: dg.DagsterInstance) -> str:
+        """Observe unless a run is at work; return in words what came of it."""
+        workspace = self._now()
+        if other := at_work(workspace.store):
+            return other
+        if running := next(running_steps(instance, workspace.config), None):
+            return f"a run is at work on {running}"
+        stale = self.observe(instance)
+        return f"{len(stale)} partitions are stale" if stale else "everything is current"
+
+
+def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.SensorDefinition:
+    """Return the sensor that observes the inputs; it is on by default and starts no run."""
+
+    @dg.sensor(
+        name=identifier(config, "observed_inputs"),
+        minimum_interval_seconds=OBSERVED_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Observe files and settings, so that what is stale is shown as stale. Looks "
+        "at names, sizes and times of files; starts no run.",
+    )
+    def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        return dg.SkipReason(observer.observe_at_rest(context.instance))
+
+    return observed_inputs
