@@ -165,13 +165,16 @@ class Retention(Settings):
     `keep_releases` newest releases can be rolled back to. Tables, indexes and results of variants
     that have left the file stay `keep_days`. A table's superseded versions stay `version_hours`,
     longer than any step reads one. Answers of models that no current text needs stay `calls_days`
-    after their last use.
+    after their last use. Dagster's finished runs of the corpus stay `runs_days`, the newest
+    `keep_runs` of them at most; one that made what is the latest of a partition always stays.
     """
 
     keep_releases: int = Field(default=5, ge=1)
     keep_days: float = Field(default=7.0, ge=0.0)
     version_hours: float = Field(default=24.0, ge=0.0)
     calls_days: float = Field(default=180.0, ge=0.0)
+    keep_runs: int = Field(default=1000, ge=20)
+    runs_days: float = Field(default=90.0, ge=1.0)
 
 
 class Alerts(Settings):

@@ -20,6 +20,7 @@ from rag_pipeline.errors import (
 from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.indexing import Report
 from rag_pipeline.orchestration.descriptions import shared_settings
+from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.inputs import input_key
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key, identifier
@@ -70,6 +71,8 @@ def _plain_asset(
     def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         partition = context.partition_key if context.has_partition_key else None
         wait_for_others(workspace.store, context.log.info)
+        if ASSETS[name].sweep == "before":  # where the store is swept, the history is, too
+            purge_runs(workspace, context.instance)
         return _make(workspace, Step(name, partition))[0]
 
     built: dg.AssetsDefinition = dg.asset(

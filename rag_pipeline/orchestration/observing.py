@@ -21,9 +21,11 @@ OBSERVED_SECONDS = 30
 def graph_of(workspace: Workspace) -> Graph:
     """Return Dagster's graph of a corpus's inputs and assets."""
     config = workspace.config
-    assets = [*build_inputs(config, lambda _: None), *build_assets(config)]
-    resources = {step_values_key(config): StepValues(workspace)}
-    return dg.Definitions(assets=assets, resources=resources).resolve_asset_graph()
+    definitions = dg.Definitions(
+        assets=[*build_inputs(config, lambda _: None), *build_assets(config)],
+        resources={step_values_key(config): StepValues(workspace)},
+    )
+    return definitions.resolve_asset_graph()
 
 
 class Observer:

@@ -13,6 +13,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.orchestration.assets import RETRIES, alert_result, may_do_better
 from rag_pipeline.orchestration.checks import judge
+from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
@@ -48,6 +49,8 @@ def build_update_job(
                 yield from _update(context, workspace)
             finally:
                 observer.observe(context.instance)
+                purged = purge_runs(workspace, context.instance)
+                context.log.info(f"{purged} runs past their time deleted from the history")
 
     @dg.job(
         name=update_job_name(config),

@@ -1,0 +1,72 @@
+"""Runs that Dagster's history need not keep: past their time, and nothing shown rests on them.
+
+Deleting a run deletes its events. A run that made what is the latest of a partition stays, or the
+asset would be shown as never made.
+"""
+
+import time
+from collections.abc import Iterator
+
+import dagster as dg
+from dagster import DagsterRunStatus
+
+from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.orchestration.requests import is_run_of
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.workspace import Workspace
+
+MOST_AT_ONCE = 200
+"""At most this many runs are deleted at the end of one run; the next goes on."""
+
+_DAY = 86_400.0
+_PAGE = 500
+_FINISHED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+
+
+def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
+    """Delete finished runs of a corpus that `retention` does not keep; return how many.
+
+    A run goes when it is older than `runs_days` or not among the newest `keep_runs`. What its steps
+    handed on goes with it.
+    """
+    retention = workspace.config.retention
+    before = time.time() - retention.runs_days * _DAY
+    old = [
+        record.dagster_run
+        for number, record in enumerate(_newest_first(workspace, instance))
+        if number >= retention.keep_runs or record.create_timestamp.timestamp() < before
+    ]
+    if not old:
+        return 0
+    needed = _makers(workspace, instance)
+    gone = [run for run in reversed(old) if run.run_id not in needed][:MOST_AT_ONCE]
+    for run in gone:
+        instance.compute_log_manager.delete_logs(prefix=[run.run_id])
+        instance.delete_run(run.run_id)
+        workspace.store.remove_folder(f"steps/{run.run_id}")
+    return len(gone)
+
+
+def _newest_first(workspace: Workspace, instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
+    """Yield the finished runs of the corpus."""
+    wanted, cursor = dg.RunsFilter(statuses=_FINISHED), None
+    while page := instance.get_run_records(wanted, limit=_PAGE, cursor=cursor):
+        yield from (r for r in page if is_run_of(workspace.config, r.dagster_run))
+        cursor = page[-1].dagster_run.run_id
+
+
+def _makers(workspace: Workspace, instance: dg.DagsterInstance) -> set[str]:
+    """Return the runs that made what is the latest of each partition."""
+    made = dg.DagsterEventType.ASSET_MATERIALIZATION
+    makers: set[str] = set()
+    for name in dict.fromkeys(step.asset for step in steps(workspace.config)):
+        key = asset_key(workspace.config, name)
+        latest = instance.event_log_storage.get_latest_storage_id_by_partition(key, made)
+        if latest:
+            wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(latest.values()))
+            records = instance.fetch_materializations(wanted, limit=len(latest)).records
+            makers.update(record.run_id for record in records)
+        newest = instance.get_latest_materialization_event(key)
+        if newest is not None:
+            makers.add(newest.run_id)
+    return makers
