@@ -7,6 +7,7 @@ import yaml
 
 from rag_pipeline.config import fingerprint, load_config, parse_config
 from rag_pipeline.errors import ConfigError
+from rag_pipeline_tests.testing.broken_settings import NO_CORPUS_FILES, WRONG_SETTINGS
 
 ATTRIBUTES = yaml.safe_load("""
 corpus: contracts
@@ -60,55 +61,7 @@ def test_a_star_stands_for_every_variant_and_names_say_what_they_are():
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
-    [
-        ("chunkings/semantic_1_5/threshold", "x", "chunkings.semantic_1_5.threshold: 'x'"),
-        ("chunkings/semantic_1_5/threshold", -1, "chunkings.semantic_1_5.threshold: -1"),
-        (
-            "chunkings/semantic_1_5/treshold",
-            2,
-            "chunkings.semantic_1_5.treshold: unknown setting; allowed here: embedding,",
-        ),
-        (
-            "chunkings/semantic_1_5/method",
-            "semantik",
-            "chunkings.semantic_1_5.method: 'semantik' is not one of: 'fixed', 'given'",
-        ),
-        ("chunkings/semantic_1_5/method", KeyError, "chunkings.semantic_1_5.method: missing"),
-        ("chunkings/a.b", {"method": "fixed"}, "chunkings.a.b: 'a.b': use 1 to 64 letters"),
-        (
-            "chunkings/f",
-            {"method": "fixed", "tokens": 10, "overlap": 20},
-            "chunkings.f: overlap 20 must be smaller than tokens 10",
-        ),
-        ("chunkings", None, "chunkings: None"),
-        ("chunkings", {}, "chunkings: {}"),
-        ("retrievers/hybrid/fusion", "sum", "retrievers.hybrid.fusion: 'sum' is not one of: 'rrf'"),
-        ("retrievers/hybrid/top_k", 0, "retrievers.hybrid.top_k: 0"),
-        ("retrievers/hybrid/dense_weight", -0.1, "retrievers.hybrid.dense_weight: -0.1"),
-        ("embeddings/minilm/provider", "gpt", "embeddings.minilm.provider: 'gpt' is not one of"),
-        ("documents", KeyError, "documents: missing"),
-        ("documents/inclde", [], "documents.inclde: unknown setting; allowed here: exclude,"),
-        ("documents/max_bytes", 0, "documents.max_bytes: 0"),
-        ("corpus", "a b", "corpus: 'a b': use 1 to 64 letters"),
-        ("serv", "x", "serv: unknown setting; allowed here: "),
-        ("serve", "nope", "serve: 'nope' is not one of: best, semantic_1_5.none"),
-        ("baseline", "nope", "baseline: 'nope' is not one of: semantic_1_5.none"),
-        (
-            "gate",
-            {"metric": []},
-            "gate.metric: unknown setting; allowed here: margin, maximum_missing, metrics, "
-            "minimum_queries",
-        ),
-        (
-            "configurations/1/chunking",
-            "nope",
-            "configurations.1.chunking: 'nope' is not one of: *, semantic_1_5, recursive_500",
-        ),
-        ("configurations/0/name", "all", "configurations.0.name: 'all' would name 4 config"),
-        ("configurations/1/name", "semantic 1", "configurations.1.name: 'semantic 1': use 1 to 64"),
-        ("configurations", [], "configurations: []"),
-        ("lexical", {"language": "klingon"}, "lexical.language: 'klingon' is not one of"),
-    ],
+    WRONG_SETTINGS,
 )
 def test_a_mistake_is_named_by_path_value_and_what_is_allowed(path, value, message):
     with pytest.raises(ConfigError) as error:
@@ -125,18 +78,7 @@ def test_two_configurations_of_one_name_are_refused():
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        (b"", "expected a mapping with"),
-        (b"- a\n- b\n", "expected a mapping with"),
-        (b"attributes: {", "not valid YAML"),
-        (b"a: b: c", "not valid YAML"),
-        (b"\xff\xfe\x00", "not UTF-8 text"),
-        (b"type: other.Thing\nattributes: {}\n", "type: 'other.Thing' is not one of: rag_pipeline"),
-        (b"type: rag_pipeline.RagPipeline\nattributes: 3\n", "attributes: expected a mapping"),
-        (b"a: &a [*a]\n", "expected a mapping with"),
-        (b"[" * 5000, "not valid YAML"),
-        (b"!!python/object/apply:os.system ['true']", "not valid YAML"),
-    ],
+    NO_CORPUS_FILES,
 )
 def test_a_file_that_is_no_corpus_file_is_refused(tmp_path, content, message):
     file = tmp_path / "corpus.yaml"

@@ -13,14 +13,12 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.loading import test_queries
-from rag_pipeline_tests.loading.test_quarantine import BROKEN, BROKEN_LINES
-from rag_pipeline_tests.test_malformed import cases_of
 from rag_pipeline_tests.testing import formats
+from rag_pipeline_tests.testing.broken_documents import BROKEN, BROKEN_LINES
+from rag_pipeline_tests.testing.broken_queries import LOST_SPANS, TEXT
 from rag_pipeline_tests.testing.command_line import Outcome, rag
 from rag_pipeline_tests.testing.corpora import attributes, write_file
 
-QUESTION_SPANS = cases_of(test_queries.test_a_query_that_loses_a_span_is_left_out)
 GOOD: dict[str, bytes] = {
     "plain.txt": b"The umbrella stand costs twelve crowns.",
     "with-mark.txt": "\ufeffThe umbrella stand is green.".encode(),
@@ -36,7 +34,7 @@ GOOD: dict[str, bytes] = {
     "slides.pptx": formats.pptx_bytes("The umbrella stand slides"),
     "sheet.xlsx": formats.xlsx_bytes(),
     "record.json": b'{"text": "The umbrella stand record."}',
-    "a": test_queries.TEXT.encode(),
+    "a": TEXT.encode(),
     "b": b"Other.",
 }
 HOSTILE_FILES: dict[str, str] = {
@@ -94,7 +92,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Outcom
     good = {"document_id": "b", "quote": "Other"}
     queries = [
         {"query_id": f"bad{n}", "query": "x", "gold_spans": [good, span]}
-        for n, (span, _) in enumerate(QUESTION_SPANS)
+        for n, (span, _) in enumerate(LOST_SPANS)
     ]
     queries.append({"query_id": "good", "query": "What else?", "gold_spans": [good]})
     (folder / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in queries))
@@ -111,7 +109,7 @@ def test_a_hostile_corpus_is_indexed_and_released(hostile: Any) -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert "Traceback" not in outcome.out
     assert f"{len(HOSTILE_FILES)} documents in quarantine" in outcome.out
-    assert f"{len(QUESTION_SPANS)} gold spans not in the documents" in outcome.out
+    assert f"{len(LOST_SPANS)} gold spans not in the documents" in outcome.out
     assert set(workspace.documents().state()) == GOOD_IDS
     assert set(workspace.quarantine("documents").state()) == set(HOSTILE_FILES)
     assert set(workspace.vector_index("recursive_150.none.minilm").state()) == GOOD_IDS
@@ -149,10 +147,10 @@ def test_a_good_document_beside_them_is_found(found: dict[str, str], document_id
     assert found[document_id].strip()
 
 
-@pytest.mark.parametrize("number", range(len(QUESTION_SPANS)))
+@pytest.mark.parametrize("number", range(len(LOST_SPANS)))
 def test_a_query_whose_span_is_not_there_is_left_out(hostile: Any, number: int) -> None:
     note = hostile[0].store.read_note("evaluation/queries.parquet")
     (problem,) = (p for p in note["problems"] if p.startswith(f"query bad{number}: "))
-    assert QUESTION_SPANS[number][1] in problem
+    assert LOST_SPANS[number][1] in problem
     (row,) = hostile[0].store.read_json("evaluation/leaderboard.json")["configurations"]
     assert row["metrics"]["AnswerPresence@20"]["n"] == 1, "the good query is measured"

@@ -13,7 +13,11 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import (
+    many_documents,
+    write_documents,
+    write_only,
+)
 
 # Logs every text that is sent to the model, then runs the corpus as `rag run` does.
 CHILD = """
@@ -33,26 +37,6 @@ print("ready", flush=True)
 for result in run(load_config(sys.argv[1])):
     pass
 """
-WORDS = "party notice term clause renewal fee audit claim data breach tax wage visa lease".split()
-
-
-def many_documents(count: int, marker: str) -> dict[str, str]:
-    chance = random.Random(7)
-    return {
-        f"d{n:02d}.txt": "\n\n".join(
-            f"{marker} document {n} paragraph {p}: " + " ".join(chance.choices(WORDS, k=30)) + "."
-            for p in range(5)
-        )
-        for n in range(count)
-    }
-
-
-def make(folder: Path, documents: dict[str, str]) -> Path:
-    file = write_corpus(folder, queries=None)
-    for old in (folder / "documents").rglob("*.*"):
-        old.unlink()
-    write_documents(folder / "documents", documents)
-    return file
 
 
 def start(file: Path, log: Path) -> subprocess.Popen[str]:
@@ -90,13 +74,13 @@ def builds_seen(corpus: Corpus) -> set[str]:
 @pytest.mark.long
 def test_a_build_killed_at_ten_random_moments_ends_as_if_nothing_had_happened(tmp_path):
     documents = many_documents(24, "build 1")
-    undisturbed = make(tmp_path / "undisturbed", documents)
+    undisturbed = write_only(tmp_path / "undisturbed", documents)
     calls = tmp_path / "calls.log"
     child = start(undisturbed, calls)
     assert child.wait() == 0
     expected, batches = contents(undisturbed), calls.read_text().splitlines()
 
-    file, log = make(tmp_path / "killed", documents), tmp_path / "killed.log"
+    file, log = write_only(tmp_path / "killed", documents), tmp_path / "killed.log"
     chance = random.Random(11)
     killed = 0
     while killed < 10:
@@ -120,7 +104,7 @@ def test_a_build_killed_at_ten_random_moments_ends_as_if_nothing_had_happened(tm
 
 
 def test_searches_during_a_rebuild_never_fail_and_see_one_build(tmp_path):
-    file = make(tmp_path, many_documents(12, "build 1"))
+    file = write_only(tmp_path, many_documents(12, "build 1"))
     log = tmp_path / "log"
     assert start(file, log).wait() == 0
     corpus = Corpus.load(file)

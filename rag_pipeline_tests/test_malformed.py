@@ -13,15 +13,10 @@ import yaml
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests import test_config
-from rag_pipeline_tests.loading import test_queries
+from rag_pipeline_tests.testing import broken_settings
+from rag_pipeline_tests.testing.broken_queries import UNUSABLE_FILES, WRONG_LINES
 from rag_pipeline_tests.testing.command_line import Outcome, rag
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus, write_documents, write_file
-
-
-def cases_of(test: Any) -> list[Any]:
-    """Return the cases that another module's parametrized test is run with."""
-    (marker,) = (m for m in test.pytestmark if m.name == "parametrize")
-    return list(marker.args[1])
 
 
 def assert_refused(outcome: Outcome, place: object, message: str) -> None:
@@ -39,7 +34,7 @@ FILE = yaml.safe_dump(
     {"type": "rag_pipeline.RagPipeline", "attributes": attributes()}, sort_keys=False
 ).encode()
 BROKEN_YAML: list[tuple[bytes, str]] = [
-    *cases_of(test_config.test_a_file_that_is_no_corpus_file_is_refused),
+    *broken_settings.NO_CORPUS_FILES,
     (b"\x00", "not valid YAML"),
     (b"type: \x1b[31mred", "not valid YAML"),
     (b"\ttype: x", "not valid YAML"),
@@ -89,7 +84,7 @@ def test_a_file_that_is_no_corpus_file(tmp_path: Path, content: bytes, message: 
 # --- corpus files: wrong settings ---
 
 WRONG_SETTINGS: list[tuple[str, Any, str]] = [
-    *cases_of(test_config.test_a_mistake_is_named_by_path_value_and_what_is_allowed),
+    *broken_settings.WRONG_SETTINGS,
     ("corpus", KeyError, "corpus: missing"),
     ("corpus", "", "corpus: ''"),
     ("corpus", "../../etc", "corpus: '../../etc'"),
@@ -199,7 +194,7 @@ def test_a_place_that_is_not_there(tmp_path: Path, changes: dict[str, Any], mess
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    cases_of(test_queries.test_one_error_names_line_field_value_and_expectation),
+    WRONG_LINES,
 )
 def test_a_wrong_query(tmp_path: Path, line: Any, message: str) -> None:
     file = write_corpus(tmp_path)
@@ -210,7 +205,7 @@ def test_a_wrong_query(tmp_path: Path, line: Any, message: str) -> None:
     assert not (tmp_path / "store").exists(), "nothing is spent on it"
 
 
-@pytest.mark.parametrize(("raw", "message"), cases_of(test_queries.test_unusable_files))
+@pytest.mark.parametrize(("raw", "message"), UNUSABLE_FILES)
 def test_an_unusable_queries_file(tmp_path: Path, raw: bytes, message: str) -> None:
     file = write_corpus(tmp_path, queries="q.jsonl")
     (tmp_path / "q.jsonl").write_bytes(raw)

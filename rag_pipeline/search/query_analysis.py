@@ -48,11 +48,6 @@ class Question:
     ask: str
     documents: Documents | None = field(default=None, compare=False)
 
-    @property
-    def names_document(self) -> bool:
-        """Return whether the query was split."""
-        return self.name != self.text
-
 
 class _Word(NamedTuple):
     start: int

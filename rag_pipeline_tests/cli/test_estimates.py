@@ -1,7 +1,6 @@
 from typing import Any
 
 import pytest
-import yaml
 
 from rag_pipeline import indexing
 from rag_pipeline.calls.costs import Tokens, Totals
@@ -18,22 +17,10 @@ from rag_pipeline.models.chat import Prompt, expected_tokens
 from rag_pipeline.pipeline.forecast import forecast, hold_budget, is_known, pays
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.contextualization.test_llm import llm
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_file
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, paid_contexts, write_corpus, write_file
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 CONTEXTS = Step("contextualized_chunks", "markdown.llm")
-
-
-def paid(tmp_path: Any, url: str, **changes: Any) -> dict[str, Any]:
-    """Return the settings of a corpus whose chat model costs 10 USD a million output tokens."""
-    host = url.removeprefix("http://").removesuffix("/v1")
-    models = {"m": {"input": 1.0, "output": 10.0}}
-    prices = {"providers": {host: {"date": "2026-11-21", "models": models}}}
-    (tmp_path / "prices.yaml").write_text(yaml.safe_dump(prices))
-    settings = llm(url, max_concurrency=1)
-    settings["configurations"][0]["chunking"] = "markdown"
-    return {**settings, "prices": str(tmp_path / "prices.yaml"), **changes}
 
 
 def load_and_chunk(workspace: Workspace) -> None:
@@ -50,7 +37,7 @@ def server() -> Any:
 def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
     tmp_path, server: ModelServer, capsys
 ):
-    file = write_corpus(tmp_path, **paid(tmp_path, server.url))
+    file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url))
     workspace = Workspace(load_config(file))
     assert pays(workspace, CONTEXTS)
     before = {f.step: f for f in forecast(workspace)}
@@ -108,12 +95,12 @@ def test_the_cached_share_of_a_prefix_is_expected_from_its_second_prompt_on():
 
 
 def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: ModelServer, capsys):
-    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.002))
+    file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=0.002))
     load_and_chunk(Workspace(load_config(file)))
     with pytest.raises(BudgetError, match=r"about 0\.0\d+ USD .* more than budget_usd 0\.002"):
         show_plan(file, as_json=False)
     enough = Workspace(
-        load_config(write_file(tmp_path, **paid(tmp_path, server.url, budget_usd=1)))
+        load_config(write_file(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=1)))
     )
     hold_budget(enough, forecast(enough))
 
@@ -126,12 +113,12 @@ def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(tmp_p
 
 
 def _reach_the_budget(tmp_path: Any, server: ModelServer, run_all: Any) -> None:
-    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.0105))
+    file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=0.0105))
     with pytest.raises(BudgetError, match=r"contextualized_chunks markdown\.llm: budget_usd"):
         run_all(file)
     asked = len(server.requests)
     assert 1 <= asked <= 3
-    write_file(tmp_path, **paid(tmp_path, server.url, budget_usd=1.0))
+    write_file(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=1.0))
     results = run_all(file)
     workspace = Workspace(load_config(file))
     assert len(server.requests) == workspace.chunks("markdown").count(), "nothing asked twice"
@@ -143,7 +130,7 @@ def _reach_the_budget(tmp_path: Any, server: ModelServer, run_all: Any) -> None:
 
 
 def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: ModelServer):
-    file = write_corpus(tmp_path, **paid(tmp_path, server.url, budget_usd=0.0))
+    file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=0.0))
     workspace = Workspace(load_config(file))
     load_and_chunk(workspace)
     with pytest.raises(BudgetError, match="more than budget_usd 0"):
@@ -156,7 +143,7 @@ def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: ModelServer):
 def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
     tmp_path, server: ModelServer, capsys
 ):
-    settings = paid(tmp_path, server.url)
+    settings = paid_contexts(tmp_path, server.url)
     settings["contextualizers"] = {"none": {"method": "none"}}
     settings["rerankers"] = {
         "llm": {"method": "llm", "chat": "small", "candidates": 6},

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline_tests.cli.test_estimates import paid
 from rag_pipeline_tests.testing.command_line import rag
-from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import paid_contexts, write_corpus, write_documents
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -55,7 +54,7 @@ def test_what_a_chat_model_refuses_is_one_line(
     tmp_path: Path, reply: str | Fault, changes: dict[str, Any], code: int, says: str
 ):
     with serving(lambda body: reply) as server:
-        found, line = run(tmp_path, paid(tmp_path, server.url, **changes))
+        found, line = run(tmp_path, paid_contexts(tmp_path, server.url, **changes))
         assert says in line
         assert found == code
         assert len(server.requests) == (0 if "budget_usd" in changes else 1)
@@ -66,7 +65,7 @@ def test_what_a_chat_model_refuses_is_one_line(
 def test_a_wrong_address_is_one_line(tmp_path: Path):
     with serving(lambda body: "") as server:
         url = server.url
-    settings = paid(tmp_path, url)
+    settings = paid_contexts(tmp_path, url)
     settings["chats"]["small"]["patience_seconds"] = 0.5
     code, line = run(tmp_path, settings)
     assert code == 1

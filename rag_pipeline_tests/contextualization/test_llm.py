@@ -13,11 +13,10 @@ from rag_pipeline.models.providers import Usage
 from rag_pipeline.pipeline.facts import Listing
 from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import attributes, write_corpus
+from rag_pipeline_tests.testing.corpora import TEMPLATE, attributes, llm_contexts, write_corpus
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 
-TEMPLATE = "Read: {document}\n--\nSituate: {chunk}!"
 SETTINGS = LLMContext(method="llm", chat="small", template=TEMPLATE)
 
 
@@ -68,7 +67,7 @@ def test_a_template_may_name_the_document_by_title_file_and_parties():
 
 def test_documents_longer_than_the_window_are_named(tmp_path):
     with serving(lambda body: "short") as server:
-        narrow = llm(server.url, context_window=256, max_output_tokens=10)
+        narrow = llm_contexts(server.url, context_window=256, max_output_tokens=10)
         file = write_corpus(tmp_path, **narrow)
         (tmp_path / "documents/long.txt").write_text("A sentence of the long one. " * 60)
         workspace = Workspace(load_config(file))
@@ -140,22 +139,6 @@ def test_a_window_without_room_is_refused_with_the_settings_that_decide():
 # --- in a corpus ---
 
 
-def llm(url: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "chats": {"small": {"provider": "openai", "model": "m", "base_url": url, **changes}},
-        "contextualizers": {"llm": {"method": "llm", "chat": "small", "template": TEMPLATE}},
-        "configurations": [
-            {
-                "name": "contextual",
-                "chunking": "recursive_150",
-                "contextualizer": "llm",
-                "embedding": "minilm",
-                "retriever": "dense",
-            }
-        ],
-    }
-
-
 def test_a_failed_document_stays_stale_and_the_others_go_on(tmp_path):
     failing = True
 
@@ -165,7 +148,7 @@ def test_a_failed_document_stays_stale_and_the_others_go_on(tmp_path):
         return "It is of the policies."
 
     with serving(answer) as server:
-        workspace = Workspace(load_config(write_corpus(tmp_path, **llm(server.url))))
+        workspace = Workspace(load_config(write_corpus(tmp_path, **llm_contexts(server.url))))
         indexing.update_documents(workspace)
         indexing.update(workspace, "chunks", "recursive_150")
         report = indexing.update(workspace, "contextualized_chunks", "recursive_150.llm")
@@ -190,7 +173,7 @@ def test_a_failed_document_stays_stale_and_the_others_go_on(tmp_path):
 
 def test_when_every_document_fails_the_step_fails_with_the_reason(tmp_path):
     with serving(lambda body: Fault(400, "flagged")) as server:
-        workspace = Workspace(load_config(write_corpus(tmp_path, **llm(server.url))))
+        workspace = Workspace(load_config(write_corpus(tmp_path, **llm_contexts(server.url))))
         indexing.update_documents(workspace)
         indexing.update(workspace, "chunks", "recursive_150")
         with pytest.raises(ProviderError, match=r"nda/acme.*flagged.*and 3 more documents"):
@@ -199,7 +182,7 @@ def test_when_every_document_fails_the_step_fails_with_the_reason(tmp_path):
 
 def test_contexts_are_stale_when_model_or_template_change_and_not_for_a_timeout():
     def fingerprint(chat_changes: dict[str, Any], **changes: Any) -> str:
-        settings = llm("http://localhost:1/v1", **chat_changes)
+        settings = llm_contexts("http://localhost:1/v1", **chat_changes)
         settings["contextualizers"]["llm"].update(changes)
         return parse_config(attributes(**settings)).context_fingerprint("recursive_150", "llm")
 
@@ -218,7 +201,7 @@ def test_contexts_are_stale_when_model_or_template_change_and_not_for_a_timeout(
     ],
 )
 def test_wrong_settings_are_named(changes: dict[str, Any], message: str):
-    settings = llm("http://localhost:1/v1")
+    settings = llm_contexts("http://localhost:1/v1")
     settings["contextualizers"]["llm"].update(changes)
     with pytest.raises(ConfigError, match=message):
         parse_config(attributes(**settings))

@@ -17,7 +17,7 @@ from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.test_interruption import make, many_documents
+from rag_pipeline_tests.testing.corpora import many_documents, write_only
 from rag_pipeline_tests.testing.servers import Server, postgres, redis
 
 KEY = "recursive_150.none.minilm"
@@ -124,7 +124,7 @@ class Cluster(Project):
 
 def prepared(folder: Path, shards: int) -> Workspace:
     """Write a corpus of two documents a shard and build its chunks."""
-    corpus = make(folder, many_documents(2 * shards, "build 1"))
+    corpus = write_only(folder, many_documents(2 * shards, "build 1"))
     workspace = Workspace(load_config(corpus))
     indexing.update_documents(workspace)
     indexing.update(workspace, "chunks", "recursive_150")

@@ -11,7 +11,7 @@ from fastmcp.exceptions import ToolError
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.serving.backends import HeaderBackends
-from rag_pipeline_tests.serving.test_tools import call
+from rag_pipeline_tests.testing.app_server import call_mcp
 from rag_pipeline_tests.testing.model_server import serving as chat_server
 
 
@@ -62,7 +62,7 @@ def outside():
 def ask(url, headers, tool="search_chunks", **arguments):
     transport = StreamableHttpTransport(f"{url}/mcp", headers=headers)
     assert isinstance(Client(transport), Client)
-    return call(transport, lambda client: client.call_tool(tool, arguments))
+    return call_mcp(transport, lambda client: client.call_tool(tool, arguments))
 
 
 def test_headers_choose_a_dify_dataset_and_a_reranker(serving, outside, caplog):

@@ -1,20 +1,11 @@
-import asyncio
 import json
 
 import pytest
-from fastmcp import Client
 from fastmcp.exceptions import ToolError
 
 from rag_pipeline.serving.tools import build_mcp, dataset_names
+from rag_pipeline_tests.testing.app_server import call_mcp
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
-
-
-def call(target, work):
-    async def talk():
-        async with Client(target) as client:
-            return await work(client)
-
-    return asyncio.run(talk())
 
 
 def test_every_tool_answers_over_http(serving):
@@ -43,7 +34,7 @@ def test_every_tool_answers_over_http(serving):
             "all": await client.read_resource("datasets://all"),
         }
 
-    said = call(f"{serving().url}/mcp", work)
+    said = call_mcp(f"{serving().url}/mcp", work)
     assert said["tools"] == {
         "assistant",
         "file_discover",
@@ -81,7 +72,7 @@ def test_every_tool_answers_over_http(serving):
 )
 def test_what_cannot_be_done_is_an_error_that_says_why(own, tool, arguments, message):
     with pytest.raises(ToolError, match=message):
-        call(build_mcp(own), lambda client: client.call_tool(tool, arguments))
+        call_mcp(build_mcp(own), lambda client: client.call_tool(tool, arguments))
 
 
 @pytest.mark.parametrize(

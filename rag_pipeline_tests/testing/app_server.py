@@ -1,9 +1,12 @@
 """The application's server in a thread of the test's process."""
 
+import asyncio
 import threading
-from typing import Self
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
 
 import uvicorn
+from fastmcp import Client
 from starlette.types import ASGIApp
 
 from rag_pipeline.serving.connections import listening
@@ -26,3 +29,13 @@ class Running(uvicorn.Server):
     def __exit__(self, *error: object) -> None:
         self.should_exit = True
         self.thread.join()
+
+
+def call_mcp(target: Any, work: Callable[[Client[Any]], Awaitable[Any]]) -> Any:
+    """Return what comes of some work with a client of an MCP server."""
+
+    async def talk() -> Any:
+        async with Client(target) as client:
+            return await work(client)
+
+    return asyncio.run(talk())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,58 @@ def data_folder(name: str) -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data at {folder}; set RAG_PIPELINE_DATA to where it is")
     return folder
+
+
+_WORDS = "party notice term clause renewal fee audit claim data breach tax wage visa lease".split()
+
+
+def many_documents(count: int, marker: str) -> dict[str, str]:
+    """Return documents of five paragraphs of the same words in other orders."""
+    chance = random.Random(7)
+    return {
+        f"d{n:02d}.txt": "\n\n".join(
+            f"{marker} document {n} paragraph {p}: " + " ".join(chance.choices(_WORDS, k=30)) + "."
+            for p in range(5)
+        )
+        for n in range(count)
+    }
+
+
+def write_only(folder: Path, documents: dict[str, str]) -> Path:
+    """Write a corpus of these documents alone, without queries."""
+    file = write_corpus(folder, queries=None)
+    for old in (folder / "documents").rglob("*.*"):
+        old.unlink()
+    write_documents(folder / "documents", documents)
+    return file
+
+
+TEMPLATE = "Read: {document}\n--\nSituate: {chunk}!"
+
+
+def llm_contexts(url: str, **changes: Any) -> dict[str, Any]:
+    """Return the settings of a corpus whose contexts a chat model writes."""
+    return {
+        "chats": {"small": {"provider": "openai", "model": "m", "base_url": url, **changes}},
+        "contextualizers": {"llm": {"method": "llm", "chat": "small", "template": TEMPLATE}},
+        "configurations": [
+            {
+                "name": "contextual",
+                "chunking": "recursive_150",
+                "contextualizer": "llm",
+                "embedding": "minilm",
+                "retriever": "dense",
+            }
+        ],
+    }
+
+
+def paid_contexts(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
+    """Return the settings of a corpus whose chat model costs 10 USD a million output tokens."""
+    host = url.removeprefix("http://").removesuffix("/v1")
+    models = {"m": {"input": 1.0, "output": 10.0}}
+    prices = {"providers": {host: {"date": "2026-11-21", "models": models}}}
+    (folder / "prices.yaml").write_text(yaml.safe_dump(prices))
+    settings = llm_contexts(url, max_concurrency=1)
+    settings["configurations"][0]["chunking"] = "markdown"
+    return {**settings, "prices": str(folder / "prices.yaml"), **changes}

@@ -7,7 +7,6 @@ import ctypes
 import math
 import re
 import unicodedata
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -436,11 +435,3 @@ def _levelled(x0: float, y0: float, x1: float, y1: float) -> list[Rule]:
         middle = (x0 + x1) / 2
         return [Rule(middle, y0, middle, y1)]
     return []
-
-
-def common_size(words: list[Word]) -> float:
-    """Return the size that most characters have, 10 where there are none."""
-    sizes: Counter[float] = Counter()
-    for word in words:
-        sizes[round(word.size * 2) / 2] += len(word.text)
-    return sizes.most_common(1)[0][0] if sizes else 10.0
