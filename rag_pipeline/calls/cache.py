@@ -10,8 +10,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +65,64 @@ class CallCache:
     _local: threading.local = field(default_factory=threading.local)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the known answers of these keys."""
+        """Return the known answers of these keys, but not those that are not what was stored."""
         answers: dict[bytes, bytes] = {}
         long_ago: list[bytes] = []
+        rotten: list[bytes] = []
         day_before = int(time.time()) - _NOTED_SECONDS
-        for key, value, used in self._select("SELECT key, value, used FROM calls", keys):
+        query = "SELECT key, value, used, hash FROM calls"
+        for key, value, used, stored in self._select(query, keys):
+            if stored is not None and stored != _hash(key, value):
+                rotten.append(key)
+                continue
             answers[key] = value
             if used < day_before:
                 long_ago.append(key)
         self.touch(long_ago)
+        self._drop(rotten)
         return answers
+
+    def rotten(self) -> list[bytes]:
+        """Return the keys of the answers that are not what was stored; reads them all."""
+        with self.connection() as connection:
+            rows = connection.execute("SELECT key, value, hash FROM calls WHERE hash IS NOT NULL")
+            return [key for key, value, stored in rows if stored != _hash(key, value)]
+
+    def forget_rotten(self) -> None:
+        """Drop the answers that are not what was stored: they are asked for again when needed."""
+        self._drop(self.rotten())
+
+    def salvage(self) -> None:
+        """Put what can be read of a damaged file in its place; stop all that use it before.
+
+        Reads from either end as far as the damage. What is not the same as was stored is left out.
+        """
+        mended = CallCache(self.path.with_name(f".tmp-{self.path.name}"))
+        mended.path.unlink(missing_ok=True)
+        self.close()
+        for order in ("", " DESC"):
+            with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as damaged:
+                stored = "hash" if _has_column(damaged, "hash") else "NULL"
+                query = f"SELECT key, value, {stored} FROM calls ORDER BY rowid{order}"
+                rows = damaged.execute(query)
+                while part := list(islice(_readable(rows), _KEYS_PER_QUERY)):
+                    mended.put({k: v for k, v, h in part if h is None or h == _hash(k, v)})
+        mended.close()
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        mended.path.replace(self.path)
+
+    def close(self) -> None:
+        """Close this thread's connection; the next call opens it again."""
+        connection = getattr(self._local, "connection", None)
+        self._local.connection = None
+        if connection is not None:
+            connection.close()
+
+    def _drop(self, keys: Sequence[bytes]) -> None:
+        if keys:
+            with self.connection() as connection:
+                connection.executemany("DELETE FROM calls WHERE key = ?", ((k,) for k in keys))
 
     def touch(self, keys: Sequence[bytes]) -> None:
         """Note that these keys are used now."""
@@ -140,8 +189,9 @@ class CallCache:
         with self.connection() as connection:
             now = int(time.time())
             connection.executemany(
-                "INSERT OR REPLACE INTO calls (key, value, used, usage) VALUES (?, ?, ?, ?)",
-                ((key, value, now, told.get(key)) for key, value in answers.items()),
+                "INSERT OR REPLACE INTO calls (key, value, used, usage, hash) "
+                "VALUES (?, ?, ?, ?, ?)",
+                ((k, v, now, told.get(k), _hash(k, v)) for k, v in answers.items()),
             )
             connection.executemany(
                 "DELETE FROM failures WHERE key = ?", ((key,) for key in answers)
@@ -176,8 +226,8 @@ class CallCache:
         """Add another machine's answers, and what they used."""
         now = int(time.time())
         connection.executemany(
-            "INSERT OR IGNORE INTO calls (key, value, used) VALUES (?, ?, ?)",
-            ((record.key, record.value, now) for record in records if record.kind == "answer"),
+            "INSERT OR IGNORE INTO calls (key, value, used, hash) VALUES (?, ?, ?, ?)",
+            ((r.key, r.value, now, _hash(r.key, r.value)) for r in records if r.kind == "answer"),
         )
         connection.executemany(
             "UPDATE calls SET usage = ? WHERE key = ? AND usage IS NULL",
@@ -215,7 +265,7 @@ class CallCache:
         connection = open_database(self.path)
         connection.execute("PRAGMA journal_size_limit=67108864")
         self._migrate(connection)
-        _add_usage(connection)
+        _add_columns(connection)
         connection.execute(
             "CREATE TABLE IF NOT EXISTS claims "
             "(key BLOB PRIMARY KEY, owner TEXT NOT NULL, since REAL NOT NULL)"
@@ -242,8 +292,7 @@ class CallCache:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
             )
-            columns = [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
-            if "used" not in columns:
+            if not _has_column(connection, "used"):
                 now = int(time.time())
                 connection.execute(
                     f"ALTER TABLE calls ADD COLUMN used INTEGER NOT NULL DEFAULT {now}"
@@ -252,14 +301,29 @@ class CallCache:
             connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _add_usage(connection: sqlite3.Connection) -> None:
-    """Give a file of before answers' usage was kept its column; earlier versions don't mind it."""
-    if "usage" in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]:
-        return
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if "usage" not in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]:
-            connection.execute("ALTER TABLE calls ADD COLUMN usage TEXT")
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Give a file of an earlier version what answers used, and their hashes; it minds neither."""
+    for name, kind in (("usage", "TEXT"), ("hash", "BLOB")):
+        if _has_column(connection, name):
+            continue
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")  # of several processes one adds it
+            if not _has_column(connection, name):
+                connection.execute(f"ALTER TABLE calls ADD COLUMN {name} {kind}")
+
+
+def _readable(rows: Iterator[tuple[bytes, bytes, bytes | None]]) -> Iterator[Any]:
+    with suppress(sqlite3.Error):  # no further
+        yield from rows
+
+
+def _has_column(connection: sqlite3.Connection, name: str) -> bool:
+    return name in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
+
+
+def _hash(key: bytes, value: bytes) -> bytes:
+    """Return what tells an answer under its key from one that has rotted on disk."""
+    return hashlib.blake2b(key + b"\0" + value, digest_size=16).digest()
 
 
 def call_key(kind: str, identity: str, text: str) -> bytes:

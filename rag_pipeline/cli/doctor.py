@@ -17,7 +17,9 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
-from rag_pipeline.pipeline.inspection import Finding, inspect
+from rag_pipeline.pipeline.findings import Finding
+from rag_pipeline.pipeline.inspection import inspect
+from rag_pipeline.pipeline.rot import unhashed
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 from rag_pipeline.workspace import Workspace
 
@@ -26,15 +28,16 @@ _ENOUGH_BYTES = 1_000_000_000
 _ROUNDS = 3
 
 
-def examine(find: Callable[[], Path], repair: bool = False) -> bool:
+def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) -> bool:
     """Print one line per finding; return whether nothing stands in the way.
 
-    `find` returns the corpus file. With `repair`, mend first what is wrong in the store.
+    `find` returns the corpus file. With `repair`, mend first what is wrong in the store; with
+    `full`, read every byte of it.
     """
     if repair:
-        _repair(find())
+        _repair(find(), full)
     wrong = 0
-    for name, check in _checks(find):
+    for name, check in _checks(find, full):
         try:
             word, finding = "[green]ok[/green]   ", check()
         except NotReleasedError as error:
@@ -48,7 +51,7 @@ def examine(find: Callable[[], Path], repair: bool = False) -> bool:
     return not wrong
 
 
-def _checks(find: Callable[[], Path]) -> Iterator[tuple[str, Callable[[], str]]]:
+def _checks(find: Callable[[], Path], full: bool) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "python", lambda: sys.version.split()[0]
     yield "packages", _versions
     yield "packaged model", _model
@@ -73,8 +76,10 @@ def _checks(find: Callable[[], Path]) -> Iterator[tuple[str, Callable[[], str]]]
     yield "documents", lambda: _documents(config)
     yield "call cache", lambda: _call_cache(config)
     if "://" in config.store_url or Path(config.store_url).exists():
-        for finding in inspect(Workspace(config)):
+        for finding in inspect(Workspace(config), full):
             yield f"store {finding.place}", lambda f=finding: _refuse(f)  # type: ignore[misc]
+        if full:
+            yield "hashes", lambda: _hashes(Workspace(config))
     yield "release", lambda: _release(config)
 
 
@@ -83,13 +88,22 @@ def _refuse(finding: Finding) -> str:
     raise StoreError(f"{finding.problem}; {way}: {finding.cure}")
 
 
-def _repair(file: Path) -> None:
+def _hashes(workspace: Workspace) -> str:
+    if without := unhashed(workspace):
+        return (
+            f"none yet of {', '.join(without)}, so rot is not seen there; the next change and the "
+            f"next release hash what they write"
+        )
+    return "every file of the store was held against its own"
+
+
+def _repair(file: Path, full: bool) -> None:
     """Mend what is wrong until nothing is left that can be, as one repair may lay bare another."""
     config = load_config(file)
     workspace = Workspace(config)
     mended = 0
     for _ in range(_ROUNDS):
-        findings = [f for f in inspect(workspace) if f.mend]
+        findings = [f for f in inspect(workspace, full) if f.mend]
         for finding in findings:
             assert finding.mend is not None
             finding.mend()
@@ -188,9 +202,7 @@ def _call_cache(config: CorpusConfig) -> str:
     except sqlite3.Error as error:
         said, count = str(error), 0
     if said != "ok":
-        raise OSError(
-            f"{path}: {said}; delete the file, and what it held is embedded again when needed"
-        )
+        raise OSError(f"{path}: {said}; `rag doctor --full --repair` keeps what can be read of it")
     return f"{path}: {count:,} answers"
 
 

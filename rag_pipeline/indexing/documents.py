@@ -128,6 +128,7 @@ def update_documents(workspace: Workspace) -> Report:
     report.dropped = len(orphans)
     if report.documents or report.dropped:
         documents.compact()
+        workspace.store.hash_table(documents.name)
     if not unread:  # which the next load may read, though no file has changed
         workspace.store.write_json(_LOADED, listing)
     report.seconds = time.perf_counter() - started

@@ -23,7 +23,7 @@ from rag_pipeline.indexing.plans import (
     quarantine_rows,
 )
 from rag_pipeline.search import vector_index
-from rag_pipeline.store import State, Table
+from rag_pipeline.store import State, Store, Table
 from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000
@@ -34,6 +34,7 @@ class Stage:
     """One partition of a sharded asset: from which table to which, and how."""
 
     key: Key
+    store: Store
     table: Table
     quarantine: Table
     fingerprint: str
@@ -53,6 +54,7 @@ def _chunks(workspace: Workspace, key: Key) -> Stage:
     table = workspace.chunks(key)
     return Stage(
         key,
+        workspace.store,
         table,
         workspace.quarantine(table.name),
         config.chunks_fingerprint(key.chunking),
@@ -73,6 +75,7 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> Stage:
     table = workspace.contextualized_chunks(key)
     return Stage(
         key,
+        workspace.store,
         table,
         workspace.quarantine(table.name),
         config.context_fingerprint(*key.variants),
@@ -91,6 +94,7 @@ def _vector_index(workspace: Workspace, key: Key) -> Stage:
     table = workspace.vector_index(key)
     return Stage(
         key,
+        workspace.store,
         table,
         workspace.quarantine(table.name),
         config.vector_fingerprint(*key.variants),
@@ -192,6 +196,7 @@ def finish(stage: Stage, orphaned: Sequence[str], changed: bool) -> State:
         stage.quarantine.drop(orphaned)
     if changed or orphaned:
         stage.maintain(stage.table)
+        stage.store.hash_table(stage.table.name)
     return stage.table.state()
 
 

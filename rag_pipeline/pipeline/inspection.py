@@ -4,16 +4,18 @@ What can be made again is removed, so that the next run makes it; of a release t
 served any more it is said that it is lost, and the newest whole one is served in its place.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from rag_pipeline import release as releases
 from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
+from rag_pipeline.pipeline.findings import Finding
 from rag_pipeline.pipeline.planning import steps, upstream
+from rag_pipeline.pipeline.rot import lost_pins, rotten_calls, rotten_tables
 from rag_pipeline.release import Release
+from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
@@ -21,27 +23,26 @@ from rag_pipeline.workspace import Workspace
 _LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "context"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong: where, what, what mending it does, and the mending itself."""
+def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
+    """Return what is wrong in a corpus's store; change nothing.
 
-    place: str
-    problem: str
-    cure: str
-    mend: Callable[[], object] | None = None
-    """None where only a person can help."""
-
-
-def inspect(workspace: Workspace) -> list[Finding]:
-    """Return what is wrong in a corpus's store; read every table's keys, change nothing."""
+    Reads every table's keys; if `full`, every byte of the store, and holds it against its hash.
+    """
     states: dict[str, State] = {}
-    findings = [f for name in workspace.store.tables() for f in _table(workspace, name, states)]
+    findings = list(rotten_tables(workspace)) if full else []
+    rotten = {f.place for f in findings}
+    for name in workspace.store.tables():
+        if name not in rotten:
+            findings += _table(workspace, name, states)
     findings += _dimensions(workspace, states)
     findings += _rows(workspace, states)
     broken = {f.place for f in findings}
-    findings += _results(workspace)
-    findings += _releases(workspace, broken)
-    findings += _lexical(workspace)
+    if full:
+        findings += lost_pins(workspace)
+        findings += rotten_calls(workspace)
+    findings += _results(workspace, full)
+    findings += _releases(workspace, broken, full)
+    findings += _lexical(workspace, full)
     return findings
 
 
@@ -126,9 +127,11 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
 # --- files ---
 
 
-def _results(workspace: Workspace) -> Iterator[Finding]:
+def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
     store = workspace.store
-    paths = [f"checks/{name}" for name in store.list("checks")]
+    folders = ("checks", "hashes", "released_scores", "costs")
+    paths = [f"{folder}/{name}" for folder in folders for name in store.list(folder)]
+    paths.append("documents.listing.json")
     for folder in store.list("evaluation"):
         if "." in folder:
             paths.append(f"evaluation/{folder}")
@@ -136,7 +139,9 @@ def _results(workspace: Workspace) -> Iterator[Finding]:
             paths += [f"evaluation/{folder}/{name}" for name in store.list(f"evaluation/{folder}")]
     for path in paths:
         try:
-            if path.endswith(".parquet"):
+            if full and path.endswith((".parquet", ".json", ".html")):
+                store.check_file(path)
+            elif path.endswith(".parquet"):
                 store.read_parquet(path)
             elif path.endswith(".json"):
                 store.read_json(path)
@@ -148,22 +153,25 @@ def _results(workspace: Workspace) -> Iterator[Finding]:
 # --- lexical indexes ---
 
 
-def _lexical(workspace: Workspace) -> Iterator[Finding]:
+def _lexical(workspace: Workspace, full: bool) -> Iterator[Finding]:
     """Yield the BM25 indexes that are torn; those that a release lacks are found with it."""
     store = workspace.store
     pinned = {release.pinned.lexical_path for release in _readable(workspace)}
     for context_key in store.list("lexical"):
         for name in store.list(f"lexical/{context_key}"):
             path = f"lexical/{context_key}/{name}"
-            problem = None if path in pinned else _lexical_problem(workspace, path)
+            problem = None if path in pinned else _lexical_problem(workspace, path, full)
             if problem:
                 mend = partial(store.remove_folder, path)
                 yield Finding(path, problem, "remove it; the next run builds it again", mend)
 
 
-def _lexical_problem(workspace: Workspace, path: str) -> str | None:
+def _lexical_problem(workspace: Workspace, path: str, full: bool) -> str | None:
     try:
-        workspace.store.check_folder(path)
+        if full:
+            workspace.store.verify_folder(path)
+        else:
+            workspace.store.check_folder(path)
         open_lexical_index(workspace.store.local_folder(path))
     except StoreError as error:
         return str(error)
@@ -192,7 +200,7 @@ def _readable(workspace: Workspace) -> Iterator[Release]:
             yield releases.load(workspace, release_id)
 
 
-def _releases(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
+def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Finding]:
     """Yield what is wrong with each release, then with which of them is served."""
     whole: list[Release] = []
     for release_id in reversed(releases.names(workspace)):
@@ -200,6 +208,8 @@ def _releases(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
         remove = partial(releases.remove, workspace, release_id)
         try:
             release = releases.load(workspace, release_id)
+            if full:
+                workspace.store.check_file(place)
         except RagPipelineError as error:
             yield Finding(place, str(error), "remove it; that release is lost", remove)
             continue
@@ -208,9 +218,13 @@ def _releases(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
             problem = f"{' and '.join(gone)} is gone"
             yield Finding(place, problem, "remove it; that release is lost", remove)
             continue
+        if full and (altered := workspace.store.changed_files(release.files)):
+            problem = f"{len(altered)} of its files are gone or altered ({altered[0]})"
+            yield Finding(place, problem, "remove it; that release is lost", remove)
+            continue
         whole.append(release)
         path = release.pinned.lexical_path
-        torn = _lexical_problem(workspace, path) if path else None
+        torn = _lexical_problem(workspace, path, full) if path else None
         if path and torn:
             if _same_settings(workspace, path):
                 cure = f"build {path} again from the release's own rows"
@@ -220,7 +234,7 @@ def _releases(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
                 whole.pop()
                 cure = "remove it; that release is lost, as `lexical` in the corpus file differs"
                 yield Finding(place, torn, cure, remove)
-    yield from _served(workspace, whole)
+    yield from _served(workspace, whole, full)
 
 
 def _gone_versions(workspace: Workspace, release: Release, broken: set[str]) -> Iterator[str]:
@@ -244,8 +258,10 @@ def _same_settings(workspace: Workspace, path: str) -> bool:
     return False
 
 
-def _served(workspace: Workspace, whole: Sequence[Release]) -> Iterator[Finding]:
+def _served(workspace: Workspace, whole: Sequence[Release], full: bool) -> Iterator[Finding]:
     try:
+        if full:
+            workspace.store.check_file(CURRENT)
         served = releases.current(workspace).release_id
         if served in {release.release_id for release in whole}:
             return
@@ -257,8 +273,8 @@ def _served(workspace: Workspace, whole: Sequence[Release]) -> Iterator[Finding]
     if whole:
         newest = whole[0].release_id
         mend = partial(releases.serve, workspace, newest)
-        yield Finding("releases/current.json", problem, f"serve {newest}", mend)
+        yield Finding(CURRENT, problem, f"serve {newest}", mend)
     else:
-        mend = partial(workspace.store.remove_file, "releases/current.json")
+        mend = partial(workspace.store.remove_file, CURRENT)
         cure = "remove it; the next run releases"
-        yield Finding("releases/current.json", problem, cure, mend)
+        yield Finding(CURRENT, problem, cure, mend)

@@ -34,6 +34,7 @@ from rag_pipeline.pipeline.facts import (
     rows,
 )
 from rag_pipeline.store import State, state_digest
+from rag_pipeline.store.hashes import seal_page
 from rag_pipeline.workspace import Workspace
 
 Note = dict[str, Any]
@@ -161,7 +162,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
     """Compare the configurations, with what the calls of each cost, and write the report."""
     board = update_leaderboard(workspace, release.released(workspace), costs)
     content = report.collect(workspace)
-    workspace.store.write_bytes(report.REPORT_FILE, report.render(content).encode())
+    workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
     facts: dict[str, Fact] = {
         **rows("leaderboard", leaderboard_rows(board)),
         "configurations": len(board.configurations),

@@ -7,6 +7,7 @@ again.
 """
 
 from rag_pipeline.release.candidate import gate, is_current, released
+from rag_pipeline.release.hashes import pinned_tables, verify
 from rag_pipeline.release.manifest import Release, current, history, load, names, read
 from rag_pipeline.release.moving import publish, remove, roll_back, serve, serve_imported
 
@@ -18,6 +19,7 @@ __all__ = [
     "is_current",
     "load",
     "names",
+    "pinned_tables",
     "publish",
     "read",
     "released",
@@ -25,4 +27,5 @@ __all__ = [
     "roll_back",
     "serve",
     "serve_imported",
+    "verify",
 ]

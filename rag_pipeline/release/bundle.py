@@ -28,6 +28,7 @@ from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, vector_schema
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release import Release
 from rag_pipeline.release.gate import kept_file
+from rag_pipeline.release.hashes import verify
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Table
@@ -47,10 +48,14 @@ _BLOCK = 1 << 20
 
 
 def export(workspace: Workspace, release_id: str, file: Path) -> Release:
-    """Write a release into a new file; raise InputError when the file exists."""
+    """Write a release into a new file; raise InputError when the file exists.
+
+    Raises StoreError where a file of the release is not as it was released.
+    """
     if file.exists():
         raise InputError(f"{file}: exists already; name a new file")
     release = releases.load(workspace, release_id)
+    verify(workspace, release)
     pinned = release.pinned
     vectors = workspace.store.table(pinned.vector_table, None)
     partial = file.with_name(f"{file.name}.part")
@@ -80,7 +85,7 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
             listing = {
                 "format": FORMAT,
                 "corpus": workspace.config.corpus,
-                "release": asdict(release),
+                "release": asdict(replace(release, files={})),
                 "files": {n: _described(path) for n, path in listed.items()},
             }
             archive.writestr(_LISTING, json.dumps(listing, ensure_ascii=False, indent=1))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
 from rag_pipeline.release.settings import ReleasedSettings, read_settings
 from rag_pipeline.search.pinned import Pinned
+from rag_pipeline.store.hashes import Hashes
 from rag_pipeline.workspace import Workspace
 
 FORMAT = 1
@@ -28,6 +29,8 @@ class Release:
     reasons: tuple[str, ...]
     previous: str | None
     gate: Mapping[str, Any] = field(default_factory=dict)
+    files: Hashes = field(default_factory=dict)
+    """The hash of every file of its tables, by path; none in those of earlier versions."""
     format: int = FORMAT
 
     def typed_settings(self) -> ReleasedSettings:

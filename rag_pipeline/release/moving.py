@@ -1,6 +1,6 @@
 """Move what is served: to a new release, back to an earlier one, to one made elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
@@ -11,6 +11,7 @@ from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
 from rag_pipeline.release.gate import Decision, decide, forget_scores, keep_scores, kept_file
+from rag_pipeline.release.hashes import hash_files, pinned_tables
 from rag_pipeline.release.manifest import (
     CURRENT,
     Pointer,
@@ -21,7 +22,6 @@ from rag_pipeline.release.manifest import (
     next_id,
 )
 from rag_pipeline.search.pinned import Pinned
-from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 
 _TRIES = 5
@@ -83,10 +83,11 @@ def _publish_once(workspace: Workspace) -> Release | None:
         gate=asdict(decision),
     )
     keep_scores(workspace, release.release_id, configuration.name)
+    release = replace(release, files=hash_files(workspace, pinned))
     # Before the manifest: what it names must outlive every clean-up from then on.
     _pin(workspace, release)
     written = workspace.store.write_json_if(
-        manifest_file(release.release_id), asdict(release), None
+        manifest_file(release.release_id), asdict(release), None, sealed=True
     )
     # Another releaser may have taken the number meanwhile, or moved its tags here or there.
     _pin(workspace, release if written else load(workspace, release.release_id))
@@ -95,7 +96,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
     if _serve(workspace, seen, release.release_id):
         return release
     workspace.store.remove_file(manifest_file(release.release_id))
-    for table, _ in _pinned_tables(workspace, release):
+    for table, _ in pinned_tables(workspace, release.pinned):
         table.unpin(release.release_id)
     return None
 
@@ -150,7 +151,7 @@ def serve(workspace: Workspace, release_id: str) -> None:
     except StoreError:
         held_back = []
     record = {"release_id": release_id, "held_back": held_back}
-    workspace.store.write_json(CURRENT, record)
+    workspace.store.write_json(CURRENT, record, sealed=True)
 
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
@@ -164,8 +165,9 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
     )
     if scores is not None:
         workspace.store.write_bytes(kept_file(release.release_id), scores)
+    release = replace(release, files=hash_files(workspace, made.pinned))
     _pin(workspace, release)
-    workspace.store.write_json(manifest_file(release.release_id), asdict(release))
+    workspace.store.write_json(manifest_file(release.release_id), asdict(release), sealed=True)
     if not _serve(workspace, seen, release.release_id):
         raise StoreError(
             f"{workspace.config.corpus}: another release was made meanwhile; import again"
@@ -190,17 +192,9 @@ def _serve(
     before = (seen.record or {}).get("held_back", [])
     held = [d for d in dict.fromkeys([*before, *held_back]) if d != allow]
     record = {"release_id": release_id, "held_back": held}
-    return workspace.store.write_json_if(CURRENT, record, seen.tag)
+    return workspace.store.write_json_if(CURRENT, record, seen.tag, sealed=True)
 
 
 def _pin(workspace: Workspace, release: Release) -> None:
-    for table, version in _pinned_tables(workspace, release):
+    for table, version in pinned_tables(workspace, release.pinned):
         table.pin(release.release_id, version)
-
-
-def _pinned_tables(workspace: Workspace, release: Release) -> Iterator[tuple[Table, int]]:
-    pinned = release.pinned
-    vectors = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
-    yield vectors, pinned.vector_version
-    if pinned.documents_version is not None:
-        yield workspace.documents(), pinned.documents_version

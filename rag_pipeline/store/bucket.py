@@ -19,6 +19,7 @@ from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import folders
 from rag_pipeline.store.files import ArrowFiles
+from rag_pipeline.store.hashes import FileHash, Hashes
 from rag_pipeline.store.s3 import (
     arrow_files,
     attempts,
@@ -60,6 +61,20 @@ class BucketFiles(ArrowFiles):
         # with all retries, while it holds the interpreter lock.
         with clear_s3_errors(f"{self._address}/{path}"):
             s3_client().put_object(Bucket=self._bucket, Key=self._key(path), Body=content)
+
+    def hashes(self, paths: Iterable[str]) -> Hashes:
+        """Return the size and ETag of each object, from listings: none is downloaded."""
+        wanted = set(paths)
+        found: dict[str, FileHash] = {}
+        pages = s3_client().get_paginator("list_objects_v2")
+        for folder in sorted({"/".join(path.split("/")[:2]) for path in wanted}):
+            with clear_s3_errors(f"{self._address}/{folder}"):
+                for page in pages.paginate(Bucket=self._bucket, Prefix=self._key(folder)):
+                    for entry in page.get("Contents", ()):
+                        path = entry["Key"].removeprefix(f"{self._prefix}/")
+                        if path in wanted:
+                            found[path] = {"bytes": entry["Size"], "etag": entry["ETag"]}
+        return found
 
     def read_tagged(self, path: str) -> tuple[bytes, str] | None:
         """Return content and ETag, None if there is no object."""
@@ -174,6 +189,11 @@ class BucketFiles(ArrowFiles):
                     f"{place}/{name}: torn: {sizes.get(f'{path}/{name}', 'no')} bytes, and "
                     f"{folders.FILES} says {entry['bytes']}"
                 )
+
+    def verify_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder have the SHA-256 as listed."""
+        self.check_folder(path)
+        self.local_folder(path)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return this machine's copies of other folders than these, last used before a time."""

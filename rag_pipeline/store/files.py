@@ -9,10 +9,12 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store.tables import one_line
+from rag_pipeline.store.failures import one_line
+from rag_pipeline.store.hashes import Hashes
 
 if TYPE_CHECKING:
     import lancedb
@@ -32,6 +34,18 @@ class Files(Protocol):
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content, None if there is none."""
+        ...
+
+    def open_file(self, path: str) -> pa.NativeFile:
+        """Open a file to read parts of it; raise FileNotFoundError if there is none."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or a folder."""
+        ...
+
+    def hashes(self, paths: Iterable[str]) -> Hashes:
+        """Return what tells each file from any other content; nothing of those that are gone."""
         ...
 
     def write(self, path: str, content: bytes) -> None:
@@ -103,6 +117,10 @@ class Files(Protocol):
         """Raise StoreError unless all files of a published folder are there, as large as listed."""
         ...
 
+    def verify_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder are as listed, to the byte."""
+        ...
+
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return this machine's copies of other folders than these, last used before a time."""
         ...
@@ -126,6 +144,10 @@ class ArrowFiles:
             return None
         except OSError as error:
             raise StoreError(f"{self.url}: cannot read {path}: {one_line(error)}") from None
+
+    def open_file(self, path: str) -> pa.NativeFile:
+        """Open a file to read parts of it; raise FileNotFoundError if there is none."""
+        return self.files.open_input_file(f"{self.root}/{path}")
 
     def remove_file(self, path: str) -> None:
         """Delete a file, if it is there."""

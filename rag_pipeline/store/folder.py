@@ -11,16 +11,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
+from rag_pipeline.store.failures import one_line
 from rag_pipeline.store.files import ArrowFiles
-from rag_pipeline.store.folders import FILES
-from rag_pipeline.store.tables import one_line
+from rag_pipeline.store.folders import FILES, read_list
+from rag_pipeline.store.hashes import FileHash, Hashes
 
 if TYPE_CHECKING:
     import lancedb
@@ -47,6 +48,15 @@ class FolderFiles(ArrowFiles):
         target = self._place(path)
         with self._written(path, content) as written:
             written.replace(target)
+
+    def hashes(self, paths: Iterable[str]) -> Hashes:
+        """Return the size and SHA-256 of each file."""
+        found: dict[str, FileHash] = {}
+        for path in paths:
+            with suppress(FileNotFoundError), self._place(path).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                found[path] = {"bytes": file.tell(), "sha256": digest}
+        return found
 
     def read_tagged(self, path: str) -> tuple[bytes, str] | None:
         """Return content and tag, None if there is no file."""
@@ -123,6 +133,16 @@ class FolderFiles(ArrowFiles):
 
     def check_folder(self, path: str) -> None:
         """Do nothing: a folder is moved to its place as a whole, and readers look there."""
+
+    def verify_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder have the SHA-256 as listed."""
+        listed = self.read(f"{path}/{FILES}")
+        if listed is None:
+            raise StoreError(f"{self.url}: {path}/{FILES} is gone")
+        known = read_list(listed, f"{self.root}/{path}")
+        for name, entry in known.items():
+            if self.hashes([f"{path}/{name}"]).get(f"{path}/{name}") != entry:
+                raise StoreError(f"{self.root}/{path}/{name}: altered: its hash is not as listed")
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return none: nothing is copied."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.store import folders
+from rag_pipeline.store import folders, hashes
 from rag_pipeline.store.bucket import BucketFiles
+from rag_pipeline.store.failures import one_line
 from rag_pipeline.store.files import Files
 from rag_pipeline.store.folder import FolderFiles
+from rag_pipeline.store.hashes import Hashes
 from rag_pipeline.store.states import StateCache
-from rag_pipeline.store.tables import KEEP_VERSIONS, Table, one_line
+from rag_pipeline.store.tables import KEEP_VERSIONS, Table
 
 if TYPE_CHECKING:
     import lancedb
@@ -59,6 +62,61 @@ class Store:
     def drop_table(self, name: str) -> None:
         """Delete a table with all its versions, readable or not."""
         self.remove_folder(f"tables/{name}.lance")
+        self.remove_file(_hashes_file(name))
+
+    # --- hashes ---
+
+    def hash_table(self, name: str) -> Hashes:
+        """Hash the files of a table that are new, forget those that are gone; return all.
+
+        By their paths in the store. A file of a table is written once and never changed.
+        """
+        table, place = self.table(name, None), f"tables/{name}.lance"
+        known = dict(self.hashes_of(name, table.identity))
+        wanted = {f"{place}/{path}" for files in table.files().values() for path in files}
+        new = wanted - known.keys()
+        if new or known.keys() - wanted:
+            known |= self.files.hashes(new)
+            known = {path: known[path] for path in sorted(wanted & known.keys())}
+            record = {"identity": table.identity, "files": known}
+            self.write_json(_hashes_file(name), record, sealed=True)
+        return known
+
+    def hashes_of(self, name: str, identity: str | None = None) -> Hashes:
+        """Return what is known of a table's files; {} where that is nothing, or not readable.
+
+        With an `identity`, only what is known of the table that was given it when it was created.
+        """
+        with suppress(StoreError):
+            record = self.read_json(_hashes_file(name)) or {}
+            if identity is None or record.get("identity") == identity:
+                files: Hashes = record.get("files", {})
+                return files
+        return {}
+
+    def changed_files(self, known: Hashes) -> list[str]:
+        """Return which files are not as they were hashed, or gone; sorted."""
+        found = self.files.hashes(known)
+        return sorted(path for path, was in known.items() if found.get(path) != was)
+
+    def check_file(self, path: str) -> None:
+        """Raise StoreError for a JSON or Parquet file or a page that is torn or was altered."""
+        content = self.read_bytes(path)
+        if content is None:
+            return
+        if path.endswith(".json"):
+            whole = hashes.holds(self._parsed(path, content))
+        elif path.endswith(".html"):
+            whole = hashes.page_holds(content)
+        else:
+            rows = self.read_parquet(path)
+            assert rows is not None
+            note = self._parsed(path, (rows.schema.metadata or {}).get(b"note", b"{}"))
+            whole = hashes.SEAL not in note or note[hashes.SEAL] == hashes.rows_hash(rows, note)
+        if not whole:
+            raise StoreError(
+                f"{self.address(path)}: altered since it was written: its hash differs"
+            )
 
     @property
     def calls_path(self) -> Path:
@@ -82,23 +140,25 @@ class Store:
     def read_json(self, path: str) -> Any:
         """Return a JSON file's value, None if there is no file."""
         content = self.read_bytes(path)
-        return None if content is None else self._parsed(path, content)
+        return None if content is None else hashes.unsealed(self._parsed(path, content))
 
-    def write_json(self, path: str, value: Any) -> None:
-        """Write a JSON file atomically."""
-        self.write_bytes(path, _json_bytes(value))
+    def write_json(self, path: str, value: Any, sealed: bool = False) -> None:
+        """Write a JSON file atomically, an object with its hash if `sealed`."""
+        self.write_bytes(path, _json_bytes(hashes.seal(value) if sealed else value))
 
     def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
         """Return a JSON file's value and its tag for `write_json_if`; (None, None) without one."""
         found = self.files.read_tagged(path)
-        return (None, None) if found is None else (self._parsed(path, found[0]), found[1])
+        if found is None:
+            return None, None
+        return hashes.unsealed(self._parsed(path, found[0])), found[1]
 
-    def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
+    def write_json_if(self, path: str, value: Any, tag: str | None, sealed: bool = False) -> bool:
         """Write a JSON file if it still has this tag, or with None if there is none.
 
         Returns False, and changes nothing, when another writer was first.
         """
-        content = _json_bytes(value)
+        content = _json_bytes(hashes.seal(value) if sealed else value)
         if tag is None:
             return self.files.create(path, content)
         return self.files.replace(path, content, tag)
@@ -122,24 +182,30 @@ class Store:
         content = self.read_bytes(path)
         try:
             return None if content is None else pq.read_table(pa.BufferReader(content))
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowException, OSError) as error:
             raise StoreError(f"{self.address(path)}: not Parquet: {one_line(error)}") from None
 
     def read_note(self, path: str) -> dict[str, Any]:
-        """Return what `write_parquet` noted beside the rows, {} if there is no file."""
-        content = self.read_bytes(path)
-        if content is None:
-            return {}
+        """Return what `write_parquet` noted beside the rows, {} if there is no such file.
+
+        Reads the end of the file alone.
+        """
         try:
-            metadata = pq.read_schema(pa.BufferReader(content)).metadata or {}
-        except pa.ArrowInvalid:
+            with self.files.open_file(path) as file:
+                metadata = pq.read_schema(file).metadata or {}
+            note: dict[str, Any] = hashes.unsealed(json.loads(metadata.get(b"note", b"{}")))
+        except (FileNotFoundError, pa.ArrowException, ValueError):
             return {}
-        note: dict[str, Any] = json.loads(metadata.get(b"note", b"{}"))
+        except OSError as error:
+            if self.files.exists(path) and "thrift" not in str(error):
+                raise StoreError(f"{self.address(path)}: cannot read: {one_line(error)}") from None
+            return {}
         return note
 
     def write_parquet(self, path: str, table: pa.Table, note: Mapping[str, Any]) -> None:
         """Write a table and a note about its origin as one file, atomically."""
-        table = table.replace_schema_metadata({"note": json.dumps(dict(note))})
+        sealed = {**note, hashes.SEAL: hashes.rows_hash(table, note)}
+        table = table.replace_schema_metadata({"note": json.dumps(sealed)})
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
         self.write_bytes(path, sink.getvalue().to_pybytes())
@@ -192,12 +258,20 @@ class Store:
         """Raise StoreError unless all files of a bucket's folder are there, as large as listed."""
         self.files.check_folder(path)
 
+    def verify_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a folder are as listed, to the byte."""
+        self.files.verify_folder(path)
+
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
         """Return this machine's copies of the corpus's folders, but of those at these paths.
 
         Only those last used before a time (Unix seconds).
         """
         return self.files.stale_copies(paths, before)
+
+
+def _hashes_file(table: str) -> str:
+    return f"hashes/{table}.json"
 
 
 def _json_bytes(value: Any) -> bytes:

@@ -1,7 +1,6 @@
 """LanceDB tables whose rows belong to documents."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_pipeline.errors import StoreError
+from rag_pipeline.store.failures import clear_errors, one_line
 from rag_pipeline.store.states import DocumentState, State, StateCache
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ MAX_UNINDEXED = 0.05
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` has an index, so that a filter does not read them all."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is told of an index
-_SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+:\d+")
 _IDS_PER_FILTER = 500
 _TRIES = 5
 
@@ -57,7 +56,7 @@ class Table:
         A table of an older format is brought to this one, and columns that may hold nulls are
         added at its end.
         """
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
             if not self.exists():
                 try:
                     self._database.create_table(self.name, schema=self._stamped())
@@ -112,6 +111,21 @@ class Table:
     def version(self) -> int:
         """Return the newest version's number."""
         return int(self.open().version)
+
+    @property
+    def identity(self) -> str | None:
+        """Return what the table was given when it was created; None for those of long ago."""
+        identity = (self.open().schema.metadata or {}).get(_IDENTITY)
+        return None if identity is None else identity.decode()
+
+    def files(self) -> dict[int, set[str]]:
+        """Return the files of each version that is there, by paths below the table's folder."""
+        with clear_errors(self.name, "read"):
+            rows = self.open().to_lance().tracked_files().read_all()
+        found: dict[int, set[str]] = {}
+        for row in rows.select(["version", "path"]).to_pylist():
+            found.setdefault(row["version"], set()).add(row["path"])
+        return found
 
     def count(self) -> int:
         """Return the number of rows, 0 if there is no table."""
@@ -175,7 +189,7 @@ class Table:
         starts again.
         """
         rows = pa.Table.from_batches(list(batches), self.schema)
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
             for _ in range(_TRIES):
                 self.drop(document_ids)
                 if rows.num_rows:
@@ -193,7 +207,7 @@ class Table:
 
     def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Put these rows in the place of all, as a new version; what is pinned stays."""
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
             self._database.create_table(
                 self.name,
                 pa.RecordBatchReader.from_batches(self.schema, batches),
@@ -205,7 +219,7 @@ class Table:
         """Delete all rows of these documents."""
         if not document_ids:
             return
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
             table = self.open()
             for where in _id_filters(document_ids):
                 if table.count_rows(where):
@@ -213,7 +227,7 @@ class Table:
 
     def compact(self) -> None:
         """Merge fragments when they are many, and drop old versions that nothing pins."""
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
             table = self.open()
             lance = table.to_lance()
             stats, rows = lance.stats.dataset_stats(), int(table.count_rows())
@@ -243,7 +257,7 @@ class Table:
 
         With `dry_run`, only say how many they would be.
         """
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
             lance = self.open().to_lance()
             if dry_run:
                 explained = lance.explain_cleanup_old_versions(
@@ -257,14 +271,14 @@ class Table:
 
     def examine(self) -> State:
         """Return the newest version's state as its files say; raise StoreError when it is torn."""
-        with _clear_errors(self.name, "read"):
+        with clear_errors(self.name, "read"):
             table = self.open()
             table.to_lance().validate()
             return self._read_state(table)
 
     def duplicated(self) -> list[str]:
         """Return the documents of which rows are there more than once, sorted."""
-        with _clear_errors(self.name, "read"):
+        with clear_errors(self.name, "read"):
             table = self.open()
             key = "chunk_id" if "chunk_id" in table.schema.names else "document_id"
             columns = list(dict.fromkeys(["document_id", key]))
@@ -276,7 +290,7 @@ class Table:
     def is_readable(self, version: int) -> bool:
         """Return whether a version is there with all its files."""
         try:
-            with _clear_errors(self.name, "read"):
+            with clear_errors(self.name, "read"):
                 self._read_state(self.open(version))
         except StoreError:
             return False
@@ -285,7 +299,7 @@ class Table:
     def last_readable(self) -> int | None:
         """Return the newest version that can be read whole; None if none can."""
         try:
-            with _clear_errors(self.name, "read"):
+            with clear_errors(self.name, "read"):
                 versions = [int(v["version"]) for v in self.open().list_versions()]
         except StoreError:
             return None
@@ -293,13 +307,13 @@ class Table:
 
     def restore(self, version: int) -> None:
         """Make an earlier version the newest."""
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
             self.open().restore(version)
 
     def pin(self, tag: str, version: int) -> None:
         """Keep a version from clean-up under a name, in the place of what had that name."""
-        tags = self.open().tags
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
+            tags = self.open().tags
             if tag in tags.list():
                 tags.update(tag, version)
             else:
@@ -307,14 +321,15 @@ class Table:
 
     def unpin(self, tag: str) -> None:
         """Let a pinned version go with the next clean-up."""
-        tags = self.open().tags
-        with _clear_errors(self.name):
+        with clear_errors(self.name):
+            tags = self.open().tags
             if tag in tags.list():
                 tags.delete(tag)
 
     def pins(self) -> dict[str, int]:
         """Return the pinned versions by their names."""
-        return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
+        with clear_errors(self.name, "read"):
+            return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
 
 
 def indexes(lance: Any) -> list[dict[str, Any]]:
@@ -368,28 +383,3 @@ def _same_columns(stored: pa.Schema, wanted: pa.Schema) -> bool:
     if "vector" not in wanted.names:
         return True
     return bool(stored.field("vector").type == wanted.field("vector").type)
-
-
-class _clear_errors:  # noqa: N801 - reads as a verb where it is used
-    """Turn LanceDB's many exceptions for a full disk or a lost store into one StoreError."""
-
-    def __init__(self, what: str, verb: str = "write") -> None:
-        self._what = f"{what}: cannot {verb}"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError | RuntimeError | ValueError) and not isinstance(
-            error, StoreError
-        ):
-            raise StoreError(f"{self._what}: {one_line(error)}") from error
-
-
-def one_line(error: BaseException) -> str:
-    """Return an error's message on one line, without Lance's source lines, at most 300 long.
-
-    What is too long loses its middle: the place stands first, and the server's answer last.
-    """
-    message = " ".join(_SOURCE_LINE.sub("", str(error)).split())
-    return message if len(message) <= 300 else f"{message[:169]} … {message[-128:]}"

@@ -23,7 +23,7 @@ def releases(
     Example:
       rag releases contracts
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from rag_pipeline.cli.tables import show_releases
     from rag_pipeline.errors import NotReleasedError
@@ -35,7 +35,8 @@ def releases(
         serving = ""
     history = opened.releases()
     if as_json:
-        print_json([{**asdict(r), "serving": r.release_id == serving} for r in history])
+        records = [asdict(replace(r, files={})) for r in history]
+        print_json([{**r, "serving": r["release_id"] == serving} for r in records])
     else:
         show_releases(history, serving)
 

@@ -42,18 +42,24 @@ def doctor(
     repair: Annotated[
         bool, typer.Option("--repair", help="Mend what is wrong in the store.")
     ] = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Read every byte of the store, held against its hash."),
+    ] = False,
 ) -> None:
     """Check the installation, the corpus file and its store; say what to mend.
 
     With --repair, remove from the store what is torn and can be made again, and serve the newest
-    whole release; what is lost is said. Stop running builds before.
+    whole release; what is lost is said. With --full, find what has rotted on disk, too: tables,
+    indexes, results and the call cache. Stop running builds before.
 
     \b
     Examples:
       rag doctor contracts
       rag doctor contracts --repair
+      rag doctor contracts --full --repair
     """
     from rag_pipeline.cli.doctor import examine
 
-    if not examine(partial(find_corpus_file, corpus, named), repair):
+    if not examine(partial(find_corpus_file, corpus, named), repair, full):
         raise typer.Exit(1)

@@ -1,0 +1,137 @@
+"""What has rotted in a store: every byte held against the hash that it was given when it was new.
+
+Tables of earlier versions have no hashes; `unhashed` names them. A table that has rotted goes back
+to its newest whole version, or is built again from the documents and the call cache.
+"""
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import partial
+
+from rag_pipeline import release as releases
+from rag_pipeline.errors import RagPipelineError, StoreError
+from rag_pipeline.evaluation.runs import run_file
+from rag_pipeline.pipeline.findings import Finding
+from rag_pipeline.search.pinned import Pinned
+from rag_pipeline.store import Table
+from rag_pipeline.workspace import Workspace
+
+_TAGS = "_refs/tags"
+
+
+def rotten_tables(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the tables of which files of the newest or of a pinned version are gone or altered."""
+    store = workspace.store
+    for name in store.tables():
+        known = store.hashes_of(name)
+        now = store.files.hashes(known)
+        altered = {path for path, was in known.items() if path in now and now[path] != was}
+        yield from _rotten(workspace, store.table(name, None), altered, known.keys() - now.keys())
+
+
+def _rotten(
+    workspace: Workspace, table: Table, altered: Collection[str], gone: Collection[str]
+) -> Iterator[Finding]:
+    drop = partial(workspace.store.drop_table, table.name)
+    again = "remove it; the next run builds it again from the documents and the call cache"
+    place = f"tables/{table.name}.lance"
+    try:
+        versions = {v: {f"{place}/{f}" for f in files} for v, files in table.files().items()}
+        # What was cleaned up since is in no version any more.
+        bad = {*altered, *(path for path in gone if any(path in f for f in versions.values()))}
+    except StoreError:
+        if altered:
+            yield Finding(table.name, _said(altered), again, drop)
+        return
+    rotten = {version for version, files in versions.items() if files & bad}
+    newest = max(versions)
+    if newest in rotten:
+        whole = (v for v in sorted(versions, reverse=True) if v not in rotten)
+        older = next((v for v in whole if table.is_readable(v)), None)
+        if older is None:
+            yield Finding(table.name, _said(bad), again, drop)
+        else:
+            cure = f"go back to its version {older}; the next run does the rest"
+            yield Finding(table.name, _said(bad), cure, partial(table.restore, older))
+        return
+    for tag, version in _pins(table).items():
+        if version in rotten:
+            problem = f"{_said(bad)}, of version {version}, pinned by {tag}"
+            forget = partial(_forget_pin, workspace, table, tag)
+            yield Finding(table.name, problem, "unpin it; the next run makes it again", forget)
+
+
+def _forget_pin(workspace: Workspace, table: Table, tag: str) -> None:
+    workspace.store.remove_file(f"tables/{table.name}.lance/{_TAGS}/{tag}.json")
+    if tag.startswith("run-"):
+        workspace.store.remove_file(run_file(tag.removeprefix("run-")))
+
+
+def lost_pins(workspace: Workspace) -> Iterator[Finding]:
+    """Yield the pins that can't be read, and those of releases and runs that are lost."""
+    store = workspace.store
+    for name in store.tables():
+        for file in store.list(f"tables/{name}.lance/{_TAGS}"):
+            path = f"tables/{name}.lance/{_TAGS}/{file}"
+            try:
+                whole = isinstance((store.read_json(path) or {}).get("version"), int)
+            except StoreError:
+                whole = False
+            if not whole:
+                cure = "remove it; what it is for is pinned again"
+                yield Finding(name, f"{path} is torn", cure, partial(store.remove_file, path))
+    for tag, pinned in _wanted_pins(workspace):
+        for table, version in releases.pinned_tables(workspace, pinned):
+            if table.has_version(version) and _pins(table).get(tag) != version:
+                problem = f"version {version} is not pinned for {tag}: clean-up may take it"
+                pin = partial(table.pin, tag, version)
+                yield Finding(table.name, problem, "pin it again", pin)
+
+
+def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:
+    for release_id in releases.names(workspace):
+        with suppress(RagPipelineError):  # which is a finding of its own
+            yield release_id, releases.load(workspace, release_id).pinned
+    for name in workspace.config.all_configurations:
+        with suppress(StoreError, TypeError):  # of a run by an earlier version
+            if pinned := workspace.store.read_note(run_file(name)).get("pinned"):
+                yield f"run-{name}", Pinned(**pinned)
+
+
+def _pins(table: Table) -> dict[str, int]:
+    try:
+        return table.pins()
+    except StoreError:
+        return {}
+
+
+def unhashed(workspace: Workspace) -> list[str]:
+    """Return the tables with rows that no hash is known of, so that rot is not seen; sorted."""
+    store = workspace.store
+    return [n for n in store.tables() if not store.hashes_of(n) and store.table(n, None).count()]
+
+
+def rotten_calls(workspace: Workspace) -> Iterator[Finding]:
+    """Yield what is wrong with the call cache's file and its answers."""
+    path = workspace.store.calls_path
+    if not path.exists():
+        return
+    try:
+        with workspace.cache.connection() as connection:
+            (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        count = len(workspace.cache.rotten()) if said == "ok" else 0
+    except (StoreError, sqlite3.Error) as error:
+        said, count = str(error), 0
+    if said != "ok":
+        cure = "keep the answers that can be read; the others are asked for again"
+        yield Finding(path.name, said, cure, workspace.cache.salvage)
+    elif count:
+        cure = "drop them; they are asked for again when they are needed"
+        problem = f"{count} answers are not what was stored"
+        yield Finding(path.name, problem, cure, workspace.cache.forget_rotten)
+
+
+def _said(paths: Collection[str]) -> str:
+    names = ", ".join(path.partition(".lance/")[2] for path in sorted(paths)[:3])
+    return f"{len(paths)} of its files are gone or altered ({names})"

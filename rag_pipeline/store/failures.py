@@ -1,0 +1,36 @@
+"""What LanceDB and Arrow raise -> one StoreError on one line."""
+
+import re
+from typing import Any
+
+from rag_pipeline.errors import StoreError
+
+_SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+:\d+")
+
+
+class clear_errors:  # noqa: N801 - reads as a verb where it is used
+    """Turn LanceDB's many exceptions for a full disk or a lost store into one StoreError."""
+
+    def __init__(self, what: str, verb: str = "write") -> None:
+        self._what = f"{what}: cannot {verb}"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        panicked = type(error).__name__ == "PanicException"  # Rust's, on a file that makes no sense
+        if panicked or (
+            isinstance(error, OSError | RuntimeError | ValueError)
+            and not isinstance(error, StoreError)
+        ):
+            assert error is not None
+            raise StoreError(f"{self._what}: {one_line(error)}") from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's message on one line, without Lance's source lines, at most 300 long.
+
+    What is too long loses its middle: the place stands first, and the server's answer last.
+    """
+    message = " ".join(_SOURCE_LINE.sub("", str(error)).split())
+    return message if len(message) <= 300 else f"{message[:169]} … {message[-128:]}"

@@ -1,0 +1,68 @@
+"""Hashes of what was written, to tell later what has rotted since.
+
+A JSON file may carry the hash of its own content, a Parquet file carries that of its rows and
+note. The files of tables and folders are listed elsewhere: in `hashes/<table>.json`, `FILES.json`
+and the manifests of releases.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import pyarrow as pa
+
+SEAL = "content_sha256"
+"""The member of a JSON object, and of a Parquet file's note, that holds its hash."""
+
+
+class FileHash(TypedDict, total=False):
+    """A file's size, and its SHA-256 in a folder or the ETag that a bucket gave it."""
+
+    bytes: int
+    sha256: str
+    etag: str
+
+
+Hashes = Mapping[str, FileHash]
+
+
+def seal(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with its hash."""
+    return {**record, SEAL: _hash(record)}
+
+
+def unsealed(value: Any) -> Any:
+    """Return a JSON value without its hash."""
+    return {k: v for k, v in value.items() if k != SEAL} if isinstance(value, dict) else value
+
+
+def holds(value: Any) -> bool:
+    """Return whether a JSON value is as it was sealed; True for one that never was."""
+    if not isinstance(value, dict) or SEAL not in value:
+        return True
+    return bool(value[SEAL] == _hash(unsealed(value)))
+
+
+def rows_hash(rows: pa.Table, note: Mapping[str, Any]) -> str:
+    """Hash what a Parquet file says: names of columns, rows and note."""
+    return _hash([rows.column_names, rows.to_pylist(), unsealed(dict(note))])
+
+
+def _hash(value: Any) -> str:
+    normal = json.loads(json.dumps(value, default=str))
+    return hashlib.sha256(json.dumps(normal, sort_keys=True).encode()).hexdigest()
+
+
+def seal_page(text: str) -> bytes:
+    """Return an HTML page with its hash in a comment at its end."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{text}\n<!-- {SEAL}: {digest} -->\n".encode()
+
+
+def page_holds(content: bytes) -> bool:
+    """Return whether a page is as it was sealed; True for a whole one that never was."""
+    text, mark, rest = content.rpartition(f"\n<!-- {SEAL}: ".encode())
+    if not mark:
+        return content.rstrip().endswith(b"</html>")
+    return rest == f"{hashlib.sha256(text).hexdigest()} -->\n".encode()
