@@ -107,7 +107,7 @@ def update_leaderboard(
         synthetic=count_synthetic(workspace),
     )
     board = with_verdicts(workspace, board, released)
-    workspace.store.write_json(LEADERBOARD_FILE, board.record(), sealed=True)
+    workspace.store.write_json(LEADERBOARD_FILE, board.record())
     return board
 
 

@@ -23,6 +23,7 @@ from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.pdf.quality import TextQuality
+from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
@@ -33,7 +34,7 @@ _FREE_DELETIONS = 10
 
 
 def plan_documents(workspace: Workspace) -> Plan:
-    """Compare the files with what was loaded; reads and hashes every file, parses none.
+    """Compare the files with what was loaded; hashes those that have changed, parses none.
 
     Of a bucket's objects only the listing is read, and those that changed are named by key: what
     documents are in them is not known before they are loaded.
@@ -187,7 +188,7 @@ def _compare_files(
     refused = workspace.quarantine("documents").state()
     stale: list[Source | Rejected] = []
     seen: set[str] = set()
-    for source in scan(config.documents, config.documents_path):
+    for source in scan(config.documents, config.documents_path, _seen_files(workspace)):
         name, content_hash = source.document_id, source.content_hash
         seen.add(name)
         # A document of two rows was loaded by two at once; one in both tables was unread last.
@@ -203,6 +204,13 @@ def _compare_files(
     unread = tuple(f"{s.document_id}/" for s in stale if isinstance(s, Rejected) and s.unread)
     seen.update(i for i in every if i.startswith(unread))
     return stale, seen, every
+
+
+def _seen_files(workspace: Workspace) -> SeenFiles:
+    """Return what this machine knows of the corpus's files; inodes are those of one machine."""
+    documents, root = workspace.config.documents, workspace.config.documents_path
+    path = workspace.store.calls_path.with_name("files.sqlite")
+    return SeenFiles(path, f"{workspace.config.corpus} {root.resolve()}", str(documents.max_bytes))
 
 
 def document_rows(

@@ -33,6 +33,9 @@ class Located(NamedTuple):
     content_hash: str = ""
     unread: bool = False
     """Whether the reason may be gone at the next load."""
+    raw_hash: str = ""
+    """SHA-256 of its `n_bytes` raw bytes; "" where they are not read to find it."""
+    n_bytes: int = 0
 
     @property
     def place(self) -> str:
@@ -126,11 +129,12 @@ def _elements(raw: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _located(raw: bytes, relative: str, number: int | None, offset: int) -> Located:
-    located = Located("", relative, number, offset, len(raw))
+    digest = hashlib.sha256(raw).hexdigest()
+    located = Located("", relative, number, offset, len(raw), raw_hash=digest, n_bytes=len(raw))
     try:
         given = _given_id(located.place, read_record(located.place, raw))
     except DocumentError as error:
-        return _broken(relative, number, error.reason, hashlib.sha256(raw).hexdigest())
+        return _broken(relative, number, error.reason, digest)
     return located._replace(document_id=given or located.place)
 
 

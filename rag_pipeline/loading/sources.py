@@ -1,8 +1,9 @@
 """Where documents come from: `scan` lists a corpus's sources, `Source.load` reads one."""
 
 import hashlib
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -21,6 +22,7 @@ from rag_pipeline.loading.records import (
     read_record,
     record_metadata,
 )
+from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.text import (
     decode,
     first_line_title,
@@ -165,14 +167,17 @@ def _from_stem(path: PurePosixPath) -> str:
     return " ".join(path.stem.replace("_", " ").replace("-", " ").split()) or path.name
 
 
-def scan(source: DocumentsSource, root: Path) -> Iterator[Source | Rejected]:
+def scan(
+    source: DocumentsSource, root: Path, seen: SeenFiles | None = None
+) -> Iterator[Source | Rejected]:
     """List the documents under a folder, or of one file, in order of document_id.
 
-    Names are held in memory, contents are not: files are hashed as the iterator advances.
+    Names are held in memory, contents are not: files are hashed as the iterator advances. A file
+    that is as it was `seen` is not opened.
     Two documents of one id: the first file's is kept, the other is rejected under the name of
     its place. Raises ConfigError if there is nothing to load.
     """
-    return _scan(*_find(source, root), source)
+    return _scan(*_find(source, root), source, seen)
 
 
 def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Source | Rejected]:
@@ -180,21 +185,53 @@ def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[So
     return _scan(base, [Found(relative)], source)
 
 
-def _scan(base: Path, found: list[Found], source: DocumentsSource) -> Iterator[Source | Rejected]:
+def _scan(
+    base: Path, found: list[Found], source: DocumentsSource, seen: SeenFiles | None = None
+) -> Iterator[Source | Rejected]:
     located: list[Located] = []
     for name, reason, unread in found:
         if reason:
             located.append(
                 Located(_printable(name), name, reason=_printable(reason), unread=unread)
             )
-        elif name.lower().endswith(RECORD_SUFFIXES):
-            try:
-                located.extend(locate(base / name, name, source.max_bytes))
-            except OSError as error:
-                located.append(Located(name, name, reason=_unreadable(error), unread=True))
-        else:
-            located.append(Located(name, name))
-    return _sources(_without_twins(located, base), base, source)
+            continue
+        try:
+            located.extend(_documents_of(base, name, source.max_bytes, seen))
+        except OSError as error:
+            located.append(Located(name, name, reason=_unreadable(error), unread=True))
+    return _sources(_without_twins(located, base), base, source, seen)
+
+
+def _documents_of(
+    base: Path, name: str, max_bytes: int, seen: SeenFiles | None
+) -> Sequence[Located]:
+    """Return the documents of a file; raise OSError where it can't be read.
+
+    One that is a whole file is hashed later, unless it is as it was seen.
+    """
+    path = base / name
+    status, read_ns = path.stat(), time.time_ns()
+    if seen is not None and (known := seen.get(name, status)) is not None:
+        return known
+    if not name.lower().endswith(RECORD_SUFFIXES):
+        return [Located(name, name)]
+    found = list(locate(path, name, max_bytes))
+    if seen is not None and all(d.reason or d.length is not None for d in found):
+        seen.put(name, status, found, read_ns)
+    return found
+
+
+def _hashed(base: Path, document: Located, seen: SeenFiles | None) -> Located:
+    """Return a document that is a whole file with its hash; raise OSError if it can't be read."""
+    path = base / document.relative
+    status, read_ns = path.stat(), time.time_ns()
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        document = document._replace(raw_hash=digest, n_bytes=file.tell())
+    if seen is not None:
+        own = document._replace(document_id=document.relative, reason="", content_hash="")
+        seen.put(document.relative, status, [own], read_ns)
+    return document
 
 
 def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[Found]]:
@@ -245,7 +282,7 @@ def _order(document: Located) -> tuple[str, bool, str, int]:
 
 
 def _sources(
-    located: list[Located], base: Path, source: DocumentsSource
+    located: list[Located], base: Path, source: DocumentsSource, seen: SeenFiles | None
 ) -> Iterator[Source | Rejected]:
     for document in located:
         name, whole = document.document_id, document.length is None
@@ -253,10 +290,12 @@ def _sources(
             yield Rejected(name, document.content_hash, document.reason, document.unread)
             continue
         try:
-            raw_hash, n_bytes = _digest(base / document.relative, document)
+            if not document.raw_hash:
+                document = _hashed(base, document, seen)
         except OSError as error:
             yield Rejected(name, "", _unreadable(error), unread=True)
             continue
+        raw_hash, n_bytes = document.raw_hash, document.n_bytes
         content_hash = read_as(document.relative, raw_hash)
         if whole and n_bytes > source.max_bytes:
             yield Rejected(name, content_hash, oversized(n_bytes, source.max_bytes))
@@ -265,6 +304,8 @@ def _sources(
             yield Source(
                 name, content_hash, n_bytes, base, document.relative, source, offset, raw_hash
             )
+    if seen is not None:
+        seen.save()
 
 
 def read_as(name: str, digest: str) -> str:
@@ -275,19 +316,10 @@ def read_as(name: str, digest: str) -> str:
 
 def _hash_if_readable(base: Path, document: Located) -> str:
     try:
-        return read_as(document.relative, _digest(base / document.relative, document)[0])
+        raw_hash = document.raw_hash or _hashed(base, document, None).raw_hash
+        return read_as(document.relative, raw_hash)
     except OSError:
         return ""
-
-
-def _digest(path: Path, document: Located) -> tuple[str, int]:
-    with path.open("rb") as file:
-        if document.length is None:
-            digest = hashlib.file_digest(file, "sha256")
-            return digest.hexdigest(), file.tell()
-        file.seek(document.offset)
-        raw = file.read(document.length)
-        return hashlib.sha256(raw).hexdigest(), len(raw)
 
 
 def _printable(text: str) -> str:

@@ -17,7 +17,7 @@ def record(workspace: Workspace, step: Step, result: CheckResult) -> None:
         "passed": result.passed,
         "failures": list(result.failures),
     }
-    workspace.store.write_json(_file(step), verdict, sealed=True)
+    workspace.store.write_json(_file(step), verdict)
 
 
 def passed(workspace: Workspace, step: Step) -> bool:

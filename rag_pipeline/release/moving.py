@@ -87,7 +87,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
     # Before the manifest: what it names must outlive every clean-up from then on.
     _pin(workspace, release)
     written = workspace.store.write_json_if(
-        manifest_file(release.release_id), asdict(release), None, sealed=True
+        manifest_file(release.release_id), asdict(release), None
     )
     # Another releaser may have taken the number meanwhile, or moved its tags here or there.
     _pin(workspace, release if written else load(workspace, release.release_id))
@@ -151,7 +151,7 @@ def serve(workspace: Workspace, release_id: str) -> None:
     except StoreError:
         held_back = []
     record = {"release_id": release_id, "held_back": held_back}
-    workspace.store.write_json(CURRENT, record, sealed=True)
+    workspace.store.write_json(CURRENT, record)
 
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
@@ -167,7 +167,7 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
         workspace.store.write_bytes(kept_file(release.release_id), scores)
     release = replace(release, files=hash_files(workspace, made.pinned))
     _pin(workspace, release)
-    workspace.store.write_json(manifest_file(release.release_id), asdict(release), sealed=True)
+    workspace.store.write_json(manifest_file(release.release_id), asdict(release))
     if not _serve(workspace, seen, release.release_id):
         raise StoreError(
             f"{workspace.config.corpus}: another release was made meanwhile; import again"
@@ -192,7 +192,7 @@ def _serve(
     before = (seen.record or {}).get("held_back", [])
     held = [d for d in dict.fromkeys([*before, *held_back]) if d != allow]
     record = {"release_id": release_id, "held_back": held}
-    return workspace.store.write_json_if(CURRENT, record, seen.tag, sealed=True)
+    return workspace.store.write_json_if(CURRENT, record, seen.tag)
 
 
 def _pin(workspace: Workspace, release: Release) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 SHARED_CALLS = ".calls"
 """The folder of a bucket's store, beside the corpora, that all of them share (see `sharing`)."""
 
+_SEALED = ("checks/", "evaluation/", "hashes/", "releases/")
+"""Folders of which each JSON file holds the hash of its content: what decides what is served."""
+
 
 class Store:
     """One corpus's tables, files and manifests."""
@@ -79,7 +82,7 @@ class Store:
             known |= self.files.hashes(new)
             known = {path: known[path] for path in sorted(wanted & known.keys())}
             record = {"identity": table.identity, "files": known}
-            self.write_json(_hashes_file(name), record, sealed=True)
+            self.write_json(_hashes_file(name), record)
         return known
 
     def hashes_of(self, name: str, identity: str | None = None) -> Hashes:
@@ -142,9 +145,9 @@ class Store:
         content = self.read_bytes(path)
         return None if content is None else hashes.unsealed(self._parsed(path, content))
 
-    def write_json(self, path: str, value: Any, sealed: bool = False) -> None:
-        """Write a JSON file atomically, an object with its hash if `sealed`."""
-        self.write_bytes(path, _json_bytes(hashes.seal(value) if sealed else value))
+    def write_json(self, path: str, value: Any) -> None:
+        """Write a JSON file atomically."""
+        self.write_bytes(path, _json_bytes(path, value))
 
     def read_tagged_json(self, path: str) -> tuple[Any, str | None]:
         """Return a JSON file's value and its tag for `write_json_if`; (None, None) without one."""
@@ -153,12 +156,12 @@ class Store:
             return None, None
         return hashes.unsealed(self._parsed(path, found[0])), found[1]
 
-    def write_json_if(self, path: str, value: Any, tag: str | None, sealed: bool = False) -> bool:
+    def write_json_if(self, path: str, value: Any, tag: str | None) -> bool:
         """Write a JSON file if it still has this tag, or with None if there is none.
 
         Returns False, and changes nothing, when another writer was first.
         """
-        content = _json_bytes(hashes.seal(value) if sealed else value)
+        content = _json_bytes(path, value)
         if tag is None:
             return self.files.create(path, content)
         return self.files.replace(path, content, tag)
@@ -274,5 +277,7 @@ def _hashes_file(table: str) -> str:
     return f"hashes/{table}.json"
 
 
-def _json_bytes(value: Any) -> bytes:
+def _json_bytes(path: str, value: Any) -> bytes:
+    if path.startswith(_SEALED):
+        value = hashes.seal(value)
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,155 @@
+"""Bytes that change on disk: seen by a full inspection, and made again."""
+
+import shutil
+import sqlite3
+
+import pytest
+
+from benchmarks import bench_rot
+from benchmarks.bench_cycles import edit, reindex
+from rag_pipeline import Corpus
+from rag_pipeline import release as releases
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import StoreError
+from rag_pipeline.pipeline.inspection import inspect
+from rag_pipeline.pipeline.rot import unhashed
+from rag_pipeline.release.bundle import export
+from rag_pipeline.store import tables
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.command_line import rag
+
+TRIALS = 25
+VECTORS = "vector_index.fixed.none.minilm"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return a folder with a corpus of two releases; change it nowhere but in a copy."""
+    folder = tmp_path_factory.mktemp("built") / "whole"
+    before = tables.SORTED_ROWS
+    bench_rot.build(folder)
+    tables.SORTED_ROWS = before
+    return folder
+
+
+@pytest.fixture
+def workspace(built, tmp_path):
+    shutil.copytree(built, tmp_path / "copy")
+    return Workspace(load_config(tmp_path / "copy/cycling.yaml"))
+
+
+def flip(workspace, pattern):
+    """Flip a bit in the middle of the newest file of a pattern below the corpus's folder."""
+    root = next(p for p in (workspace.config.documents_path.parent / "store/cycling",))
+    file = max(root.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(bytes(content))
+    return file.relative_to(root).as_posix()
+
+
+@pytest.mark.long
+def test_no_damage_stays_unseen_and_all_that_can_be_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "SORTED_ROWS", tables.SORTED_ROWS)
+    made = list(bench_rot.trials(tmp_path, TRIALS))
+    assert len({trial.kind for trial in made}) == TRIALS
+    assert [trial for trial in made if trial.outcome in ("silent", "broken")] == []
+    assert sum(trial.outcome == "healed" for trial in made) > TRIALS // 2
+
+
+def test_a_flipped_bit_in_the_vectors_is_served_no_more(workspace):
+    """What reads without an error, and is another vector: only its hash tells."""
+    path = flip(workspace, f"tables/{VECTORS}.lance/data/*")
+    said = [f.problem for f in inspect(workspace, full=True) if f.place == VECTORS]
+    assert path.partition(".lance/")[2] in said[0]
+    for _ in range(3):
+        for finding in inspect(workspace, full=True):
+            finding.mend()
+    reindex(workspace)
+    assert inspect(workspace, full=True) == []
+    assert "is 7 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
+
+
+def test_a_release_names_the_hash_of_each_file_and_is_not_exported_when_one_differs(
+    workspace, tmp_path
+):
+    release = releases.current(workspace)
+    named = {path.split("/")[1] for path in release.files}
+    assert named == {f"{VECTORS}.lance", "documents.lance"}
+    assert all(len(entry["sha256"]) == 64 for entry in release.files.values())
+    path = flip(workspace, "tables/documents.lance/data/*")
+    with pytest.raises(StoreError, match=rf"1 of its files .*{path}.* rag doctor --full --repair"):
+        export(workspace, release.release_id, tmp_path / "bundle.zip")
+    assert not (tmp_path / "bundle.zip").exists()
+
+
+def test_a_flipped_bit_of_a_bm25_index_keeps_a_release_from_being_exported(workspace, tmp_path):
+    flip(workspace, f"{releases.current(workspace).pinned.lexical_path}/data.csc.index.npy")
+    with pytest.raises(StoreError, match="its hash is not as listed"):
+        export(workspace, releases.current(workspace).release_id, tmp_path / "bundle.zip")
+
+
+def test_a_store_of_an_earlier_version_is_read_and_hashed_by_its_next_release(workspace):
+    shutil.rmtree(workspace.config.documents_path.parent / "store/cycling/hashes")
+    for release_id in releases.names(workspace):
+        record = workspace.store.read_json(f"releases/{release_id}.json")
+        del record["files"]
+        workspace.store.write_json(f"releases/{release_id}.json", record)
+    assert releases.current(workspace).files == {}
+    assert inspect(workspace, full=True) == []
+    assert VECTORS in unhashed(workspace)
+    edit(workspace.config.documents_path.parent, 1, 9)
+    reindex(workspace)
+    assert unhashed(workspace) == []
+    assert releases.current(workspace).files
+
+
+def test_the_command_says_what_rots_and_mends_it(workspace):
+    file = workspace.config.documents_path.parent / "cycling.yaml"
+    flip(workspace, "evaluation/leaderboard.json")
+    flip(workspace, f"tables/{VECTORS}.lance/data/*")
+    assert rag("doctor", file).out.count("altered") == 0
+    said = rag("doctor", file, "--full")
+    assert said.code == 1
+    assert f"store {VECTORS}" in said.out
+    mended = rag("doctor", file, "--full", "--repair")
+    assert "mended" in mended.out
+    assert "gone or altered" not in rag("doctor", file, "--full").out
+
+
+def test_an_answer_that_has_rotted_is_asked_for_again(tmp_path):
+    cache = CallCache(tmp_path / "calls.sqlite")
+    cache.put({b"k1": b"one", b"k2": b"two"})
+    with sqlite3.connect(cache.path) as connection:
+        connection.execute("UPDATE calls SET value = ? WHERE key = ?", (b"twp", b"k2"))
+    assert cache.rotten() == [b"k2"]
+    assert cache.get([b"k1", b"k2"]) == {b"k1": b"one"}
+    assert cache.known([b"k1", b"k2"]) == {b"k1"}
+
+
+def test_answers_of_an_earlier_version_are_taken_without_a_hash(tmp_path):
+    with sqlite3.connect(tmp_path / "calls.sqlite") as connection:
+        connection.execute("CREATE TABLE calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)")
+        connection.execute("INSERT INTO calls VALUES (?, ?)", (b"k", b"old"))
+    cache = CallCache(tmp_path / "calls.sqlite")
+    assert cache.get([b"k"]) == {b"k": b"old"}
+    assert cache.rotten() == []
+
+
+@pytest.mark.parametrize("place", [0.02, 0.5, 0.98])
+def test_what_can_be_read_of_a_torn_call_cache_is_kept(tmp_path, place):
+    cache = CallCache(tmp_path / "calls.sqlite")
+    answers = {n.to_bytes(32, "big"): bytes([n % 256]) * 3000 for n in range(400)}
+    cache.put(answers)
+    cache.close()
+    content = bytearray(cache.path.read_bytes())
+    start = int(place * len(content)) // 4096 * 4096
+    content[start : start + 4096] = bytes(4096)
+    cache.path.write_bytes(bytes(content))
+    cache.salvage()
+    kept = cache.get(list(answers))
+    assert kept.items() <= answers.items()
+    assert len(kept) >= 200
+    cache.put({b"new": b"answer"})
+    assert cache.get([b"new"]) == {b"new": b"answer"}
