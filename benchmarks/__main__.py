@@ -5,6 +5,7 @@ import sys
 
 BENCHMARKS = (
     "bench_cycles",
+    "bench_rot",
     "bench_overhead",
     "bench_lexical",
     "bench_calls",
