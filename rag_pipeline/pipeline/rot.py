@@ -11,7 +11,7 @@ from functools import partial
 
 from rag_pipeline import release as releases
 from rag_pipeline.errors import RagPipelineError, StoreError
-from rag_pipeline.evaluation.runs import run_file
+from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.findings import Finding
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store import Table
@@ -65,7 +65,7 @@ def _rotten(
 def _forget_pin(workspace: Workspace, table: Table, tag: str) -> None:
     workspace.store.remove_file(f"tables/{table.name}.lance/{_TAGS}/{tag}.json")
     if tag.startswith("run-"):
-        workspace.store.remove_file(run_file(tag.removeprefix("run-")))
+        workspace.store.remove_file(RUN.file(tag.removeprefix("run-")))
 
 
 def lost_pins(workspace: Workspace) -> Iterator[Finding]:
@@ -95,7 +95,7 @@ def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:
             yield release_id, releases.load(workspace, release_id).pinned
     for name in workspace.config.all_configurations:
         with suppress(StoreError, TypeError):  # of a run by an earlier version
-            if pinned := workspace.store.read_note(run_file(name)).get("pinned"):
+            if pinned := RUN.note(workspace, name).get("pinned"):
                 yield f"run-{name}", Pinned(**pinned)
 
 
