@@ -29,6 +29,7 @@ SKIPPED = ("costs.sqlite", "exchange", "-shm", "-wal")
 """What was paid can't be made again; the others are empty files of SQLite and locks."""
 
 Damage = Literal["flip", "zero", "cut"]
+DAMAGES: tuple[Damage, ...] = ("flip", "zero", "cut")
 Outcome = Literal["healed", "harmless", "silent", "broken"]
 
 
@@ -112,7 +113,7 @@ def trials(folder: Path, count: int, seed: int = 5) -> Iterator[Trial]:
     for number in range(count):
         kind = order[number % len(order)]
         path = chance.choice(kinds[kind])
-        damage = chance.choice(("flip", "zero", "cut"))
+        damage = chance.choice(DAMAGES)
         yield _trial(folder, kind, path, damage, chance, expected)
 
 

@@ -10,7 +10,6 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.loading import Source, scan
-from rag_pipeline.loading import sources as scanning
 from rag_pipeline.loading.seen import RACY_NS, SeenFiles
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
@@ -47,7 +46,7 @@ def opened(documents):
 def later(monkeypatch):
     """Read files later than they were written: nobody can set a ctime, so the clock goes on."""
     now = time.time_ns
-    monkeypatch.setattr(scanning.time, "time_ns", lambda: now() + 2 * RACY_NS)
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 2 * RACY_NS)
 
 
 def test_the_plan_of_an_unchanged_corpus_opens_no_document(workspace, opened, later):
