@@ -14,6 +14,7 @@ BENCHMARKS = (
     "bench_datasets",
     "bench_ablation",
     "bench_significance",
+    "bench_languages",
     "bench_wordings",
     "bench_answers",
     "bench_evaluation",

@@ -47,7 +47,7 @@ def plan_documents(workspace: Workspace) -> Plan:
     loaded = workspace.documents().state()
     known = set(loaded) | set(workspace.quarantine("documents").state())
     names = tuple(s.document_id for s in stale)
-    why = _why(sum(_by_earlier_parser(source, loaded) for source in stale))
+    why = _why([s.document_id for s in stale if _by_earlier_parser(s, loaded)])
     return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names), why=why)
 
 
@@ -58,10 +58,12 @@ def _by_earlier_parser(source: Source | Rejected, loaded: Mapping[str, DocumentS
     return loaded[source.document_id].content_hash == source.raw_hash != source.content_hash
 
 
-def _why(count: int) -> str:
-    if not count:
+def _why(again: Sequence[str]) -> str:
+    if not again:
         return ""
-    what = "1 PDF is" if count == 1 else f"{count:,} PDFs are"
+    count = len(again)
+    kind = "PDF" if all(name.lower().endswith(".pdf") for name in again) else "document"
+    what = f"1 {kind} is" if count == 1 else f"{count:,} {kind}s are"
     return f"{what} read again: {'its' if count == 1 else 'their'} parser is a newer one"
 
 

@@ -19,6 +19,14 @@ from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.formats import (
+    Read,
+    read_epub,
+    read_mail,
+    read_notebook,
+    read_odt,
+    read_rtf,
+)
 from rag_pipeline.loading.text import byte_order_encoding, decode_as, one_line
 
 _NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
@@ -186,6 +194,39 @@ def _cell(value: Any) -> str:
     return one_line(str(value)).replace("|", "\\|")
 
 
+def _parse_notebook(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    return _read(read_notebook(document_id, raw, _clean))
+
+
+def _parse_mail(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    return _read(read_mail(document_id, raw, lambda html: _html_text(document_id, html)))
+
+
+def _parse_epub(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    _checked_office_title(document_id, raw, ".epub", max_bytes)
+    return _read(read_epub(raw, lambda html: _html_text(document_id, html)))
+
+
+def _parse_odt(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    _checked_office_title(document_id, raw, ".odt", max_bytes)
+    return _read(read_odt(raw))
+
+
+def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    if not raw.startswith(b"{\\rtf"):
+        raise DocumentError(document_id, r"not RTF: it does not begin with {\rtf")
+    return _read(read_rtf(raw))
+
+
+def _read(read: Read) -> Parsed:
+    text, title, metadata = read
+    return Parsed(text, title, metadata=metadata)
+
+
+def _html_text(document_id: str, html: bytes) -> str:
+    return _clean(_parse_html(document_id, html, len(html)).text)
+
+
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
     """Return the title in the properties; refuse encrypted files, zip bombs and entity tricks."""
     from defusedxml.common import DTDForbidden
@@ -275,7 +316,7 @@ def _silence() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-PARSER_VERSIONS = {".pdf": 2}
+PARSER_VERSIONS = {".pdf": 2, ".ipynb": 2, ".eml": 2, ".epub": 2, ".odt": 2, ".rtf": 2}
 """Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
 
 PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
@@ -286,5 +327,10 @@ PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
     ".docx": _parse_docx,
     ".pptx": _parse_pptx,
     ".xlsx": _parse_xlsx,
+    ".ipynb": _parse_notebook,
+    ".eml": _parse_mail,
+    ".epub": _parse_epub,
+    ".odt": _parse_odt,
+    ".rtf": _parse_rtf,
 }
 """A parser by suffix: (document_id, bytes, max_bytes) -> Parsed."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from rag_pipeline.loading.text import headings, one_line
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->", re.M)
 _SHEET = re.compile(r"^## (.*)$", re.M)
 _JSON = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]')
+_QUOTED = re.compile(r'"(?:[^"]|"")*"?')
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _FLOWING = ("text/html", f"{_OFFICE}wordprocessingml.document")
 _LONGEST_HEADING = 60
@@ -23,8 +25,8 @@ _DEEPEST = 2
 class Place:
     """Where a span begins; `label` says it in words. What a format does not have is empty.
 
-    Pages, slides, rows and lines count from 1. `section` is the path of headings, `pointer` a JSON
-    Pointer (RFC 6901).
+    Pages, slides, rows, cells of notebooks and lines count from 1. `section` is the path of
+    headings, `pointer` a JSON Pointer (RFC 6901).
     """
 
     label: str
@@ -35,6 +37,7 @@ class Place:
     slide: int | None = None
     pointer: str = ""
     line: int | None = None
+    cell: int | None = None
 
     def record(self) -> dict[str, Any]:
         """Return what is known as plain JSON values."""
@@ -56,6 +59,11 @@ def place_of(document: Document, start: int, end: int) -> Place:
         )
     if kind == f"{_OFFICE}spreadsheetml.sheet":
         return _in_sheet(document, start)
+    if kind == "application/x-ipynb+json" and "cells" in document.metadata:
+        return _in_notebook(document, start)
+    if kind in ("text/csv", "text/tab-separated-values"):
+        row = _row(text, start)
+        return Place(f"row {row:,}", row=row, line=_line(text, start))
     if kind == "application/json":
         return _in_json(text, start, end)
     if section := _section(document, start):
@@ -122,6 +130,21 @@ def _in_sheet(document: Document, start: int) -> Place:
         if first <= row:
             row += count
     return Place(f"sheet {sheet[1]}, row {row:,}", sheet=sheet[1], row=row)
+
+
+def _in_notebook(document: Document, start: int) -> Place:
+    cell = bisect_right(json.loads(str(document.metadata["cells"])), start)
+    section = _section(document, start)
+    return Place(f"cell {cell:,}", cell=cell, section=section)
+
+
+def _row(text: str, start: int) -> int:
+    """Return the record of a table of separated values, the header being the first.
+
+    A line break between quotation marks ends none; neither does a blank line.
+    """
+    lines = _QUOTED.sub("", text[:start]).split("\n")
+    return sum(1 for line in lines[:-1] if line.strip()) + 1
 
 
 def _in_json(text: str, start: int, end: int) -> Place:

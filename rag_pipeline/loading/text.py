@@ -23,13 +23,14 @@ _SIGNATURES = {
     b"%PDF-": "a PDF; name it .pdf",
     b"PK\x03\x04": "a zip archive",
     b"\xd0\xcf\x11\xe0": "a legacy Office file; save it as .docx, .xlsx or .pptx",
-    b"{\\rtf": "an RTF document; save it as .docx",
+    b"{\\rtf": "an RTF document; name it .rtf",
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
     b"GIF87a": "a GIF image",
     b"GIF89a": "a GIF image",
     b"\x1f\x8b": "a gzip archive",
 }
+_BY_SUFFIX = {".msg": "an Outlook message; save it as .eml"}
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.{0,65536}?)^---[ \t]*\r?$", re.S | re.M)
 _HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
@@ -49,6 +50,7 @@ def decode(document_id: str, raw: bytes, suffix: str) -> str:
     """
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
+            name = _BY_SUFFIX.get(suffix, name)
             raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {name}")
     encoding = byte_order_encoding(raw) or "utf-8"
     if encoding == "utf-8" and b"\x00" in raw:

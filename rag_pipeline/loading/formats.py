@@ -1,0 +1,182 @@
+"""Notebooks, mails, e-books, OpenDocument and RTF files -> Markdown and a title."""
+
+import email
+import email.policy
+import io
+import json
+import posixpath
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
+from typing import Any
+from urllib.parse import unquote
+
+from rag_pipeline.datamodels import MetadataValue
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.text import decode, one_line
+
+_ODF_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_ODF_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_ODF_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
+_CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
+_OPF = "{http://www.idpf.org/2007/opf}"
+_MOST_OUTPUT = 2_000
+_MOST_REPEATED = 100
+_MAIL_FIELDS = ("From", "To", "Cc", "Date", "Subject")
+
+Read = tuple[str, str, dict[str, MetadataValue]]
+"""Text, title and metadata."""
+
+
+def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> Read:
+    """Read a Jupyter notebook: its cells in order, code fenced, with the text of their outputs.
+
+    The metadata `cells` tells where each cell starts in the text, which `clean` leaves as it is.
+    """
+    notebook = json.loads(decode(document_id, raw, ".ipynb"))
+    language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
+    parts: list[str] = []
+    starts: list[int] = []
+    at = 0
+    for cell in notebook["cells"]:
+        text = clean(_cell_text(cell, language))
+        starts.append(at)
+        if text:
+            parts.append(text)
+            at += len(text) + 2
+    return "\n\n".join(parts), "", {"cells": json.dumps(starts)}
+
+
+def _cell_text(cell: dict[str, Any], language: str) -> str:
+    source = "".join(cell.get("source", ""))
+    if cell.get("cell_type") != "code":
+        return source
+    outputs = [_output(output) for output in cell.get("outputs", ())]
+    shown = [f"```text\n{output}\n```" for output in outputs if output.strip()]
+    return "\n\n".join([f"```{language}\n{source}\n```", *shown]) if source.strip() else ""
+
+
+def _output(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    text = "".join(output.get("text") or data.get("text/markdown") or data.get("text/plain") or "")
+    return text if len(text) <= _MOST_OUTPUT else f"{text[:_MOST_OUTPUT]}…"
+
+
+def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Read:
+    """Read a mail (RFC 5322): its fields, its text, the names of what is attached."""
+    message = email.message_from_bytes(raw, policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    fields = {name: one_line(str(message[name])) for name in _MAIL_FIELDS if message[name]}
+    if not fields:
+        raise DocumentError(document_id, "not a mail: it has none of From, To, Date and Subject")
+    body = message.get_body(("plain", "html"))
+    text = ""
+    if body is not None:
+        content = body.get_content()
+        text = html(content.encode()) if body.get_content_subtype() == "html" else content
+    names = [one_line(part.get_filename() or "unnamed") for part in message.iter_attachments()]
+    heads = [f"{name}: {value}" for name, value in fields.items()]
+    heads += [f"Attachments: {', '.join(names)}"] if names else []
+    metadata: dict[str, MetadataValue] = {
+        name.lower(): fields[name] for name in ("From", "To") if name in fields
+    }
+    date = message["Date"]
+    if date is not None and getattr(date, "datetime", None) is not None:
+        metadata["date"] = date.datetime.date().isoformat()
+    return "\n".join([*heads, "", text]), fields.get("Subject", ""), metadata
+
+
+def read_epub(raw: bytes, html: Callable[[bytes], str]) -> Read:
+    """Read an EPUB's chapters in reading order."""
+    from defusedxml.ElementTree import fromstring
+
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        container = fromstring(archive.read("META-INF/container.xml"), forbid_dtd=True)
+        package = container.find(f".//{_CONTAINER}rootfile").get("full-path")
+        opf = fromstring(archive.read(package), forbid_dtd=True)
+        files = {
+            item.get("id"): item.get("href")
+            for item in opf.iter(f"{_OPF}item")
+            if "html" in str(item.get("media-type"))
+        }
+        chapters = [files.get(item.get("idref")) for item in opf.iter(f"{_OPF}itemref")]
+        folder = posixpath.dirname(package)
+        texts = [
+            html(archive.read(posixpath.normpath(posixpath.join(folder, unquote(chapter)))))
+            for chapter in chapters
+            if chapter
+        ]
+        title = opf.findtext(f".//{_DUBLIN_CORE}title") or ""
+        author = opf.findtext(f".//{_DUBLIN_CORE}creator") or ""
+    return "\n\n".join(texts), title, {"author": one_line(author)} if author else {}
+
+
+def read_odt(raw: bytes) -> Read:
+    """Read an OpenDocument text: headings, paragraphs, lists and tables."""
+    from defusedxml.ElementTree import fromstring
+
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        content = fromstring(archive.read("content.xml"), forbid_dtd=True)
+        title = ""
+        if "meta.xml" in archive.namelist():
+            meta = fromstring(archive.read("meta.xml"), forbid_dtd=True)
+            title = meta.findtext(f".//{_DUBLIN_CORE}title") or ""
+    body = content.find(f"{_ODF_OFFICE}body/{_ODF_OFFICE}text")
+    return "\n\n".join(_blocks(body)), title, {}
+
+
+def _blocks(element: Any) -> Iterator[str]:
+    for child in element:
+        if child.tag == f"{_ODF_TEXT}h":
+            level = min(int(child.get(f"{_ODF_TEXT}outline-level", "1")), 6)
+            yield f"{'#' * level} {one_line(_inline(child))}"
+        elif child.tag == f"{_ODF_TEXT}p":
+            yield _inline(child)
+        elif child.tag == f"{_ODF_TEXT}list":
+            items = ("\n".join(_blocks(item)) for item in child)
+            yield "\n".join("- " + item.replace("\n", "\n  ") for item in items if item.strip())
+        elif child.tag == f"{_ODF_TABLE}table":
+            yield _table(child)
+        elif child.tag == f"{_ODF_TEXT}section":
+            yield from _blocks(child)
+
+
+def _table(table: Any) -> str:
+    rows: list[str] = []
+    for row in table.iter(f"{_ODF_TABLE}table-row"):
+        cells: list[str] = []
+        for cell in row:
+            text = one_line(" ".join(_blocks(cell))).replace("|", "\\|")
+            repeated = int(cell.get(f"{_ODF_TABLE}number-columns-repeated", "1"))
+            cells += [text] * min(repeated, _MOST_REPEATED)
+        while cells and not cells[-1]:
+            cells.pop()
+        if cells:
+            rows.append(f"| {' | '.join(cells)} |")
+            if len(rows) == 1:
+                rows.append("|" + " --- |" * len(cells))
+    return "\n".join(rows)
+
+
+def _inline(element: Any) -> str:
+    parts = [element.text or ""]
+    for child in element:
+        if child.tag == f"{_ODF_TEXT}s":
+            parts.append(" " * min(int(child.get(f"{_ODF_TEXT}c", "1")), _MOST_REPEATED))
+        elif child.tag in (f"{_ODF_TEXT}line-break", f"{_ODF_TEXT}tab"):
+            parts.append("\n" if child.tag.endswith("break") else "\t")
+        else:
+            parts.append(_inline(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def read_rtf(raw: bytes) -> Read:
+    """Read the text of an RTF file, with the title that it declares."""
+    from striprtf.striprtf import rtf_to_text
+
+    source = raw.decode("latin-1")
+    declared = re.search(r"\{\\title\s+([^{}\\]{1,200})\}", source)
+    return rtf_to_text(source, errors="replace"), declared[1] if declared else "", {}

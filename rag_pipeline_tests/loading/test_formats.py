@@ -1,0 +1,205 @@
+"""Notebooks, mails, e-books, OpenDocument, RTF and separated values, and the places in them."""
+
+import io
+import json
+import re
+import zipfile
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline.loading.places import place_of
+from rag_pipeline_tests.testing.scanning import load, outcomes
+
+ODF = (
+    'xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
+    'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" '
+    'xmlns:table="urn:oasis:names:tc:opendocument:xmlns:table:1.0" '
+    'xmlns:dc="http://purl.org/dc/elements/1.1/"'
+)
+
+
+def zipped(**files: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name.replace("__", "/").replace("_dot_", "."), text)
+    return buffer.getvalue()
+
+
+def odt(body: str) -> bytes:
+    content = (
+        f"<office:document-content {ODF}><office:body><office:text>{body}</office:text>"
+        f"</office:body></office:document-content>"
+    )
+    meta = f"<office:document-meta {ODF}><dc:title>Supply</dc:title></office:document-meta>"
+    return zipped(content_dot_xml=content, meta_dot_xml=meta)
+
+
+def epub() -> bytes:
+    package = (
+        '<package xmlns="http://www.idpf.org/2007/opf" '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>The Sea</dc:title>'
+        "<dc:creator>A. Writer</dc:creator></metadata><manifest>"
+        '<item id="b" href="two.xhtml" media-type="application/xhtml+xml"/>'
+        '<item id="a" href="on%20e.xhtml" media-type="application/xhtml+xml"/>'
+        '<item id="c" href="cover.png" media-type="image/png"/></manifest>'
+        '<spine><itemref idref="a"/><itemref idref="c"/><itemref idref="b"/></spine></package>'
+    )
+    container = (
+        '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+        '<rootfile full-path="text/book.opf"/></rootfiles></container>'
+    )
+    return zipped(
+        **{
+            "META-INF__container_dot_xml": container,
+            "text__book_dot_opf": package,
+            "text__two_dot_xhtml": "<html><body><h1>Storm</h1><p>It blew.</p></body></html>",
+            "text__on e_dot_xhtml": "<html><body><h1>Calm</h1><p>It slept.</p></body></html>",
+        }
+    )
+
+
+def notebook() -> bytes:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Fees\n", "What is paid."]},
+        {"cell_type": "code", "source": "", "outputs": []},
+        {
+            "cell_type": "code",
+            "source": ["fee = 3   \n", "fee"],
+            "outputs": [
+                {"output_type": "stream", "text": ["paid\n"]},
+                {"output_type": "execute_result", "data": {"text/plain": "3"}},
+                {"output_type": "display_data", "data": {"image/png": "iVBORw0K"}},
+            ],
+        },
+    ]
+    return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}).encode()
+
+
+def mail(html: bool = False) -> bytes:
+    message = EmailMessage()
+    message["Subject"] = "Kündigung"
+    message["From"] = "Ana <ana@example.org>"
+    message["To"] = "bo@example.org"
+    message["Date"] = "Mon, 4 Mar 2024 10:00:00 +0100"
+    message.set_content("Hiermit kündige ich zum 30. Juni.")
+    if html:
+        message.set_content("<p>Hiermit <b>kündige</b> ich.</p>", subtype="html")
+    message.add_attachment(b"%PDF", maintype="application", subtype="pdf", filename="a.pdf")
+    return message.as_bytes()
+
+
+def refusal(path: Path, raw: bytes) -> str:
+    path.write_bytes(raw)
+    (found,) = outcomes(path).values()
+    assert isinstance(found, str)
+    return found
+
+
+def label(document: Document, words: str) -> str:
+    start = document.text.index(words)
+    return place_of(document, start, start + len(words)).label
+
+
+def test_notebooks_have_cells(tmp_path: Path) -> None:
+    document = load(tmp_path / "a.ipynb", notebook())
+    assert document.text == (
+        "# Fees\nWhat is paid.\n\n```python\nfee = 3\nfee\n```\n\n```text\npaid\n\n```\n\n"
+        "```text\n3\n```"
+    )
+    assert document.title == "Fees"
+    assert label(document, "What is paid") == "cell 1"
+    assert label(document, "fee = 3") == label(document, "```text\n3") == "cell 3"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"), [(False, "kündige ich zum 30. Juni."), (True, "kündige")]
+)
+def test_mails(tmp_path: Path, html: bool, text: str) -> None:
+    document = load(tmp_path / "a.eml", mail(html))
+    assert document.text.startswith(
+        "From: Ana <ana@example.org>\nTo: bo@example.org\nDate: Mon, 04 Mar 2024"
+    )
+    assert text in document.text and "<b>" not in document.text
+    assert "Attachments: a.pdf" in document.text
+    assert document.title == "Kündigung"
+    assert document.metadata["date"] == "2024-03-04"
+    assert document.metadata["from"] == "Ana <ana@example.org>"
+
+
+def test_epubs_are_read_in_reading_order(tmp_path: Path) -> None:
+    document = load(tmp_path / "a.epub", epub())
+    assert document.text == "# Calm\n\nIt slept.\n\n# Storm\n\nIt blew."
+    assert (document.title, document.metadata["author"]) == ("The Sea", "A. Writer")
+    assert label(document, "It blew") == "section Storm"
+
+
+def test_open_document_texts(tmp_path: Path) -> None:
+    body = (
+        '<text:h text:outline-level="2">Term</text:h>'
+        '<text:p>Two<text:s text:c="2"/>years<text:line-break/>or <text:span>three</text:span>.'
+        "</text:p><text:list><text:list-item><text:p>one</text:p></text:list-item>"
+        "<text:list-item><text:p>two</text:p></text:list-item></text:list>"
+        "<table:table><table:table-row><table:table-cell><text:p>fee</text:p></table:table-cell>"
+        '<table:table-cell table:number-columns-repeated="2"/></table:table-row><table:table-row>'
+        "<table:table-cell><text:p>a|b</text:p></table:table-cell></table:table-row></table:table>"
+    )
+    document = load(tmp_path / "a.odt", odt(body))
+    assert document.text == (
+        "## Term\n\nTwo  years\nor three.\n\n- one\n- two\n\n| fee |\n| --- |\n| a\\|b |"
+    )
+    assert document.title == "Supply"
+    assert label(document, "or three") == "section Term"
+
+
+def test_rtf(tmp_path: Path) -> None:
+    raw = rb"{\rtf1\ansi{\info{\title Lease}}{\b Term}\par Two ye\'e4rs \u8364? 5.\par}"
+    document = load(tmp_path / "a.rtf", raw)
+    assert (document.text, document.title) == ("Term\nTwo yeärs € 5.", "Lease")
+
+
+def test_separated_values_are_read_as_they_are_and_have_rows(tmp_path: Path) -> None:
+    text = 'name,fee\n"a\n,""b""",1\n\nc,2\n'
+    document = load(tmp_path / "a.csv", text.encode())
+    assert document.text == text
+    assert [label(document, w) for w in ("name", '"a', ",1", "c,2")] == [
+        "row 1",
+        "row 2",
+        "row 2",
+        "row 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "reason"),
+    [
+        ("a.ipynb", b"[", "corrupt .ipynb"),
+        ("a.ipynb", b"{}", "corrupt .ipynb: 'cells'"),
+        ("a.eml", b"hello", "not a mail: it has none of From"),
+        ("a.epub", b"PK", "corrupt .epub: File is not a zip file"),
+        ("a.epub", zipped(a="b"), "corrupt .epub: .*META-INF/container.xml"),
+        ("a.odt", zipped(content_dot_xml="<a>"), "corrupt .odt"),
+        (
+            "a.odt",
+            zipped(content_dot_xml='<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'),
+            "declares XML entities",
+        ),
+        ("a.odt", odt("<text:p/>"), "no text"),
+        ("a.rtf", b"text", "not RTF"),
+        ("a.msg", b"\xd0\xcf\x11\xe0", "an Outlook message; save it as .eml"),
+    ],
+)
+def test_broken_files_are_refused_with_their_reason(
+    tmp_path: Path, name: str, raw: bytes, reason: str
+) -> None:
+    assert re.search(reason, refusal(tmp_path / name, raw))
+
+
+def test_a_book_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.xhtml", b"0" * 40_000_000)
+    assert "zip bomb" in refusal(tmp_path / "a.epub", buffer.getvalue())
