@@ -6,7 +6,7 @@ Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -275,3 +275,42 @@ def parse_metadata(value: str | None) -> dict[str, Any]:
     """Return the value of a metadata column as a dictionary; {} for what is none."""
     parsed = json.loads(value) if value else {}
     return parsed if isinstance(parsed, dict) else {}
+
+
+# --- judgements ---
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One query with the chunks that its answer was made from, best first, and the answer."""
+
+    query: Query
+    contexts: Sequence[ScoredChunk]
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A fact stated in a text: its type, and the text of it."""
+
+    kind: str
+    text: str
+
+
+Level = Literal["high", "medium", "low", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was judged of one context."""
+
+    level: Level
+    used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContextJudgement:
+    """A query's contexts as judged, in their order, and what they lack."""
+
+    contexts: tuple[Judged, ...]
+    missing: tuple[str, ...] = ()

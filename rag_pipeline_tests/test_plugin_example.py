@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -11,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from rag_pipeline.config import plugins
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, QUERIES, write_documents
+from rag_pipeline_tests.testing.plugins import ROOT, done, rag
 
-ROOT = Path(__file__).parents[1]
 SERVED = "paragraphs.topic.hashing.spread.none"
 CORPUS = f"""
 type: rag_pipeline.RagPipeline
@@ -34,7 +34,11 @@ attributes:
     dense: {{method: dense}}
     spread: {{method: spread, top_n: 4}}
     staged: {{method: context_aware, over: {{method: spread}}}}
-  evaluation: {{relevance: {{judge: shared_words}}, scores: [{{score: brevity}}]}}
+  evaluation:
+    relevance: {{judge: shared_words}}
+    context: {{judge: shared_words}}
+    entities: {{extractor: capitals}}
+    scores: [{{score: brevity}}]
   configurations:
     - {{chunking: paragraphs, contextualizer: topic, embedding: hashing, retriever: "*"}}
   serve: {SERVED}
@@ -60,24 +64,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def rag(site: Path | None, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a command, with the package installed or without."""
-    path = os.pathsep.join(str(p) for p in (site, ROOT) if p)
-    return subprocess.run(
-        [sys.executable, "-c", "from rag_pipeline.cli import main; main()", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def done(site: Path, *arguments: str | Path) -> str:
-    ran = rag(site, *arguments)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
-
-
 def changed(file: Path, before: str, after: str) -> Path:
     text = file.read_text()
     assert before in text
@@ -94,7 +80,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for query_id, query, document_id, quote in QUERIES:
         start = DOCUMENTS[document_id].index(quote)
         span = {"document_id": document_id, "start": start, "end": start + len(quote)}
-        rows.append(json.dumps({"query_id": query_id, "query": query, "gold_spans": [span]}))
+        row: dict[str, Any] = {"query_id": query_id, "query": query, "gold_spans": [span]}
+        if query_id == "q4":
+            row["entities"] = {"MONEY": [["180"]], "ORGANIZATION": [["Hotels"], ["Cedar"]]}
+        rows.append(json.dumps(row))
     (folder / "queries.jsonl").write_text("\n".join(rows))
     (folder / "corpus.yaml").write_text(CORPUS)
     return folder / "corpus.yaml"
@@ -149,6 +138,18 @@ def test_their_measures_stand_on_the_leaderboard(site, file, ran):
     assert metrics["Words@1"]["n"] == metrics["AnswerPresence@5"]["n"] == 4
     assert metrics["Words@1"]["mean"] > 1
     assert 0 < metrics["Brevity"]["mean"] < 1
+    # "Hotels cost at most 180 euros a night; …" names two of the three.
+    assert metrics["EntityRecall"]["n"] == 1
+    assert metrics["EntityRecall"]["mean"] == pytest.approx(2 / 3)
+    folder = file.parent / "store/plugged/evaluation/context_scores"
+    (row,) = (
+        row
+        for row in pq.read_table(folder / f"{SERVED}.parquet").to_pylist()
+        if row["query_id"] == "q4"
+    )
+    # None of the contexts has half of the words of "How expensive may a hotel be?".
+    assert {context["level"] for context in row["contexts"]} <= {"low", "none"}
+    assert row["contexts"][0]["used"]
 
 
 def test_what_is_paid_stands_in_the_ledger(site, file, ran):
@@ -221,6 +222,16 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
             "relevance: {judge: shared_words}",
             "relevance: {judge: shared_words, word: 3}",
             "evaluation.relevance.word: unknown setting; allowed here: judge, passages, words",
+        ),
+        (
+            "context: {judge: shared_words}",
+            "context: {judge: shared}",
+            "evaluation.context.judge: 'shared' is not one of: 'llm', 'rules', 'shared_words'",
+        ),
+        (
+            "{extractor: capitals}",
+            "{extractor: capital}",
+            "evaluation.entities.extractor: 'capital' is not one of: 'capitals', 'llm', 'rules'",
         ),
         (
             "score: brevity",

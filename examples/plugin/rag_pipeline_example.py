@@ -9,12 +9,24 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.config import ChunkingSettings, ContextualizerSettings, Models, RelevanceJudge
+from rag_pipeline.config import (
+    ChunkingSettings,
+    ContextJudge,
+    ContextualizerSettings,
+    EntityExtractor,
+    Models,
+    RelevanceJudge,
+)
 from rag_pipeline.config.models import Completion, InputType
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import (
+    Answered,
     Chunk,
+    ContextJudgement,
     Document,
+    Entity,
+    Judged,
+    Level,
     Prompt,
     Query,
     ScoredChunk,
@@ -23,7 +35,7 @@ from rag_pipeline.datamodels import (
     Vectors,
 )
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.answer_scores import Answered, AnswerScore
+from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.metrics import Metric, RankingMetric
 from rag_pipeline.models.local import LocalChat, LocalEmbedding, LocalReranker
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
@@ -65,11 +77,6 @@ class HashingEmbedding(LocalEmbedding):
     prices: ClassVar[Mapping[str, Any]] = {"date": "2026-01-01", "models": {"*": {}}}
     provider: Literal["hashing"]
     dimensions: int = Field(default=64, ge=8)
-
-    @property
-    def dimension(self) -> int:
-        """Return the length of the vectors."""
-        return self.dimensions
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
         """Return a row for each text; one without words is told by the first number."""
@@ -151,6 +158,45 @@ WORDS_AT_1 = RankingMetric(
     needs="chunks",
     is_share=False,
 )
+
+
+class SharedWordsContext(ContextJudge):
+    """A context is of use where it shares words with the answer, the more the better."""
+
+    judge: Literal["shared_words"]
+
+    def judge_contexts(
+        self, answered: Sequence[Answered], models: Models
+    ) -> Sequence[ContextJudgement | ProviderError]:
+        """Judge by the share of the query's words that each context has."""
+        judged = []
+        for query, contexts, answer in ((one.query, one.contexts, one.answer) for one in answered):
+            asked, said = _words(query.query), _words(answer.text)
+            shares = [len(asked & _words(c.text)) / max(len(asked), 1) for c in contexts]
+            levels: list[Level] = ["high" if s > 0.5 else "low" if s else "none" for s in shares]
+            used = [len(said & _words(c.text)) > 1 for c in contexts]
+            judged.append(ContextJudgement(tuple(map(Judged, levels, used))))
+        return judged
+
+
+class CapitalEntities(EntityExtractor):
+    """Words in capitals are organizations, numbers amounts of money."""
+
+    extractor: Literal["capitals"]
+
+    def extract(
+        self, texts: Sequence[str], models: Models
+    ) -> Sequence[Sequence[Entity] | ProviderError]:
+        """Find both in each text."""
+        kinds = {"ORGANIZATION": r"\b[A-Z]\w+", "MONEY": r"\b\d[\d.,]*\b"}
+        return [
+            [
+                Entity(kind, found)
+                for kind, form in kinds.items()
+                for found in re.findall(form, text)
+            ]
+            for text in texts
+        ]
 
 
 class Brevity(AnswerScore):

@@ -17,13 +17,12 @@ from rag_pipeline.assistant.language_model import LanguageModel, open_language_m
 from rag_pipeline.assistant.pipeline import Assistant
 from rag_pipeline.assistant.results import Assisted
 from rag_pipeline.assistant.signatures import Prompts, fingerprint
-from rag_pipeline.config import ChatEntities
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Query
-from rag_pipeline.errors import ConfigError, InputError
+from rag_pipeline.errors import ConfigError, InputError, ProviderError
 from rag_pipeline.evaluation import relevance_labels
 from rag_pipeline.evaluation.answer_presence import answer_presence
-from rag_pipeline.evaluation.entities import extract, extract_with_llm, score_entities
+from rag_pipeline.evaluation.entities import score_entities
 from rag_pipeline.evaluation.runs import load_queries
 
 Measure = Callable[[Query, Assisted], float | None]
@@ -125,11 +124,8 @@ def measure_of(corpus: Corpus, metric: str) -> Measure:
 
     def entity_f1(query: Query, made: Assisted) -> float | None:
         text = made.text if made.answered else ""
-        if isinstance(settings, ChatEntities):
-            (found,) = extract_with_llm([text], corpus.workspace.ask(settings.chat))
-        else:
-            found = extract(text)
-        if not isinstance(found, list):
+        (found,) = settings.extract([text], corpus.workspace.models())
+        if isinstance(found, ProviderError):
             return None
         scores = score_entities(
             text, found, query.entities, query.critical_types, settings.similarity

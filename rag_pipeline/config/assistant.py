@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from rag_pipeline.config.settings import Settings, Share
+from rag_pipeline.config.settings import ChatName, Settings, Share
 
 
 class FolderSource(Settings):
@@ -27,7 +27,7 @@ class WebSearchSource(Settings):
     """Look outside with OpenAI's web search tool, by a model of `chats`."""
 
     source: Literal["openai_web_search"]
-    chat: str
+    chat: ChatName
 
 
 ExpansionSource = Annotated[
@@ -63,7 +63,7 @@ class AssistantSettings(Settings):
     being asked, rules do.
     """
 
-    chat: str | None = None
+    chat: ChatName | None = None
     model_seconds: float = Field(default=30.0, gt=0)
     files: int = Field(default=5, ge=1, le=50)
     boosted_files: int | None = Field(default=None, ge=0, le=50)
@@ -91,8 +91,4 @@ class AssistantSettings(Settings):
 
     def chats(self) -> dict[str, str]:
         """Return the chat models that are named here, by the place that names them."""
-        named = {"assistant.chat": self.chat}
-        if self.expansion is not None:
-            look_in = self.expansion.look_in
-            named["assistant.expansion.look_in.chat"] = getattr(look_in, "chat", None)
-        return {place: chat for place, chat in named.items() if chat is not None}
+        return {f"assistant.{place}": n for place, kind, n in self.names() if kind == "chats"}

@@ -172,25 +172,21 @@ class CorpusConfig(Settings):
                     f"token vectors and the embedding {configuration.embedding!r} keeps none; set "
                     f"embeddings.{configuration.embedding}.token_vectors: true"
                 )
-        for place, chat in self._chats_asked():
-            if chat not in self.chats:
-                known = ", ".join(self.chats) or "none, as there is no `chats` section"
-                raise ValueError(f"{place}: {chat!r} is not one of: {known}")
-        for place in ("chunkings", "contextualizers", "retrievers", "rerankers"):
-            for name, settings in self.section(place).items():
-                for setting, section, wanted in settings.names():
-                    if wanted not in self.section(section):
-                        none = f"none, as there is no `{section}` section"
-                        known = ", ".join(self.section(section)) or none
-                        raise ValueError(
-                            f"{place}.{name}.{setting}: {wanted!r} is not one of: {known}"
-                        )
+        for place, section, wanted in self._variants_named():
+            if wanted not in self.section(section):
+                none = f"none, as there is no `{section}` section"
+                known = ", ".join(self.section(section)) or none
+                raise ValueError(f"{place}: {wanted!r} is not one of: {known}")
         return self
 
-    def _chats_asked(self) -> Iterator[tuple[str, str]]:
-        """Yield the places where a chat model is named, with its name."""
-        yield from self.evaluation.chats().items()
-        yield from self.assistant.chats().items()
+    def _variants_named(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the places where settings name a variant, with its section and name."""
+        naming: dict[str, Settings] = {"evaluation": self.evaluation, "assistant": self.assistant}
+        for stage in ("chunkings", "contextualizers", "retrievers", "rerankers"):
+            naming |= {f"{stage}.{name}": one for name, one in self.section(stage).items()}
+        for place, settings in naming.items():
+            for setting, section, wanted in settings.names():
+                yield f"{place}.{setting}", section, wanted
 
     def variants(self, stage: str) -> Variants:
         """Return the named settings of one stage."""

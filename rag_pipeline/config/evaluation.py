@@ -7,9 +7,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from rag_pipeline.config.chunkings import Models
-from rag_pipeline.config.plugins import ANSWER_SCORES, JUDGES, VariantsOf
-from rag_pipeline.config.settings import Settings, Share
-from rag_pipeline.datamodels import Query, ScoredChunk
+from rag_pipeline.config.plugins import (
+    ANSWER_SCORES,
+    CONTEXT_JUDGES,
+    ENTITY_EXTRACTORS,
+    JUDGES,
+    VariantsOf,
+    load_group,
+)
+from rag_pipeline.config.settings import ChatName, Settings, Share
+from rag_pipeline.datamodels import Answered, ContextJudgement, Entity, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 
 # --- relevance_labels ---
@@ -68,7 +75,7 @@ class ChatAnswers(Settings):
 
     code_version = 1
     method: Literal["llm"]
-    chat: str
+    chat: ChatName
     contexts: int = Field(default=5, ge=1, le=50)
     support: Share = 0.5
 
@@ -78,31 +85,28 @@ Answers = Annotated[ExtractiveAnswers | ChatAnswers, Field(discriminator="method
 # --- entity_scores ---
 
 
-class RuleEntities(Settings):
-    """Patterns and word lists; texts match from a similarity of `similarity` percent on."""
+class EntityExtractor(Settings):
+    """What reads facts off an answer; texts match from a similarity of `similarity` percent on."""
 
-    code_version = 2
-    extractor: Literal["rules"] = "rules"
+    extractor: str
     similarity: float = Field(default=88.0, ge=50.0, le=100.0)
 
-
-class ChatEntities(Settings):
-    """A chat model lists the entities; they are matched as those of `rules`."""
-
-    code_version = 2
-    extractor: Literal["llm"]
-    chat: str
-    similarity: float = Field(default=88.0, ge=50.0, le=100.0)
+    @abstractmethod
+    def extract(
+        self, texts: Sequence[str], models: Models
+    ) -> Sequence[Sequence[Entity] | ProviderError]:
+        """Return the facts that each text states, or why they are not known."""
 
 
-Entities = Annotated[RuleEntities | ChatEntities, Field(discriminator="extractor")]
+Entities = Annotated[EntityExtractor, VariantsOf(ENTITY_EXTRACTORS, "extractor")]
 
 # --- context_scores ---
 
 
-class _ContextJudge(Settings):
-    """The rates of the context metrics; defaults are those of the published formulas."""
+class ContextJudge(Settings):
+    """Who judges contexts, and the rates of their metrics: by default those of the formulas."""
 
+    judge: str
     contexts: int = Field(default=5, ge=1, le=50)
     high: Share = 1.0
     medium: Share = 0.7
@@ -115,8 +119,14 @@ class _ContextJudge(Settings):
     most_ranking_penalty: Share = 0.3
     scale: float = Field(default=1.0, gt=0.0)
 
+    @abstractmethod
+    def judge_contexts(
+        self, answered: Sequence[Answered], models: Models
+    ) -> Sequence[ContextJudgement | ProviderError]:
+        """Return the judgement of each query's contexts, best first, or why there is none."""
+
     @model_validator(mode="after")
-    def _levels_descend(self) -> "_ContextJudge":
+    def _levels_descend(self) -> "ContextJudge":
         if not self.high >= self.medium >= self.low:
             raise ValueError(
                 f"high {self.high}, medium {self.medium} and low {self.low} must descend"
@@ -124,26 +134,7 @@ class _ContextJudge(Settings):
         return self
 
 
-class RuleContext(_ContextJudge):
-    """Levels from gold spans; where a query has none, from the nearest sentence's cosine.
-
-    `similarities` are the least cosines of high, medium and low.
-    """
-
-    code_version = 2
-    judge: Literal["rules"] = "rules"
-    similarities: tuple[float, float, float] = (0.6, 0.45, 0.3)
-
-
-class ChatContext(_ContextJudge):
-    """A chat model judges level and use of each context, and lists what is missing."""
-
-    code_version = 2
-    judge: Literal["llm"]
-    chat: str
-
-
-Context = Annotated[RuleContext | ChatContext, Field(discriminator="judge")]
+Context = Annotated[ContextJudge, VariantsOf(CONTEXT_JUDGES, "judge")]
 
 # --- further scores of answers ---
 
@@ -176,8 +167,12 @@ class Evaluation(Settings):
 
     relevance: Relevance = GoldRelevance()
     answers: Answers = ExtractiveAnswers()
-    entities: Entities = RuleEntities()
-    context: Context = RuleContext()
+    entities: Entities = Field(
+        default_factory=lambda: load_group(ENTITY_EXTRACTORS)["rules"](extractor="rules")
+    )
+    context: Context = Field(
+        default_factory=lambda: load_group(CONTEXT_JUDGES)["rules"](judge="rules")
+    )
     health: HealthLimits = HealthLimits()
     scores: tuple[AnswerScoreSettings, ...] = ()
 
@@ -188,8 +183,4 @@ class Evaluation(Settings):
 
     def chats(self) -> dict[str, str]:
         """Return the chat variants that are named here, by the setting that names them."""
-        sections = ("relevance", "answers", "entities", "context")
-        named = {f"evaluation.{s}.chat": getattr(getattr(self, s), "chat", None) for s in sections}
-        for number, score in enumerate(self.scores):
-            named[f"evaluation.scores.{number}.chat"] = getattr(score, "chat", None)
-        return {place: chat for place, chat in named.items() if chat is not None}
+        return {f"evaluation.{place}": n for place, kind, n in self.names() if kind == "chats"}

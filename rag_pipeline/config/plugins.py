@@ -28,6 +28,8 @@ CHATS = "rag_pipeline.chats"
 RETRIEVERS = "rag_pipeline.retrievers"
 RERANKERS = "rag_pipeline.rerankers"
 JUDGES = "rag_pipeline.judges"
+CONTEXT_JUDGES = "rag_pipeline.context_judges"
+ENTITY_EXTRACTORS = "rag_pipeline.entity_extractors"
 METRICS = "rag_pipeline.metrics"
 ANSWER_SCORES = "rag_pipeline.answer_scores"
 

@@ -48,9 +48,12 @@ class Settings(BaseModel):
         """Yield the settings that name a variant: place, section and name (see `NameIn`)."""
         for setting, field in type(self).model_fields.items():
             value = getattr(self, setting)
-            if isinstance(value, Settings):
-                yield from ((f"{setting}.{place}", s, name) for place, s, name in value.names())
-            elif isinstance(value, str):
+            inner = value if isinstance(value, tuple) else ()
+            numbered = [(f"{setting}.{number}", one) for number, one in enumerate(inner)]
+            for at, one in [(setting, value), *numbered]:
+                if isinstance(one, Settings):
+                    yield from ((f"{at}.{place}", s, name) for place, s, name in one.names())
+            if isinstance(value, str):
                 for mark in _marks(field.annotation, *field.metadata):
                     yield setting, mark.section, value
 

@@ -3,24 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rag_pipeline.config import Models, Settings
-from rag_pipeline.datamodels import Answer, Query, ScoredChunk
+from rag_pipeline.datamodels import Answered as Answered
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.metrics import Metric
 
 _WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """One query with the chunks that its answer was made from, best first, and the answer."""
-
-    query: Query
-    contexts: Sequence[ScoredChunk]
-    answer: Answer
 
 
 class AnswerScore(Settings):

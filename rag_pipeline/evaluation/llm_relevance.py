@@ -10,6 +10,7 @@ from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import Ledger, attributed, charging
 from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import Models, RelevanceJudge
+from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
@@ -34,7 +35,7 @@ class ChatRelevance(RelevanceJudge):
     """A chat model says of each query's first `passages` whether an answer follows from them."""
 
     judge: Literal["llm"]
-    chat: str
+    chat: ChatName
 
     def label(
         self, asked: Sequence[tuple[Query, ScoredChunk]], models: Models

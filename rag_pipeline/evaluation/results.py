@@ -89,13 +89,18 @@ class JudgedResults(Results):
 
     def chat(self, config: CorpusConfig) -> ChatSettings | None:
         """Return the chat model that is asked, None where none is."""
-        name = getattr(self.settings(config.evaluation), "chat", None)
-        return config.chat(name) if name else None
+        judges = [self.settings(config.evaluation)]
+        if self is CONTEXT_SCORES:
+            judges += config.evaluation.scores
+        asked = (model for judge in judges for model in judge.asked(config))
+        return next((model for model in asked if isinstance(model, ChatSettings)), None)
 
     def made_from(self, workspace: Workspace, configuration: str) -> str:
         """Hash what a configuration's file is made from, as that is now."""
         config = workspace.config
-        parts: list[Any] = [self.name, self.settings(config.evaluation), self.chat(config)]
+        settings = self.settings(config.evaluation)
+        first, *others = settings.made_from(config) or [None]
+        parts: list[Any] = [self.name, settings, first, *others]
         if self is CONTEXT_SCORES:
             parts.append(config.evaluation.health)
             for score in config.evaluation.scores:

@@ -7,11 +7,14 @@ what its protocol has in `models.providers`.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, ClassVar
 
+from pydantic import Field
+
 from rag_pipeline.calls.costs import (
+    Kind,
     estimate_tokens,
     paying,
     record,
@@ -27,14 +30,10 @@ from rag_pipeline.models.providers.remote import read_vectors
 
 
 class LocalEmbedding(EmbeddingSettings):
-    """An embedding model of this process."""
+    """An embedding model of this process; `dimensions` is how long its vectors are."""
 
     texts_at_once: ClassVar[int] = 64
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int:
-        """Return the length of the vectors."""
+    dimensions: int = Field(ge=1)
 
     @abstractmethod
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
@@ -84,18 +83,16 @@ class _LocalEmbedder:
     def __init__(self, settings: LocalEmbedding) -> None:
         self._settings = settings
         self._lock = Lock()
+        self.dimension = settings.dimensions
         self.identity = _identity(settings.provider, settings)
-
-    @cached_property
-    def dimension(self) -> int:
-        return self._settings.dimension
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         return groups([1] * len(texts), self._settings.texts_at_once, None)
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
-        with self._lock:
-            rows = self._settings.embed(texts, input_type)
+        settings = self._settings
+        with _charged("embedding", settings.provider, settings.prices, texts), self._lock:
+            rows = settings.embed(texts, input_type)
         return read_vectors(list(rows), len(texts), self.dimension, self._settings.provider)
 
 
@@ -137,14 +134,22 @@ class _LocalScorer:
 
     def score(self, query: str, passages: Sequence[str]) -> list[float]:
         settings = self._settings
-        if settings.prices:
-            require_budget(settings.method, settings.method)
-        with self._lock:
-            scores = [float(score) for score in settings.score(query, passages)]
-        if settings.prices:
-            tokens = sum(map(estimate_tokens, [query, *passages]))
-            record("rerank", settings.method, settings.method, input_tokens=tokens)
-        return scores
+        texts = [query, *passages]
+        with _charged("rerank", settings.method, settings.prices, texts), self._lock:
+            return [float(score) for score in settings.score(query, passages)]
+
+
+@contextmanager
+def _charged(
+    kind: Kind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
+) -> Iterator[None]:
+    """Charge a call inside the block by its texts' estimated tokens, if it has a price."""
+    paid = any(prices.get("models", {}).values())
+    if paid:
+        require_budget(name, name)
+    yield
+    if paid:
+        record(kind, name, name, input_tokens=sum(map(estimate_tokens, texts)))
 
 
 def _identity(name: str, settings: Settings) -> str:

@@ -17,11 +17,12 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from rag_pipeline.answering import SentenceEmbed, extract_answers
 from rag_pipeline.assistant import sentence_vectors
-from rag_pipeline.config import ExtractiveAnswers, RuleContext
+from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Answer, Query, ScoredChunk
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.evaluation.context_quality import context_metrics, judge_by_rules
+from rag_pipeline.evaluation.context_quality.rules import RuleContext
 
 try:
     from langchain_core.callbacks import (

@@ -1,9 +1,6 @@
 """A metric, a judge and an answer score of another package, from the corpus file to the report."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import pytest
 from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.evaluation.answer_scores import Answered, token_overlap
 from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.plugins import rag, write_package
 
 CODE = """
 from typing import Literal
@@ -59,25 +57,8 @@ brevity = measures:Brevity
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with an installed package."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "measures.py").write_text(CODE)
-    info = folder / "measures-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: measures\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(POINTS)
+    write_package(folder, "measures", POINTS, CODE)
     return folder
-
-
-def rag(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with the package installed."""
-    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
-    code = "from rag_pipeline.cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Literal
 
 from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.config import RuleContext
-from rag_pipeline.datamodels import Answer, Query, ScoredChunk
+from rag_pipeline.config import ContextJudge, Models
+from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk
+from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_presence import Span, answers
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
 from rag_pipeline.evaluation.entities import find
@@ -15,6 +17,31 @@ from rag_pipeline.evaluation.entities import find
 _WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 _PHRASE_BREAK = re.compile(r"(?:(?<!\d)[.,]|[.,](?!\d)|[;:?!()\[\]{}\"“”\n])+")
 _LONGEST_PHRASE = 4
+
+
+class RuleContext(ContextJudge):
+    """Levels from gold spans; where a query has none, from the nearest sentence's cosine.
+
+    `similarities` are the least cosines of high, medium and low.
+    """
+
+    code_version = 2
+    judge: Literal["rules"] = "rules"
+    similarities: tuple[float, float, float] = (0.6, 0.45, 0.3)
+
+    def judge_contexts(
+        self, answered: Sequence[Answered], models: Models
+    ) -> list[ContextJudgement | ProviderError]:
+        """Judge by rules and the packaged embedding."""
+        return [
+            *judge_by_rules(
+                [one.query for one in answered],
+                [one.contexts for one in answered],
+                [one.answer for one in answered],
+                self,
+                lambda texts: models.vectors(texts, None),
+            )
+        ]
 
 
 def judge_by_rules(

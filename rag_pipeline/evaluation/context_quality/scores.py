@@ -6,30 +6,15 @@ scores 1.0, and nothing is rounded.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from rag_pipeline.config import Context
+from rag_pipeline.datamodels import ContextJudgement as ContextJudgement
+from rag_pipeline.datamodels import Judged as Judged
+from rag_pipeline.datamodels import Level as Level
 from rag_pipeline.evaluation.metrics import Metric
 
-Level = Literal["high", "medium", "low", "none"]
 _RELEVANT = ("high", "medium")
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What was judged of one context."""
-
-    level: Level
-    used: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ContextJudgement:
-    """A query's contexts as judged, in their order, and what they lack."""
-
-    contexts: tuple[Judged, ...]
-    missing: tuple[str, ...] = ()
 
 
 def context_relevance(judgement: ContextJudgement, rates: Context) -> float | None:

@@ -1,10 +1,13 @@
 """Text -> entities by a chat model, as JSON of the seven types."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from rag_pipeline.answering import Ask
+from rag_pipeline.config import EntityExtractor, Models
+from rag_pipeline.config.settings import ChatName
+from rag_pipeline.datamodels import Entity
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.entities.rules import Entity
 from rag_pipeline.loading.queries import ENTITY_TYPES
 from rag_pipeline.models.chat import Prompt, Reply
 
@@ -22,6 +25,18 @@ ENTITIES_SCHEMA = {
     "required": list(ENTITY_TYPES),
     "additionalProperties": False,
 }
+
+
+class ChatEntities(EntityExtractor):
+    """A chat model lists the entities; they are matched as those of `rules`."""
+
+    code_version = 2
+    extractor: Literal["llm"]
+    chat: ChatName
+
+    def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
+        """Ask once a text."""
+        return extract_with_llm(texts, lambda prompts: models.ask(prompts, self.chat))
 
 
 def extract_with_llm(texts: Sequence[str], ask: Ask) -> list[list[Entity] | ProviderError]:

@@ -1,18 +1,24 @@
 """Text -> entities by patterns and word lists, made for contracts and policies in English."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
+from rag_pipeline.config import EntityExtractor, Models
+from rag_pipeline.datamodels import Entity as Entity
+from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.entities.values import quantities
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """A fact stated in a text: its type, and the text of it."""
+class RuleEntities(EntityExtractor):
+    """Patterns and word lists."""
 
-    kind: str
-    text: str
+    code_version = 2
+    extractor: Literal["rules"] = "rules"
+
+    def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
+        """Match the patterns."""
+        return [extract(text) for text in texts]
 
 
 _WHEN = re.compile(

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.config import ChatContext, Configuration, Context, Models, Settings
+from rag_pipeline.config import Configuration, Context, Models, Settings
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import Answered, AnswerScore
@@ -15,13 +15,11 @@ from rag_pipeline.evaluation.context_quality import (
     CONTEXT_METRICS,
     ContextJudgement,
     context_metrics,
-    judge_by_rules,
-    judge_with_llm,
 )
 from rag_pipeline.evaluation.context_quality.rules import best_levels
 from rag_pipeline.evaluation.context_quality.scores import Judged, context_relevance
 from rag_pipeline.evaluation.health import Attainable, measure_health
-from rag_pipeline.evaluation.quality.answers import load_answers, sentence_embed
+from rag_pipeline.evaluation.quality.answers import load_answers
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, RUN
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.search.pinned import Pinned
@@ -43,13 +41,9 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
     answered = [q for q in queries if answers.get(q.query_id) is not None]
     contexts = [ranked[q.query_id] for q in answered]
     given = [answer for q in answered if (answer := answers[q.query_id]) is not None]
-    found: list[ContextJudgement | ProviderError]
-    if isinstance(settings, ChatContext):
-        ask = workspace.ask(settings.chat, counts)
-        found = judge_with_llm(answered, contexts, given, ask)
-    else:
-        embed = sentence_embed(workspace, counts)
-        found = [*judge_by_rules(answered, contexts, given, settings, embed)]
+    shown = [Answered(*each) for each in zip(answered, contexts, given, strict=True)]
+    models = workspace.models(counts)
+    found = settings.judge_contexts(shown, models)
     judged = {q.query_id: j for q, j in zip(answered, found, strict=True)}
     kept = [
         judgement if isinstance(judgement := judged.get(q.query_id), ContextJudgement) else None
@@ -69,8 +63,8 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
     )
     further, failed = _further_scores(
         workspace.config.evaluation.scores,
-        [Answered(*each) for each in zip(answered, contexts, given, strict=True)],
-        workspace.models(counts),
+        shown,
+        models,
     )
     for name, values in further.items():
         columns[name] = pa.array([values.get(q.query_id) for q in queries], pa.float64())

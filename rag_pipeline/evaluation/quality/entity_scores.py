@@ -6,16 +6,13 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.config import ChatEntities, Configuration
+from rag_pipeline.config import Configuration
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.entities import (
     ENTITY_METRICS,
     Counts,
-    Entity,
     EntityScore,
     EntitySummary,
-    extract,
-    extract_with_llm,
     score_entities,
     summarize_entities,
 )
@@ -42,17 +39,12 @@ def update_entity_scores(workspace: Workspace, configuration: Configuration) -> 
         answer = answers.get(query.query_id)
         if query.entities and answer is not None:
             texts[query.query_id] = answer.text if answer.answered else ""
-    found: list[list[Entity] | ProviderError]
-    if isinstance(settings, ChatEntities):
-        ask = workspace.ask(settings.chat, counts)
-        found = extract_with_llm(list(texts.values()), ask)
-    else:
-        found = [extract(text) for text in texts.values()]
+    found = settings.extract(list(texts.values()), workspace.models(counts))
     extracted = dict(zip(texts, found, strict=True))
     scores: dict[str, EntityScore] = {}
     for query in queries:
         entities = extracted.get(query.query_id)
-        if isinstance(entities, list):
+        if entities is not None and not isinstance(entities, ProviderError):
             scores[query.query_id] = score_entities(
                 texts[query.query_id],
                 entities,

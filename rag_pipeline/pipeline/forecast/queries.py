@@ -160,7 +160,7 @@ class QueryRuns:
     def _depth(self) -> int:
         """Return how many passages of a query are judged or answered from, at most."""
         evaluation = self.dry.config.evaluation
-        passages = getattr(evaluation.relevance, "passages", 0)
+        passages = evaluation.judge.passages if evaluation.judge else 0
         return max(passages, evaluation.answers.contexts, evaluation.context.contexts)
 
     def _stand_in_answers(self, configuration: Configuration) -> None:

@@ -1,0 +1,159 @@
+"""What the plan says of plugins' models, and what the run then pays for."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus
+from rag_pipeline_tests.testing.plugins import done, write_package
+
+CODE = """
+from typing import Literal
+
+import numpy as np
+
+from rag_pipeline.config import ContextJudge, EntityExtractor, RelevanceJudge
+from rag_pipeline.config.models import Completion
+from rag_pipeline.config.settings import ChatName
+from rag_pipeline.datamodels import ContextJudgement, Entity, Judged, Prompt, Usage
+from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation.answer_scores import AnswerScore
+from rag_pipeline.evaluation.metrics import Metric
+from rag_pipeline.models.local import LocalChat, LocalEmbedding
+
+PRICES = {"date": "2026-01-01", "models": {"*": {"input": 1.0, "output": 1.0}}}
+
+
+class Lengths(LocalEmbedding):
+    prices = PRICES
+    texts_at_once = 1
+    provider: Literal["lengths"]
+    dimensions: int = 8
+
+    def embed(self, texts, input_type):
+        return [np.cos(np.arange(1, 1 + self.dimensions) * len(text)) for text in texts]
+
+
+class Echo(LocalChat):
+    prices = PRICES
+    provider: Literal["echo"]
+
+    def answer(self, messages, schema):
+        return Completion(messages[-1]["content"], Usage(input_tokens=1, output_tokens=1))
+
+
+def ask(models, chat, texts):
+    replies = models.ask([Prompt(text) for text in texts], chat)
+    assert not any(isinstance(reply, ProviderError) for reply in replies)
+    return [reply.text for reply in replies]
+
+
+class Relevance(RelevanceJudge):
+    judge: Literal["asking"]
+    chat: ChatName
+    passages: int = 2
+
+    def label(self, asked, models):
+        ask(models, self.chat, [f"relevant? {query.query} {c.text}" for query, c in asked])
+        return [True] * len(asked)
+
+
+class Contexts(ContextJudge):
+    judge: Literal["asking"]
+    chat: ChatName
+
+    def judge_contexts(self, answered, models):
+        ask(models, self.chat, [f"useful? {one.query.query}" for one in answered])
+        return [ContextJudgement((Judged("high", True),) * len(one.contexts)) for one in answered]
+
+
+class Entities(EntityExtractor):
+    extractor: Literal["asking"]
+    chat: ChatName
+
+    def extract(self, texts, models):
+        return [[Entity("MONEY", text)] for text in ask(models, self.chat, texts)]
+
+
+class Tone(AnswerScore):
+    score: Literal["tone"]
+    chat: ChatName
+    metrics = (Metric(name="Tone", definition="1.", measure=lambda one: 1.0),)
+
+    def measure(self, answered, models):
+        ask(models, self.chat, [f"tone? {one.query.query}" for one in answered])
+        return [{"Tone": 1.0} for _ in answered]
+"""
+POINTS = """
+[rag_pipeline.embeddings]
+lengths = asking:Lengths
+[rag_pipeline.chats]
+echo = asking:Echo
+[rag_pipeline.judges]
+asking = asking:Relevance
+[rag_pipeline.context_judges]
+asking = asking:Contexts
+[rag_pipeline.entity_extractors]
+asking = asking:Entities
+[rag_pipeline.answer_scores]
+tone = asking:Tone
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    write_package(folder, "asking", POINTS, CODE)
+    return folder
+
+
+def corpus(folder: Path, embedding: str, evaluation: dict[str, object]) -> Path:
+    file: Path = write_corpus(
+        folder,
+        chats={"echo": {"provider": "echo", "model": "echo"}},
+        contextualizers={"none": {"method": "none"}},
+        embeddings={"minilm": {"provider": "minilm"}, "lengths": {"provider": "lengths"}},
+        retrievers={"dense": {"method": "dense", "top_k": 4}},
+        evaluation=evaluation,
+        configurations=[
+            {"chunking": "recursive_150", "embedding": embedding, "retriever": "dense"}
+        ],
+    )
+    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    lines[0]["entities"] = {"MONEY": [["180 euros"]]}
+    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+JUDGED = {
+    "relevance": {"judge": "asking", "chat": "echo"},
+    "context": {"judge": "asking", "chat": "echo"},
+    "entities": {"extractor": "asking", "chat": "echo"},
+}
+SCORED = {"scores": [{"score": "tone", "chat": "echo"}]}
+
+
+@pytest.mark.parametrize("evaluation", [JUDGED, SCORED], ids=["judges", "score"])
+def test_the_plan_counts_what_the_run_then_asks(site, tmp_path, evaluation):
+    done(site, "run", corpus(tmp_path, "minilm", {}))  # what is judged has to be there
+    file = corpus(tmp_path, "lengths", evaluation)
+    plan = json.loads(done(site, "plan", file, "--json"))
+    foreseen = Counter[str]()
+    for step in plan:
+        if step["model"] and step["asset"] != "retrieval_run":
+            foreseen[step["asset"]] += step["asks"] or step["calls"]
+    done(site, "run", file)
+    groups = json.loads(done(site, "costs", "-c", file, "--json", "--by", "asset"))["groups"]
+    made = {name.split()[0]: own["calls"] for name, own in groups.items()}
+    # The product's own queries, such as those that look for definitions, are in no plan.
+    made = {name: calls for name, calls in made.items() if name not in ("answers", "search")}
+    queries = len(QUERIES)
+    assert made.pop("retrieval_run") == queries  # each query is embedded by itself
+    if evaluation is JUDGED:
+        assert (made["relevance_labels"], made["context_scores"]) == (2 * queries, queries)
+        assert made["entity_scores"] == 1
+    else:
+        assert made["context_scores"] == queries
+    assert dict(foreseen) == made
