@@ -197,8 +197,8 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
         (
             "provider: hashing",
             "provider: hash",
-            "embeddings.hashing.provider: 'hash' is not one of: 'fastembed', 'hashing', 'minilm', "
-            "'openai', 'voyage'",
+            "embeddings.hashing.provider: 'hash' is not one of: "
+            + ", ".join(map(repr, sorted([*plugins.load_group(plugins.EMBEDDINGS), "hashing"]))),
         ),
         (
             "{method: spread, top_n",
