@@ -20,6 +20,7 @@ from rag_pipeline.errors import (
 from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.indexing import Report
 from rag_pipeline.orchestration.descriptions import shared_settings
+from rag_pipeline.orchestration.freshness import freshness_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.inputs import input_key
 from rag_pipeline.orchestration.metadata import metadata_of
@@ -35,7 +36,7 @@ from rag_pipeline.orchestration.step_values import clear_step_values, step_value
 from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.facts import rounded_values
 from rag_pipeline.pipeline.forecast import hold_budget_of_step
-from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.making import make, place_facts
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.pipeline.updates import table_outcome
@@ -80,6 +81,7 @@ def _plain_asset(
         deps=_deps(config, name),
         retry_policy=retries,
         pool=pool_of(config, name),
+        freshness_policy=freshness_of(config, name),
     )(asset)
     return built
 
@@ -213,10 +215,12 @@ def _sharded_asset(
             for report in reports:
                 total.add(report)
             made = table_outcome(stage, state, total, len(reports))
+            placed = place_facts(workspace, Step(name, context.partition_key))
         clear_step_values(workspace, context.run)
         version = dg.DataVersion(made.version)
         with unstable():
-            return dg.Output(None, metadata=metadata_of(made.facts), data_version=version)
+            facts = {"cost_usd": 0.0, **placed, **made.facts}
+            return dg.Output(None, metadata=metadata_of(facts), data_version=version)
 
     def graph(upstream: Any, settings: Any) -> Any:
         return finish(plan(upstream=upstream, settings=settings).map(shard).collect())

@@ -6,6 +6,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
@@ -39,13 +40,18 @@ Jobs = Mapping[str, "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"]
 
 
 def build_jobs(config: CorpusConfig, retries: dg.RetryPolicy | None) -> Jobs:
-    """Return the job of the whole corpus, and one per asset and what is made with it."""
+    """Return the job of the whole corpus, and one per asset and what is made with it.
+
+    They bring their executor: a project of a user's own need not choose one.
+    """
+    executor = chosen_executor()
     return {"": build_update_job(config, retries)} | {
         name: dg.define_asset_job(
             job_name(config, name),
             selection=dg.AssetSelection.assets(
                 *(asset_key(config, n) for n, a in ASSETS.items() if name in (n, a.made_with))
             ),
+            executor_def=executor,
             description=f"Bring {name} of {config.corpus} up to date.",
             tags={"corpus": config.corpus, "dagster/priority": _PRIORITIES.get(name, "0")},
         )

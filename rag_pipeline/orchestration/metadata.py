@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.pipeline.facts import Fact, Listing, Picture, Record, Rows
+from rag_pipeline.pipeline.facts import Columns, Fact, Link, Listing, Picture, Record, Rows
 
 
 def metadata_of(facts: Mapping[str, Fact]) -> dict[str, Any]:
@@ -25,6 +25,12 @@ def _shown(fact: Fact) -> Any:
         case Picture(title, svg):
             code = base64.b64encode(svg.encode()).decode()
             return dg.MetadataValue.md(f"![{title}](data:image/svg+xml;base64,{code})")
+        case Link(address):
+            is_url = "://" in address
+            return dg.MetadataValue.url(address) if is_url else dg.MetadataValue.path(address)
+        case Columns(types):
+            columns = [dg.TableColumn(name, kind) for name, kind in types]
+            return dg.MetadataValue.table_schema(dg.TableSchema(columns))
     return fact
 
 

@@ -13,12 +13,17 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.orchestration.assets import RETRIES, alert_result, may_do_better
 from rag_pipeline.orchestration.checks import judge
+from rag_pipeline.orchestration.freshness import LOOKED_AT
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
-from rag_pipeline.orchestration.staleness import observe_for_the_first_time, version_tags
+from rag_pipeline.orchestration.staleness import (
+    observe_for_the_first_time,
+    unchanged,
+    version_tags,
+)
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
@@ -77,6 +82,8 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
             continue
         try:
             if not plan_step(workspace, step).must_run and passed(workspace, step):
+                if config.schedule is not None and step.asset in LOOKED_AT:
+                    yield unchanged(workspace, context.instance, step)
                 continue
             context.log.info(f"{step}: {step.row.doing}")
             yield from _made(workspace, context, step)

@@ -18,6 +18,7 @@ from rag_pipeline.indexing import open_stage
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
 from rag_pipeline.orchestration.observing import Observer
+from rag_pipeline.orchestration.origins import belonging
 from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.orchestration.staleness import observe_for_the_first_time
 from rag_pipeline.orchestration.verdicts import passed
@@ -110,13 +111,15 @@ def _materialize(
 ) -> dict[Step, dict[str, Any]]:
     """Run the step's job; return the metadata of it, and of what else the job makes."""
     job = definitions.resolve_job_def(job_name(config, step.asset))
-    result = job.execute_in_process(
-        instance=instance,
-        partition_key=step.partition,
-        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        raise_on_error=False,
-        tags={"corpus": config.corpus, ORIGIN_TAG: "rag run", **process_tag()},
-    )
+    tags = {"corpus": config.corpus, ORIGIN_TAG: "rag run", "dagster/max_retries": "0"}
+    with belonging(instance, config, job.name):
+        result = job.execute_in_process(
+            instance=instance,
+            partition_key=step.partition,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+            raise_on_error=False,
+            tags={**tags, **process_tag()},
+        )
     if not result.success:
         raise _failure(step, result)
     made: dict[Step, dict[str, Any]] = {}

@@ -109,7 +109,7 @@ def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) 
                 look.forget()
                 status = look(key, step.partition)
         if status is not StaleStatus.FRESH:
-            instance.report_runless_asset_event(_unchanged(workspace, instance, step))
+            instance.report_runless_asset_event(unchanged(workspace, instance, step))
             look.forget()
     return list(stale)
 
@@ -155,7 +155,7 @@ def _version_read(
     return found.value if found else None
 
 
-def _unchanged(
+def unchanged(
     workspace: Workspace, instance: dg.DagsterInstance, step: Step
 ) -> dg.AssetMaterialization:
     """Return the event of a step that was found current, as its last one but for what it did."""

@@ -37,7 +37,19 @@ class Picture(NamedTuple):
     svg: str
 
 
-Fact = int | float | str | Rows | Listing | Record | Picture
+class Link(NamedTuple):
+    """Where a file stands: a path or an address."""
+
+    address: str
+
+
+class Columns(NamedTuple):
+    """The columns of a table, each with its type."""
+
+    types: tuple[tuple[str, str], ...]
+
+
+Fact = int | float | str | Rows | Listing | Record | Picture | Link | Columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from rag_pipeline.evaluation.results import (
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.facts import Outcome
+from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import CHECKS, check_queries_complete
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
@@ -323,6 +324,7 @@ _ROWS = (
         kind="json",
         about="Every configuration with its metrics, best first.",
         doing="compare the configurations",
+        checks=(Check("gate_lets_it_through", check_gate, blocking=False),),
     ),
     Asset(
         name="release",

@@ -20,6 +20,7 @@ from rag_pipeline.indexing import Report, Stage
 from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.pipeline.facts import (
     Fact,
+    Link,
     Outcome,
     Record,
     cost_facts,
@@ -169,7 +170,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
         "sorted_by": board.sorted_by,
         "queries_left_out": board.queries_left_out,
         "synthetic_questions": board.synthetic,
-        "report": workspace.store.address(report.REPORT_FILE),
+        "report": Link(workspace.store.address(report.REPORT_FILE)),
         **images(report.images(content)),
     }
     return Outcome(board.digest, facts)
@@ -178,11 +179,15 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
 def publish_release(workspace: Workspace, _: Key) -> Outcome:
     """Release the chosen configuration, if its gate lets it through."""
     served = release.publish(workspace)
+    means = {name: served.metrics.get(name, {}).get("mean") for name in headline_metrics()}
     facts: dict[str, Fact] = {
         "release": served.release_id,
         "configuration": served.configuration,
         "created": served.created,
         "previous": served.previous or "none",
+        **rounded_values(means),
+        "documents": len(workspace.documents().state()),
+        "documents_in_quarantine": workspace.quarantine("documents").count(),
         **examples("gate", served.gate.get("reasons", ())),
         **examples("reasons", served.reasons),
         "manifest": Record(asdict(served)),

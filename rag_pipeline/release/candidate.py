@@ -13,7 +13,7 @@ from rag_pipeline.evaluation.runs import run_is_current, scores_are_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
-from rag_pipeline.release.checks import CHECKS
+from rag_pipeline.release.checks import CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
 from rag_pipeline.release.settings import read_settings
@@ -104,6 +104,18 @@ def gate(workspace: Workspace) -> Decision:
     if before and load(workspace, before).run_digest == note["digest"]:
         return Decision(name, True, (f"it is what {before} serves already",))
     return decide(workspace, name, released(workspace, configuration))
+
+
+def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
+    """Expect the gate to let through what would be released now."""
+    try:
+        decision = gate(workspace)
+    except NotReleasedError as error:
+        return CheckResult(False, 0, (str(error),))
+    reasons = decision.reasons
+    said = f"{decision.candidate}: {'; '.join(reasons)}" if reasons else ""
+    failures = () if decision.allowed else reasons
+    return CheckResult(decision.allowed, decision.queries, failures, said)
 
 
 def released(workspace: Workspace, candidate: Configuration | None = None) -> Reference | None:

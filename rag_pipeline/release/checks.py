@@ -31,6 +31,8 @@ class CheckResult:
     passed: bool
     checked: int
     failures: tuple[str, ...]
+    said: str = ""
+    """The sentence to show of it, in the place of the failures or of how many were checked."""
 
 
 def check_documents(workspace: Workspace, key: str = "") -> CheckResult:

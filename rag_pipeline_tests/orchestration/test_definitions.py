@@ -1,9 +1,11 @@
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import yaml
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
 import rag_pipeline.definitions
 from rag_pipeline.config import load_config
@@ -42,6 +44,7 @@ CHECKS = {
     ("contextualized_chunks", "contextualized_chunks_is_sound", True),
     ("lexical_index", "lexical_index_is_sound", True),
     ("vector_index", "vector_index_is_sound", True),
+    ("leaderboard", "gate_lets_it_through", False),
     ("context_scores", "context_relevance", False),
     ("context_scores", "context_usage", False),
     ("context_scores", "missing_context", False),
@@ -281,3 +284,67 @@ def test_a_mistake_in_one_corpus_file_stops_no_other_corpus(tmp_path, monkeypatc
     assert told.default_status == dg.DefaultSensorStatus.RUNNING
     with pytest.raises(ConfigError, match=r"worse\.yaml: serv: unknown setting"):
         told.evaluate_tick(dg.build_sensor_context())
+
+
+# --- what the UI shows ---
+
+
+def test_documents_and_release_have_to_be_as_fresh_as_the_schedule(tmp_path):
+    config = load_config(write_corpus(tmp_path, schedule="0 3 * * *"))
+    graph = build_definitions(config).resolve_asset_graph()
+    policies = {
+        key.path[-1]: node.freshness_policy
+        for key in graph.materializable_asset_keys
+        if (node := graph.get(key)).freshness_policy
+    }
+    assert set(policies) == {"documents", "release"}
+    for policy in policies.values():
+        assert isinstance(policy, TimeWindowFreshnessPolicy)
+        assert policy.fail_window.to_timedelta() == timedelta(hours=48)
+        assert policy.warn_window.to_timedelta() == timedelta(hours=30)
+
+
+def test_the_jobs_bring_the_executor_with_them(config, monkeypatch):
+    monkeypatch.setenv("RAG_EXECUTOR", "multiprocess")
+    jobs = {j.name: j.executor_def for j in named_jobs(build_definitions(config))}
+    assert jobs["tiny__update_chunks"].name == "multiprocess"
+    assert jobs["tiny__bring_up_to_date"].name == "in_process"
+    monkeypatch.delenv("RAG_EXECUTOR")
+    job = build_definitions(config).resolve_job_def("tiny__update_chunks")
+    assert job.executor_def is dg.in_process_executor
+
+
+def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_path, instance):
+    file = write_corpus(tmp_path, schedule="0 3 * * *")
+    config = load_config(file)
+    job = build_definitions(config).resolve_job_def("tiny__bring_up_to_date")
+    assert job.execute_in_process(instance=instance).success
+
+    def latest(name):
+        event = instance.get_latest_materialization_event(asset_key(config, name))
+        return event.asset_materialization.metadata
+
+    numbers = {"seconds", "cost_usd", "calls_made", "calls_saved"}
+    for name in PARTITIONS:
+        assert numbers <= set(latest(name)), name
+    chunks = latest("chunks")
+    assert chunks["dagster/table_name"].value == "tiny.chunks.recursive_150"
+    assert chunks["dagster/uri"].value.endswith("store/tiny/tables/chunks.recursive_150.lance")
+    columns = {c.name: c.type for c in chunks["dagster/column_schema"].value.columns}
+    assert columns["start"] == "int64"
+    report = latest("leaderboard")["report"]
+    assert isinstance(report, dg.PathMetadataValue)
+    assert Path(report.value).read_text().startswith("<!doctype html>")
+    served = latest("release")
+    assert served["AnswerPresence@5"].value == 1.0
+    assert served["documents"].value == 4
+    (check,) = instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(asset_key(config, "leaderboard"), "gate_lets_it_through"), limit=5
+    )
+    evaluation = check.event.asset_check_evaluation
+    assert evaluation.passed
+    assert evaluation.description.startswith(served["configuration"].value)
+
+    assert job.execute_in_process(instance=instance).success
+    assert latest("release")["unchanged"].value is True, "somebody has looked"
+    assert "unchanged" not in latest("leaderboard")

@@ -111,3 +111,13 @@ def test_a_run_whose_partitions_were_all_made_again_goes(built):
     )
     assert purge_runs(workspace, instance) == 1
     assert loaded.run_id not in ids(instance)
+
+
+def test_runs_of_the_command_line_belong_to_a_code_location(built):
+    _, instance = built
+    for done in instance.get_runs():
+        assert done.remote_job_origin is not None, "or the timeline leaves it out"
+        assert done.remote_job_origin.location_name == "rag_pipeline"
+        assert done.remote_job_origin.job_name == done.job_name
+        assert done.tags["rag_pipeline/origin"] == "rag run"
+        assert done.tags["corpus"] == "tiny"
