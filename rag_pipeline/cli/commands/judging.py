@@ -70,6 +70,9 @@ def compare(
     other: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="Name for each query won or lost what did it.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare two configurations, query by query: is A better than B, or worse?
@@ -81,10 +84,48 @@ def compare(
     Examples:
       rag compare default plain
       rag compare default release-000003 --json
+      rag compare release-000004 release-000003 --why
     """
     from rag_pipeline.cli.judge import show_comparison
 
-    show_comparison(find_corpus_file(corpus, named), one, other, as_json)
+    file = find_corpus_file(corpus, named)
+    show_comparison(file, one, other, as_json)
+    if why and not as_json:
+        from rag_pipeline.cli.why import show_causes
+
+        show_causes(file, one, other)
+
+
+@app.command(short_help="Name the change that made a query better or worse.")
+def why(
+    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="The query's id.")],
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
+    of: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Configuration or release [what is served]."),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What to hold it against [the release before it]."),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many chunks count.")] = 5,
+    as_json: JsonFlag = False,
+) -> None:
+    """Name the change that made a query better or worse between two releases or configurations.
+
+    One thing at a time is taken from the one into the other, the document's old chunks or a weight,
+    and the query is asked again of what the store holds. No model is called.
+
+    \b
+    Examples:
+      rag why q017
+      rag why q017 --of release-000004 --against release-000003
+      rag why q017 contracts --of default --against plain
+    """
+    from rag_pipeline.cli.why import show_cause
+
+    show_cause(find_corpus_file(corpus, named), query_id, of, against, k, as_json)
 
 
 @app.command(short_help="Show why a query fails or not.")

@@ -44,6 +44,7 @@ __all__ = [
     "LexicalIndex",
     "LexicalStats",
     "build_lexical_index",
+    "built_with",
     "check_engine",
     "is_extensible",
     "open_lexical_index",
@@ -260,6 +261,11 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
         reason = f"not a readable lexical index ({error!r})"
         raise StoreError(f"{folder}: {reason}; build it again") from error
     return LexicalIndex(chunks, tokenizer, engine, documents)
+
+
+def built_with(folder: Path) -> Lexical:
+    """Return the settings that an index was built with; raise StoreError where it is torn."""
+    return Lexical.model_validate(_read_manifest(folder)["settings"])
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

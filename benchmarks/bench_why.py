@@ -1,0 +1,69 @@
+"""Is the planted change named first? Changes of known kind against what `rag why` says.
+
+    python -m benchmarks.bench_why CORPUS_FILE CONFIGURATION [--changes 200]
+
+Plants into an evaluated configuration, one after the other, a changed text, chunks cut to pieces, a
+dropped context and turned vectors in one document, and changed weights; each time two other
+documents are changed besides. Counts the questions that are lost at k = 5 (or by rank), and how
+often the planted change is named.
+"""
+
+import argparse
+import random
+from collections import Counter
+from dataclasses import replace
+
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.release.causes import causes_between
+from rag_pipeline.release.reruns import Side, open_side
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.planted_changes import KINDS, plant
+
+
+def weighted(side: Side, chance: random.Random) -> Side:
+    retriever = side.settings.retriever
+    names = [n for n in ("dense_weight", "lexical_weight") if hasattr(retriever, n)]
+    changed = retriever.model_copy(update={chance.choice(names): 0.0})
+    return replace(side, settings=side.settings.model_copy(update={"retriever": changed}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus")
+    parser.add_argument("configuration")
+    parser.add_argument("--changes", type=int, default=200)
+    arguments = parser.parse_args()
+    workspace = Workspace(load_config(arguments.corpus))
+    before = open_side(workspace, arguments.configuration)
+    chance = random.Random(0)
+    queries = [q for q in load_queries(workspace) if len(q.gold_spans) == 1]
+    kinds = (*KINDS, "retriever")
+    counted: Counter[tuple[str, str]] = Counter()
+    while sum(counted.values()) < arguments.changes:
+        kind, query = kinds[sum(counted.values()) % len(kinds)], chance.choice(queries)
+        own = query.gold_spans[0].document_id
+        others = [d for d in before.by_document if d != own]
+        after = replace(before, name="after")
+        for other in chance.sample(others, 2):
+            after = plant(workspace, after, chance.choice(KINDS[1:3]), other, "after")
+        after = (
+            weighted(after, chance)
+            if kind == "retriever"
+            else plant(workspace, after, kind, own, "after")
+        )
+        (found,) = causes_between(workspace, before, after, [query.query_id])
+        if found.worse != "after" or found.change == "none":
+            continue  # the change did no harm to this question
+        right = found.change == kind and (kind == "retriever" or found.where == own)
+        counted[kind, "right" if right else f"{found.change} ({found.where})"] += 1
+    for kind in kinds:
+        total = sum(n for (k, _), n in counted.items() if k == kind)
+        wrong = {what: n for (k, what), n in counted.items() if k == kind and what != "right"}
+        print(f"{kind:10} {counted[kind, 'right']:4} of {total:4} {wrong or ''}")
+    named = sum(n for (_, what), n in counted.items() if what == "right")
+    print(f"{'all':10} {named:4} of {sum(counted.values()):4}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""`rag why` and `rag compare --why`: the change that made queries better or worse."""
+
+import difflib
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+from rag_pipeline import release
+from rag_pipeline.cli.console import console, counting, print_json, visible
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import InputError
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.release.causes import CHANGES, Cause, causes
+from rag_pipeline.release.gate import kept_scores
+from rag_pipeline.workspace import Workspace
+
+_SHOWN = 10
+
+
+def show_cause(
+    file: Path, query_id: str, of: str | None, against: str | None, k: int, as_json: bool
+) -> None:
+    """Print why one query stands better under one side than under the other."""
+    workspace = Workspace(load_config(file))
+    known = {q.query_id: q.query for q in load_queries(workspace)}
+    if query_id not in known:
+        near = difflib.get_close_matches(query_id, known, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"{workspace.config.corpus}: no query {query_id!r}{meant}")
+    of = of or release.current(workspace).release_id
+    against = against or _before(workspace, of)
+    (found,) = causes(workspace, of, against, [query_id], k)
+    if as_json:
+        print_json({**asdict(found), "why": CHANGES[found.change]})
+        return
+    console.print(f"[bold]{visible(query_id)}[/bold]  {visible(known[query_id])}", soft_wrap=True)
+    console.print(f"  {visible(found.sentence)}", soft_wrap=True)
+
+
+def show_causes(file: Path, one: str, other: str) -> None:
+    """Print what did it for every query that one side answers better, and how often."""
+    workspace = Workspace(load_config(file))
+    metric = workspace.config.serve_metric
+    mine, theirs = (_scores(workspace, name).get(metric, {}) for name in (one, other))
+    texts = {q.query_id: q.query for q in load_queries(workspace)}
+    changed = [q for q, v in mine.items() if q in texts and q in theirs and v != theirs[q]]
+    if not changed:
+        console.print(f"no query was won or lost at {metric}")
+        return
+    found: list[Cause] = []
+    with counting("asking again", "queries") as progress:
+        for cause in causes(workspace, one, other, changed):
+            found.append(cause)
+            progress(len(found), len(changed))
+    counts = Counter((c.change, c.where, c.better) for c in found)
+    console.print("What did it:")
+    for (change, where, better), number in counts.most_common(_SHOWN):
+        place = f" ({where})" if where else ""
+        console.print(
+            f"  {number} better in {visible(better)}: {CHANGES[change]}{visible(place)}",
+            soft_wrap=True,
+        )
+    for cause in found[:_SHOWN]:
+        console.print(f"  {visible(cause.query_id)}  {visible(texts[cause.query_id])}")
+        console.print(f"    {visible(cause.sentence)}", soft_wrap=True)
+    if len(found) > _SHOWN:
+        console.print(f"  (and {len(found) - _SHOWN} more)")
+
+
+def _scores(workspace: Workspace, name: str) -> dict[str, dict[str, float | None]]:
+    is_configuration = name in workspace.config.all_configurations
+    found = read_scores(workspace, name) if is_configuration else kept_scores(workspace, name)
+    return {metric: dict(values) for metric, values in found.items()}
+
+
+def _before(workspace: Workspace, name: str) -> str:
+    """Return the release before a release; the baseline for a configuration or the first one."""
+    if name not in workspace.config.all_configurations:
+        previous = release.load(workspace, name).previous
+        if previous:
+            return previous
+    return workspace.config.baseline_name
