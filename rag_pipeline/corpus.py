@@ -35,12 +35,13 @@ from rag_pipeline.loading.places import Place, place_of
 from rag_pipeline.loading.sources import read_as
 from rag_pipeline.models.embedding import Embedded, embed_queries
 from rag_pipeline.models.providers import Embedder, open_embedder
+from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import open_index
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all
+from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all, with_tokens
 from rag_pipeline.search.staged import Boost, ContextAwareRetriever, single_pass
 from rag_pipeline.workspace import Workspace
 
@@ -136,12 +137,14 @@ class Corpus:
         rerank: bool = True,
         discover: bool = False,
         deepen: bool = True,
+        tokens: bool = False,
     ) -> Retrieved:
         """Return what the release's retriever and reranker find, by `retrieve_all`.
 
         `stages` are other `boosted_files` and `variants` than the release's. More chunks than the
         release's `top_k` are found only where the search may `deepen`; these are other candidates,
-        and so other scores, than those that were measured. Raises what `search` raises.
+        and so other scores, than those that were measured. With `tokens` the chunks hold what the
+        packaged model's index keeps of them. Raises what `search` raises.
         """
         _check(query, k)
         served = self._open()
@@ -159,7 +162,9 @@ class Corpus:
                 *(served.index, [query], settings, reranker, remembering(served.embed), score),
                 *(where, boost, discover),
             )
-            return next(found)
+            one = next(found)
+        reads = tokens and isinstance(served.embedder, MiniLMTokens)
+        return with_tokens(served.index, one) if reads else one
 
     def answers(self) -> tuple[Answers, ChatSettings | None]:
         """Return how the release's questions are answered, and by which chat model, if by one.

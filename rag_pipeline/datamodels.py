@@ -109,7 +109,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ScoredChunk:
-    """A retrieved chunk; `score` is higher for better, on the scale of what produced it."""
+    """A retrieved chunk; `score` is higher for better, on the scale of what produced it.
+
+    `token_signs` are its tokens' vectors as the packaged model's index keeps them; b"" elsewhere.
+    """
 
     chunk_id: str
     document_id: str
@@ -120,6 +123,7 @@ class ScoredChunk:
     context: str = ""
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    token_signs: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

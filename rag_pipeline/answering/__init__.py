@@ -3,7 +3,7 @@
 The one way to an answer, for what the leaderboard measures and for what a release serves.
 """
 
-from rag_pipeline.answering.extractive import NOTHING_ANSWERS, SentenceEmbed, extract_answers
+from rag_pipeline.answering.extractive import NOTHING_ANSWERS, extract_answers
 from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
     NO_ANSWER,
@@ -16,6 +16,7 @@ from rag_pipeline.answering.forms import (
 )
 from rag_pipeline.answering.intent import Intent, detect
 from rag_pipeline.answering.llm import Ask, answer_prompt, read_answer, write_answers
+from rag_pipeline.answering.sentences import Reader, SentenceEmbed, sentence_vectors
 from rag_pipeline.answering.support import supports
 from rag_pipeline.answering.written import written_answers
 
@@ -27,6 +28,7 @@ __all__ = [
     "Asked",
     "Formed",
     "Intent",
+    "Reader",
     "Row",
     "SentenceEmbed",
     "answer_prompt",
@@ -36,6 +38,7 @@ __all__ = [
     "form_answers",
     "passages_wanted",
     "read_answer",
+    "sentence_vectors",
     "supports",
     "write_answers",
     "written_answers",

@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from rag_pipeline.answering.extractive import SentenceEmbed, extract_answers
+from rag_pipeline.answering.extractive import extract_answers
 from rag_pipeline.answering.intent import Kind
+from rag_pipeline.answering.sentences import Reader
 from rag_pipeline.config import Answers, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
+from rag_pipeline.search.reranking import Weights
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")
@@ -41,11 +43,15 @@ class Formed:
 
 
 class Asked(NamedTuple):
-    """A question: what of it is searched for, what kind of answer it wants, its passages."""
+    """A question: what of it is searched for, what kind of answer it wants, its passages.
+
+    `weights` are those of the tokens of the index that the passages are from.
+    """
 
     ask: str
     kind: Kind
     chunks: Sequence[ScoredChunk]
+    weights: Weights | None = None
 
 
 def passages_wanted(kind: Kind, settings: Answers) -> int:
@@ -68,7 +74,7 @@ def wording(chunk: ScoredChunk) -> tuple[str, str]:
 
 
 def form_answers(
-    questions: Sequence[Asked], settings: ExtractiveAnswers, embed: SentenceEmbed
+    questions: Sequence[Asked], settings: ExtractiveAnswers, reader: Reader
 ) -> list[Formed]:
     """Answer from ranked chunks with quotes alone.
 
@@ -76,18 +82,14 @@ def form_answers(
     comprehensive one up to 12; a comparison one row a document, from its own chunks. All chunks
     are read.
     """
-    # One group of settings a form, so that many questions' sentences are embedded together.
-    groups: dict[ExtractiveAnswers, list[tuple[int, Sequence[ScoredChunk]]]] = {}
-    for number, (_, kind, chunks) in enumerate(questions):
-        form = settings.model_copy(update={"contexts": _READ, **_LIMITS.get(kind, {})})
-        parts = list(_by_document(chunks).values()) if kind == "comparison" else [chunks]
-        groups.setdefault(form, []).extend((number, part) for part in parts)
-    made: list[list[Answer]] = [[] for _ in questions]
-    for form, asked in groups.items():
-        extracted = extract_answers([(questions[n].ask, part) for n, part in asked], form, embed)
-        for (number, _), answer in zip(asked, extracted, strict=True):
-            made[number].append(answer)
-    return [_formed(one, answers) for one, answers in zip(questions, made, strict=True)]
+    made = []
+    for asked in questions:
+        form = settings.model_copy(update={"contexts": _READ, **_LIMITS.get(asked.kind, {})})
+        compared = asked.kind == "comparison"
+        parts = list(_by_document(asked.chunks).values()) if compared else [asked.chunks]
+        answers = extract_answers([(asked.ask, p) for p in parts], form, reader, asked.weights)
+        made.append(_formed(asked, answers))
+    return made
 
 
 def _formed(asked: Asked, answers: Sequence[Answer]) -> Formed:

@@ -1,19 +1,49 @@
-"""Sentences -> vectors of the packaged model; those of the last questions are remembered."""
+"""Sentences, questions and passages -> vectors of the packaged model; the last ones are remembered.
+
+A passage's tokens are read from what its index keeps of them, where it keeps any.
+"""
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from threading import Lock
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from rag_pipeline.models.providers import LocalEmbedder, Vectors
-from rag_pipeline.models.providers.minilm import MiniLM
+from rag_pipeline.datamodels import ScoredChunk, Span
+from rag_pipeline.models.providers import LocalEmbedder, Tokens, Vectors
+from rag_pipeline.models.providers.minilm import MiniLMTokens
 
 _REMEMBERED = 20_000
 """Vectors of 384 numbers: some 35 MB."""
+_PASSAGES = 2_000
+"""Passages whose tokens are remembered, at some 8 kB each."""
+
+SentenceEmbed = Callable[[Sequence[str]], Vectors]
+"""From texts to unit vectors, shape (texts, dimension)."""
+
+
+class PassageTokens(NamedTuple):
+    """The tokens of a passage's text that the model reads; of a long one it leaves out the end."""
+
+    ids: npt.NDArray[np.uint32]
+    signs: npt.NDArray[np.float32]
+    """1 where a token's vector is above 0, else 0; shape (tokens, dimension)."""
+    spans: Sequence[Span]
+
+
+class Reader(Protocol):
+    """What reads questions and passages token by token."""
+
+    def question(self, text: str) -> Tokens:
+        """Return the tokens that say what a question asks."""
+
+    def passage(self, chunk: ScoredChunk) -> PassageTokens:
+        """Return the tokens of a chunk's text."""
 
 
 class SentenceVectors:
@@ -23,21 +53,24 @@ class SentenceVectors:
     an answer's time. Texts are remembered by their hashes alone.
     """
 
-    def __init__(self, model: LocalEmbedder, most: int = _REMEMBERED) -> None:
-        self._model = model
+    def __init__(self, model: LocalEmbedder | None = None, most: int = _REMEMBERED) -> None:
+        self._given = model
         self._most = most
         self._known: OrderedDict[bytes, Vectors] = OrderedDict()
         self._lock = Lock()
+        self._questions = lru_cache(maxsize=256)(_read_question)
+        self._passages = lru_cache(maxsize=_PASSAGES)(_read_passage)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the texts' vectors, shape (texts, dimension)."""
+        model = self._given or _packaged()
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
         with self._lock:
             found = {key: self._known[key] for key in keys if key in self._known}
         missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
         for together in _of_like_length(list(missing.items())):
-            for batch in self._model.batches([text for _, text in together]):
-                vectors = self._model.embed([together[i][1] for i in batch], "document")
+            for batch in model.batches([text for _, text in together]):
+                vectors = model.embed([together[i][1] for i in batch], "document")
                 found |= zip((together[i][0] for i in batch), np.copy(vectors), strict=True)
         with self._lock:
             for key in keys:
@@ -45,20 +78,24 @@ class SentenceVectors:
                 self._known.move_to_end(key)
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
-        made = np.empty((len(texts), self._model.dimension), np.float32)
+        made = np.empty((len(texts), model.dimension), np.float32)
         for row, key in enumerate(keys):
             made[row] = found[key]
         return made
 
+    def question(self, text: str) -> Tokens:
+        """Return the tokens that say what a question asks."""
+        return self._questions(text)
+
+    def passage(self, chunk: ScoredChunk) -> PassageTokens:
+        """Return the tokens of a chunk's text."""
+        ids, packed, spans = self._passages(chunk.text, chunk.token_signs)
+        return PassageTokens(ids, np.unpackbits(packed, axis=1).astype(np.float32), spans)
+
 
 @lru_cache(maxsize=1)
-def _packaged() -> SentenceVectors:
-    return SentenceVectors(MiniLM())
-
-
-def sentence_vectors(texts: Sequence[str]) -> Vectors:
-    """Embed sentences with the packaged model, shape (texts, 384)."""
-    return _packaged()(texts)
+def _packaged() -> MiniLMTokens:
+    return MiniLMTokens()
 
 
 def _of_like_length(texts: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes, str]]]:
@@ -66,3 +103,26 @@ def _of_like_length(texts: list[tuple[bytes, str]]) -> Iterator[list[tuple[bytes
     texts.sort(key=lambda item: len(item[1]))
     for _, group in groupby(texts, lambda item: max(len(item[1]), 128).bit_length()):
         yield list(group)
+
+
+def _read_question(text: str) -> Tokens:
+    return _packaged().embed_tokens([text], "query")[1][0]
+
+
+def _read_passage(
+    text: str, kept: bytes
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8], list[Span]]:
+    model = _packaged()
+    ids, spans = model.tokens_of(text)
+    if not len(ids):
+        return ids, np.empty((0, model.dimension // 8), np.uint8), []
+    if kept:  # of the text, and of what it was contextualized with
+        packed = np.frombuffer(kept, np.uint8).reshape(-1, model.dimension // 8)[: len(ids)]
+    else:
+        (made,) = model.embed_tokens([text], "document")[1]
+        packed = np.packbits(made.vectors > 0, axis=1)
+    return ids[: len(packed)], packed, spans[: len(packed)]
+
+
+sentence_vectors = SentenceVectors()
+"""The packaged model, opened when it is first asked."""

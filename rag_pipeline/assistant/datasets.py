@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.search.reranking import Weights
 from rag_pipeline.search.staged import Discovered
 from rag_pipeline.store import quoted
 
@@ -52,6 +53,8 @@ class Found:
     boosted: Mapping[str, Sequence[str]]
     ask: str = ""
     """The part of the query that was searched for; "" where all of it was."""
+    token_weights: Weights | None = field(default=None, compare=False, repr=False)
+    """Those of the index, where the chunks hold their tokens."""
 
 
 class Dataset(Protocol):
@@ -104,8 +107,11 @@ class ReleasedDataset:
             *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank),
             discover=not wanted.own,
             deepen=wanted.deepen,
+            tokens=True,
         )
-        return Found(found.chunks, found.documents, found.boosted, found.ask)
+        return Found(
+            *(found.chunks, found.documents, found.boosted, found.ask, found.token_weights)
+        )
 
     def answers(self) -> tuple[Answers, Ask | None]:
         """Return how the release's questions are answered, and what asks the chat model for it."""

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import dspy
 
-from rag_pipeline.answering import SentenceEmbed
+from rag_pipeline.answering import Reader
 from rag_pipeline.assistant import prompts as stored
 from rag_pipeline.assistant.datasets import ReleasedDataset
 from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
@@ -39,7 +39,7 @@ _K = 5
 
 def optimize_prompts(
     corpus: Corpus,
-    embed: SentenceEmbed,
+    reader: Reader,
     metric: str = "EntityF1",
     trials: int = 3,
     seed: int = 0,
@@ -69,7 +69,7 @@ def optimize_prompts(
     def answer(prompts: Prompts, query: str) -> Assisted:
         with_prompts = model.with_prompts(prompts)
         answering = Assistant(
-            datasets, corpus.config.assistant, embed, with_prompts, needs_model=True
+            datasets, corpus.config.assistant, reader, with_prompts, needs_model=True
         )
         return answering.ask(query)
 

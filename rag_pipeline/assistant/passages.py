@@ -13,6 +13,7 @@ from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
+from rag_pipeline.search.reranking import Weights
 from rag_pipeline.search.staged import Discovered
 
 MAX_QUERY_CHARACTERS = 4_000
@@ -32,6 +33,8 @@ class Searched:
     documents: list[FoundDocument]
     boosted: dict[str, list[str]]
     ask: str
+    token_weights: Weights | None = None
+    """Those of the first dataset that has some."""
 
 
 class Searcher:
@@ -127,7 +130,9 @@ class Searcher:
         boosted = {d: list(q) for each in found for d, q in each.boosted.items()}
         asks = {each.ask for each in found}
         ask = asks.pop() if len(asks) == 1 else ""
-        return Searched(passages, _merged_documents(chosen, found), boosted, ask or query)
+        weights = next((f.token_weights for f in found if f.token_weights is not None), None)
+        documents = _merged_documents(chosen, found)
+        return Searched(passages, documents, boosted, ask or query, weights)
 
 
 def checked(query: str) -> None:

@@ -12,7 +12,7 @@ from rag_pipeline.answering import (
     Ask,
     Asked,
     Formed,
-    SentenceEmbed,
+    Reader,
     form_answers,
     passages_wanted,
     written_answers,
@@ -94,7 +94,7 @@ class Assistant:
         self,
         datasets: Mapping[str, Dataset],
         settings: AssistantSettings,
-        embed: SentenceEmbed,
+        reader: Reader,
         model: Model | None = None,
         reranker: PassageScorer | None = None,
         expansions: Mapping[str, ExpandedDataset] | None = None,
@@ -105,7 +105,7 @@ class Assistant:
         self.settings = settings
         self.model = model
         self.reranker = reranker
-        self._embed = embed
+        self._reader = reader
         self._needs_model = needs_model
         self._searcher = Searcher(datasets, self.expansions, settings, reranker)
 
@@ -124,7 +124,7 @@ class Assistant:
             for name, expansion in self.expansions.items()
             if name in datasets and datasets[name] is self.datasets.get(name)
         }
-        return Assistant(datasets, self.settings, self._embed, model, reranker, own)
+        return Assistant(datasets, self.settings, self._reader, model, reranker, own)
 
     def discover(
         self,
@@ -275,7 +275,7 @@ class Assistant:
         chunks, model, write = [p.chunk for p in found.passages], self.model, asked.write
 
         def by_rule() -> Formed:
-            return self._quoted(asked, found.ask, chunks)
+            return self._quoted(asked, found, chunks)
 
         if not chunks:
             return by_rule()
@@ -297,11 +297,12 @@ class Assistant:
             by_rule,
         )
 
-    def _quoted(self, asked: _Asked, ask: str, chunks: Sequence[ScoredChunk]) -> Formed:
+    def _quoted(self, asked: _Asked, found: Searched, chunks: Sequence[ScoredChunk]) -> Formed:
         """Answer by rule; where the release's answers are a model's, with the defaults."""
         answers = asked.answers
         settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
-        (formed,) = form_answers([Asked(ask, asked.intent.kind, chunks)], settings, self._embed)
+        question = Asked(found.ask, asked.intent.kind, chunks, found.token_weights)
+        (formed,) = form_answers([question], settings, self._reader)
         return formed
 
     def _reflect(
@@ -334,7 +335,7 @@ class Assistant:
             try:
                 if looks and lacking:
                     detail["looked_in"] = [e.source.kind for e in lacking]
-                    kept = [k for e in lacking for k in e.look_outside(asked.query, self._embed)]
+                    kept = [k for e in lacking for k in e.look_outside(asked.query, self._reader)]
                     detail["found"] = [one.document_id for one in kept]
                     lacking = lacking if kept else []
                 else:
@@ -361,7 +362,7 @@ class Assistant:
         if answer.confidence is not None:
             return answer.confidence
         asked = Asked(query, "general", [p.chunk for p in draft.passages])
-        (by_rules,) = form_answers([asked], ExtractiveAnswers(), self._embed)
+        (by_rules,) = form_answers([asked], ExtractiveAnswers(), self._reader)
         return by_rules.answer.confidence or 0.0
 
     def _assisted(

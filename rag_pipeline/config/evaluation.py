@@ -52,17 +52,17 @@ Relevance = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
 
 
 class ExtractiveAnswers(Settings):
-    """Verbatim sentences of the first `contexts` chunks, chosen by the packaged model and terms.
+    """Verbatim sentences of the first `contexts` chunks, chosen by late interaction.
 
     At most `sentences` of them, in the form that the kind of the question asks for: quotes, a list
     (of three times as many chunks) or a table. Below `confidence` (0..1) it is that nothing
     answers.
     """
 
-    code_version = 3
+    code_version = 4
     method: Literal["extractive"] = "extractive"
     contexts: int = Field(default=5, ge=1, le=50)
-    sentences: int = Field(default=4, ge=1, le=20)
+    sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share = 0.2
 
 

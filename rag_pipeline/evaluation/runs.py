@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.config import Configuration, fingerprint
+from rag_pipeline.config import Configuration, MiniLMEmbedding, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.relevance import judge_chunks
@@ -30,6 +30,7 @@ from rag_pipeline.evaluation.scores import ranking_metrics
 from rag_pipeline.evaluation.summary import Summary, summarize_all
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queries
+from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index, pin
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.retrieval import read_question, remembering, retrieve_all
@@ -257,6 +258,15 @@ def retrieve_again(
         passage_scorer(workspace, reranker, counts),
     )
     return next(found).chunks
+
+
+def searched_index(workspace: Workspace, configuration: Configuration) -> Index | None:
+    """Open what the last run searched, if it keeps the tokens of the packaged model."""
+    settings = workspace.config.embeddings[configuration.embedding]
+    pinned = RUN.note(workspace, configuration.name).get("pinned")
+    if pinned is None or not (isinstance(settings, MiniLMEmbedding) and settings.token_vectors):
+        return None
+    return open_index(workspace, Pinned(**pinned))
 
 
 def load_asks(workspace: Workspace, configuration: str) -> dict[str, str]:

@@ -325,7 +325,10 @@ def _key(texts: Sequence[str], embedder: Embedder, input_type: InputType) -> byt
     content = texts[0] if len(texts) == 1 else json.dumps(texts)
     if len(texts) == 1 and _is_like_several(content):
         content = f"\0{content}"
-    return call_key(f"embed:{input_type}", embedder.identity, content)
+    # A model may tell another part of a query than an earlier version did.
+    version = getattr(embedder, "query_version", 1) if input_type == "query" else 1
+    kind = f"embed:{input_type}" if version == 1 else f"embed:{input_type}:{version}"
+    return call_key(kind, embedder.identity, content)
 
 
 def _is_like_several(text: str) -> bool:

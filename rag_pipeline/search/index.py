@@ -1,5 +1,7 @@
 """A vector table and the lexical index of the same chunks, opened together for searching."""
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +38,8 @@ class Index:
     """LanceDB's row id at each position."""
     neighbours: Positions
     """The positions of the chunks before and after each in its document, or -1; shape (n, 2)."""
+    _chunk_ids: pa.Array
+    """The chunk's id at each position, sorted."""
     _document_ids: pa.Array
     _document_of: Positions
     """Which of the ids above is the document's at each position."""
@@ -66,8 +70,9 @@ class Index:
         documents = rows.column("document_id").combine_chunks().dictionary_encode()
         document_of = documents.indices.to_numpy()
         neighbours = _neighbours(document_of, rows.column("start").to_numpy())
+        chunk_ids = rows.column("chunk_id").combine_chunks()
         return cls(
-            *(table, row_ids, neighbours, documents.dictionary, document_of, by_row_id),
+            *(table, row_ids, neighbours, chunk_ids, documents.dictionary, document_of, by_row_id),
             *(probes, vectors, terms, weights),
         )
 
@@ -80,6 +85,11 @@ class Index:
         if self._terms is None:
             raise StoreError("this index has no lexical part; run `rag run` again")
         return self._terms
+
+    @property
+    def keeps_tokens(self) -> bool:
+        """Return whether the table holds the vectors of the chunks' tokens."""
+        return self._token_weights is not None
 
     @property
     def token_weights(self) -> Weights:
@@ -103,6 +113,13 @@ class Index:
     def of_document(self, document_id: str) -> Mask:
         """Return the chunks of one document."""
         found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
+        return found
+
+    def token_signs(self, chunk_ids: Sequence[str]) -> list[bytes]:
+        """Return the token vectors' signs of chunks that are here."""
+        at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]
+        rows = self.take(np.array(at, np.int64), ["token_vectors"])
+        found: list[bytes] = rows.column("token_vectors").to_pylist()
         return found
 
     def take(self, positions: Positions, columns: list[str]) -> pa.Table:

@@ -31,7 +31,7 @@ from rag_pipeline.search.ranking import (
     read_candidates,
     rerank,
 )
-from rag_pipeline.search.reranking import Asked, Relevance
+from rag_pipeline.search.reranking import Asked, Relevance, Weights
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrievers import SinglePassRetriever
@@ -60,6 +60,7 @@ __all__ = [
     "remembering",
     "retrieve",
     "retrieve_all",
+    "with_tokens",
 ]
 
 Score = Callable[[Sequence[Asked]], Sequence[Relevance]]
@@ -87,6 +88,8 @@ class Retrieved:
     boosted: dict[str, list[str]] = field(default_factory=dict)
     failure: str | None = None
     latency_ms: float | None = None
+    token_weights: Weights | None = field(default=None, compare=False, repr=False)
+    """Those of the index, where the chunks hold their tokens (see `with_tokens`)."""
 
 
 def retrieve_all(
@@ -156,6 +159,15 @@ def read_question(index: Index, query: str, settings: Retriever) -> Question:
     if settings.splits_query:
         return analyse(query, index.terms.documents)
     return whole(query)
+
+
+def with_tokens(index: Index, found: Retrieved) -> Retrieved:
+    """Return the same with the chunks' token signs, as the index keeps them."""
+    if not index.keeps_tokens or not found.chunks:
+        return found
+    signs = index.token_signs([chunk.chunk_id for chunk in found.chunks])
+    chunks = [replace(c, token_signs=s) for c, s in zip(found.chunks, signs, strict=True)]
+    return replace(found, chunks=chunks, token_weights=index.token_weights)
 
 
 def remembering(embed: Embed) -> Embed:

@@ -169,7 +169,8 @@ class MeasuringRetriever(BaseRetriever):
         if answer is not None:
             given = Answer(answer, answered=bool(answer.strip()))
         else:
-            (given,) = extract_answers([(query, chunks)], ExtractiveAnswers(), self.embed)
+            asked_of = [(query, chunks)]
+            (given,) = extract_answers(asked_of, ExtractiveAnswers(), sentence_vectors)
         asked = Query("measured", query)
         (judged,) = judge_by_rules([asked], [chunks], [given], self.settings, self.embed)
         return Measured(query, len(chunks), context_metrics(judged, self.settings))

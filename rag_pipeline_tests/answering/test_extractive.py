@@ -1,12 +1,15 @@
-from typing import Any
+import math
 
 import numpy as np
 import pytest
 
-from rag_pipeline.answering import NOTHING_ANSWERS, extract_answers
-from rag_pipeline.config import ExtractiveAnswers, MiniLMEmbedding
+from rag_pipeline.answering import NOTHING_ANSWERS, extract_answers, sentence_vectors
+from rag_pipeline.answering.extractive import FEATURES, sentence_features
+from rag_pipeline.answering.sentences import PassageTokens
+from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.models.providers import open_embedder
+from rag_pipeline.models.providers import Tokens
+from rag_pipeline.models.providers.minilm import MiniLMTokens
 
 DOCUMENT = (
     "1. Term. This agreement begins on 3 May 2021. The obligations of confidentiality last for "
@@ -21,20 +24,14 @@ def chunk(start: int, end: int, document_id: str = "nda.txt") -> ScoredChunk:
     )
 
 
-@pytest.fixture(scope="module")
-def embed():
-    model: Any = open_embedder(MiniLMEmbedding(provider="minilm"))
-    return lambda texts: model.embed(texts, "document")
+def answer(query, chunks, **settings):
+    return extract_answers([(query, chunks)], ExtractiveAnswers(**settings), sentence_vectors)[0]
 
 
-def answer(query, chunks, embed, **settings):
-    return extract_answers([(query, chunks)], ExtractiveAnswers(**settings), embed)[0]
-
-
-def test_the_answer_is_the_sentence_that_answers_with_its_place_in_the_document(embed):
+def test_the_answer_is_the_sentence_that_answers_with_its_place_in_the_document():
     middle = DOCUMENT.index(" 2. Governing")
     chunks = [chunk(middle + 1, len(DOCUMENT)), chunk(0, middle)]
-    found = answer("How long does confidentiality last?", chunks, embed, sentences=1)
+    found = answer("How long does confidentiality last?", chunks, sentences=1)
     (citation,) = found.citations
     assert found.answered
     assert citation.text == found.text
@@ -43,46 +40,103 @@ def test_the_answer_is_the_sentence_that_answers_with_its_place_in_the_document(
     assert (citation.number, citation.chunk_id) == (1, chunks[1].chunk_id)
 
 
-def test_every_citation_is_verbatim_and_there_are_no_more_than_asked_for(embed):
+def test_every_citation_is_verbatim_and_there_are_no_more_than_asked_for():
     chunks = [chunk(0, 140), chunk(60, len(DOCUMENT))]
-    found = answer("Which law governs this agreement and its term?", chunks, embed, sentences=2)
+    found = answer("Which law governs this agreement and its term?", chunks, sentences=2)
     assert 1 <= len(found.citations) <= 2
     assert found.text == "\n".join(c.text for c in found.citations)
     assert all(DOCUMENT[c.start : c.end] == c.text for c in found.citations)
     assert len({(c.start, c.end) for c in found.citations}) == len(found.citations)
 
 
-def test_it_says_when_nothing_answers(embed):
-    found = answer("How do I bake sourdough bread?", [chunk(0, len(DOCUMENT))], embed)
+def test_the_best_sentence_is_cited_first():
+    found = answer("Which law governs the agreement?", [chunk(0, len(DOCUMENT))], sentences=3)
+    assert "Delaware" in found.citations[0].text
+    assert [c.number for c in found.citations] == list(range(1, len(found.citations) + 1))
+
+
+def test_it_says_when_nothing_answers():
+    found = answer("How do I bake sourdough bread?", [chunk(0, len(DOCUMENT))])
     assert (found.answered, found.text, found.citations) == (False, NOTHING_ANSWERS, ())
-    assert found.confidence < 0.2
-    sure = answer("How long does confidentiality last?", [chunk(0, len(DOCUMENT))], embed)
-    assert sure.confidence > 0.2
+    sure = answer("How long does confidentiality last?", [chunk(0, len(DOCUMENT))])
+    assert sure.confidence > found.confidence
 
 
 def test_without_chunks_or_words_nothing_answers_and_no_model_is_asked():
-    def refuse(texts):
-        raise AssertionError("nothing to embed")
+    class Refusing:
+        def question(self, text):
+            raise AssertionError("nothing to read")
+
+        passage = question
 
     empty = ScoredChunk("a#0-3", "a", 0, 3, " – ", 1.0)
     for chunks in ([], [empty]):
-        assert not answer("How long?", chunks, refuse).answered
+        (made,) = extract_answers([("How long?", chunks)], ExtractiveAnswers(), Refusing())
+        assert not made.answered
 
 
-def test_only_the_first_contexts_are_read(embed):
+def test_only_the_first_contexts_are_read():
     end = DOCUMENT.index("The obligations")
     chunks = [chunk(0, end), chunk(end, len(DOCUMENT))]
-    found = answer("How long does confidentiality last?", chunks, embed, contexts=1)
+    found = answer("How long does confidentiality last?", chunks, contexts=1)
     assert all(citation.chunk_id == chunks[0].chunk_id for citation in found.citations)
 
 
-def test_the_score_is_the_formula():
-    # Two sentences, one term each of the query's two; vectors that favour the second.
-    query, first, second = "alpha beta", "Alpha stands here.", "Beta stands there."
-    vectors = {query: (1.0, 0.0), first: (0.0, 1.0), second: (0.6, 0.8)}
-    text = f"{first} {second}"
-    chunks = [ScoredChunk("d#0-37", "d", 0, len(text), text, 1.0)]
-    found = answer(query, chunks, lambda texts: np.array([vectors[t] for t in texts]), sentences=1)
-    assert found.text == second
-    # each term is in one of two sentences: equal weights, so a share of 1/2
-    assert found.confidence == pytest.approx(0.6 * 0.6 + 0.4 * 0.5)
+class _Two:
+    """Reads a query of two tokens, and a chunk of two sentences with one token each."""
+
+    def question(self, text):
+        return Tokens(np.array([1, 2], np.uint32), np.array([[1.0, 0.0], [0.0, 1.0]], np.float32))
+
+    def passage(self, chunk):
+        # By its signs (1, -1) / root of 2, the first sentence's token is near the query's first.
+        signs = np.array([[1, 0], [1, 1]], np.float32)
+        return PassageTokens(np.array([1, 3], np.uint32), signs, [(0, 5), (19, 23)])
+
+
+def test_features_are_what_the_definitions_say():
+    text = "Alpha stands here. Beta stands for ten days."
+    chunks = [ScoredChunk("d#0-44", "d", 0, len(text), text, 0.5)]
+    weights = np.array([1.0, 3.0, 1.0, 2.0], np.float32)
+    sentences, found = sentence_features("how long alpha beta?", chunks, _Two(), weights)
+    assert [s.text for s in sentences] == ["Alpha stands here.", "Beta stands for ten days."]
+    half = 1 / math.sqrt(2)
+    first, second = (dict(zip(FEATURES, row, strict=True)) for row in found)
+    # The query's tokens weigh 3 : 1; the first sentence is at cosines (+, -), the second at (+, +).
+    assert first["late interaction"] == pytest.approx(half * (0.75 - 0.25))
+    assert second["late interaction"] == pytest.approx(half)
+    # Of two values each is one standard deviation from their mean.
+    assert [first["standardised"], second["standardised"]] == pytest.approx([-1, 1], abs=1e-4)
+    # One passage alone is at its own mean, and both tokens are nearest to the query's first.
+    assert [first["passage"], second["backwards"]] == pytest.approx([0, 0], abs=1e-2)
+    assert [first["length"], second["length"]] == pytest.approx([math.log(18), math.log(25)])
+    assert [first["rank"], first["score"]] == [1, 1]
+    assert [first["other kind of fact"], second["other kind of fact"]] == [1, 0]
+
+
+def test_tokens_that_an_index_keeps_are_not_embedded_again(monkeypatch):
+    text = DOCUMENT[:140]
+    model = MiniLMTokens()
+    (made,) = model.embed_tokens([f"{text}\n\nIts context"], "document")[1]
+    kept = np.packbits(made.vectors > 0, axis=1).tobytes()
+    of_index = ScoredChunk("nda.txt#0-140", "nda.txt", 0, 140, text, 1.0, token_signs=kept)
+    asked = sentence_vectors.question("How long does confidentiality last?")
+    assert len(asked.ids) == 4  # long, confidential, ##ity, last
+
+    def refuse(*_):
+        raise AssertionError("embedded again")
+
+    monkeypatch.setattr(MiniLMTokens, "embed_tokens", refuse)
+    found = answer("How long does confidentiality last?", [of_index])
+    assert "five (5) years" in found.citations[0].text
+
+
+def test_of_passages_to_embed_only_those_that_hold_the_questions_words_are_read():
+    own = "The obligations of confidentiality last for five (5) years."
+    others = [
+        ScoredChunk(f"o{n}#0-30", f"o{n}", 0, 30, f"Invoice number {n} was paid late.", 1.0)
+        for n in range(30)
+    ]
+    last = ScoredChunk("nda#0-59", "nda", 0, len(own), own, 1.0)
+    found = answer("How long does confidentiality last?", [*others, last], contexts=50)
+    assert found.citations[0].text == own

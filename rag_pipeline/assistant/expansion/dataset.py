@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from rag_pipeline.answering import SentenceEmbed, extract_answers
+from rag_pipeline.answering import Reader, extract_answers
 from rag_pipeline.assistant.datasets import Boost, Found, Search
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
 from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, open_source
@@ -107,7 +107,7 @@ class ExpandedDataset:
         kept = self.documents.live()
         return {"name": self.name, "source": self.source.kind, "documents": len(kept)}
 
-    def look_outside(self, query: str, embed: SentenceEmbed) -> list[Kept]:
+    def look_outside(self, query: str, reader: Reader) -> list[Kept]:
         """Look for what answers a question, and keep what does; return what is new.
 
         A question that something is kept for is not looked for again before that expires; who
@@ -120,11 +120,11 @@ class ExpandedDataset:
             lock.acquire()
         try:
             with _clear_errors(self._indexed.workspace):
-                return self._look(query, embed, waits)
+                return self._look(query, reader, waits)
         finally:
             lock.release()
 
-    def _look(self, query: str, embed: SentenceEmbed, waited: bool) -> list[Kept]:
+    def _look(self, query: str, reader: Reader, waited: bool) -> list[Kept]:
         before = {k.document_id: k for k in self._prune()}
         known = [k for k in before.values() if k.query == query]
         if known:
@@ -134,7 +134,7 @@ class ExpandedDataset:
         most = self.settings.documents_per_query
         with charging(self._released.workspace.ledger), attributed("expansion"):
             found = self.source.find(query, _CANDIDATES * most, indexed)
-        best = to_the_point(query, found, embed)[:most]
+        best = to_the_point(query, found, reader)[:most]
         kept = self.documents.keep(best, query, self.source.kind, own.keys())
         return [k for k in kept if k.document_id not in before]
 
@@ -147,14 +147,14 @@ class ExpandedDataset:
         return self._released.workspace.documents().state(version)
 
 
-def to_the_point(query: str, found: Sequence[Outside], embed: SentenceEmbed) -> list[Outside]:
+def to_the_point(query: str, found: Sequence[Outside], reader: Reader) -> list[Outside]:
     """Return the documents that hold an answer, by their best sentence's confidence, best first.
 
     See `extract_answers` for the measure.
     """
     asked = [(query, _passages(number, one)) for number, one in enumerate(found)]
     settings = ExtractiveAnswers(contexts=_PASSAGES_READ, sentences=1, confidence=_LEAST_CONFIDENCE)
-    answers = extract_answers(asked, settings, embed) if asked else []
+    answers = extract_answers(asked, settings, reader) if asked else []
     good = [(a.confidence or 0.0, one) for a, one in zip(answers, found, strict=True) if a.answered]
     return [one for _, one in sorted(good, key=lambda pair: -pair[0])]
 

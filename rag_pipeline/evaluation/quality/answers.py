@@ -16,17 +16,27 @@ from rag_pipeline.answering import (
     distinct,
     form_answers,
     passages_wanted,
+    sentence_vectors,
     written_answers,
 )
+from rag_pipeline.answering.intent import Kind
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import ChatAnswers, Configuration, ExtractiveAnswers, MiniLMEmbedding
-from rag_pipeline.datamodels import Answer, Citation, Query
+from rag_pipeline.datamodels import Answer, Citation, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.results import ANSWERS
-from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked, retrieve_again
+from rag_pipeline.evaluation.runs import (
+    load_asks,
+    load_queries,
+    load_ranked,
+    retrieve_again,
+    searched_index,
+)
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.retrieval import Retrieved, with_tokens
 from rag_pipeline.workspace import Workspace
 
 
@@ -51,11 +61,12 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     else:
         # What the query asks, without the part that names a document: the chunks are of it already
         asks = load_asks(workspace, configuration.name)
+        index = searched_index(workspace, configuration)
         asked = [
-            Asked(asks.get(q.query_id, q.query), kind, own)
+            _asked(asks.get(q.query_id, q.query), kind, own, index)
             for q, kind, own in zip(queries, kinds, passages, strict=True)
         ]
-        made = _extracted(workspace, configuration, asked, settings, counts)
+        made = _extracted(workspace, configuration, asked, settings, counts, index)
     advance("queries", len(queries))
     answers = [one.answer if isinstance(one, Formed) else one for one in made]
     return save_answers(workspace, configuration, source, queries, answers, counts)
@@ -109,20 +120,29 @@ def _extracted(
     asked: Sequence[Asked],
     settings: ExtractiveAnswers,
     counts: CallCounts,
+    index: Index | None,
 ) -> list[Formed]:
     """Answer from the questions' passages, else from what neutral queries find."""
-    embed = sentence_embed(workspace, counts)
-    made = form_answers(asked, settings, embed)
+    made = form_answers(asked, settings, sentence_vectors)
     for neutral in NEUTRAL_QUERIES:
         open_ = [n for n, formed in enumerate(made) if not formed.answer.answered]
         if not open_:
             break
         found = distinct(retrieve_again(workspace, configuration, neutral, counts))
-        again = [asked[n]._replace(chunks=found[: settings.contexts]) for n in open_]
-        for n, formed in zip(open_, form_answers(again, settings, embed), strict=True):
+        more = found[: settings.contexts]
+        again = [_asked(asked[n].ask, asked[n].kind, more, index) for n in open_]
+        for n, formed in zip(open_, form_answers(again, settings, sentence_vectors), strict=True):
             if formed.answer.answered:
                 made[n] = formed
     return made
+
+
+def _asked(ask: str, kind: Kind, chunks: Sequence[ScoredChunk], index: Index | None) -> Asked:
+    """Return a question with its chunks' tokens, as a search of the release tells them."""
+    if index is None:
+        return Asked(ask, kind, chunks)
+    found = with_tokens(index, Retrieved(list(chunks), ask))
+    return Asked(ask, kind, found.chunks, found.token_weights)
 
 
 def _pack(answer: Answer | ProviderError) -> str | None:

@@ -10,15 +10,18 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     import onnxruntime
     from tokenizers import Tokenizer
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
-from rag_pipeline.datamodels import Vectors
+from rag_pipeline.datamodels import Span, Vectors
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.providers.token_starts import tokenizer_starts
+
+TokenIds = npt.NDArray[np.uint32]
 
 MAX_TOKENS = 256
 TOKENS_PER_BATCH = 4096
@@ -114,10 +117,25 @@ class MiniLM:
         return vectors, hidden, [encoding.ids for encoding in encoded]
 
 
+_ASKING = (
+    "a about an and any are as at be but by can could did do does for from had has have how i if "
+    "in into is it its may me might must my of on or our please shall should tell than that the "
+    "their them then there these they this those to under upon us was we were what when where "
+    "whether which who whom whose why will with would you your document documents agreement "
+    "agreements contract contracts"
+).split()
+"""Words of which a question is made, whatever it asks."""
+
+
 class MiniLMTokens(MiniLM):
-    """The same model, with the vectors of the tokens between [CLS] and [SEP]."""
+    """The same model, with the vectors of the tokens between [CLS] and [SEP].
+
+    Of a query only those tokens are told that say what it asks: `does` and `the` are rare in
+    contracts, and would weigh more than its subject.
+    """
 
     identity = f"{MiniLM.identity}:tokens"
+    query_version = 2
 
     def embed_tokens(
         self, texts: Sequence[str], input_type: InputType = "document"
@@ -126,11 +144,29 @@ class MiniLMTokens(MiniLM):
         vectors, hidden, ids = self._run(texts)
         tokens = []
         for row, numbers in enumerate(ids):
-            inner = slice(1, len(numbers) - 1) if len(numbers) > 2 else slice(0, 1)
+            inner = list(range(1, len(numbers) - 1)) or [0]
+            if input_type == "query":
+                inner = [n for n in inner if numbers[n] not in _asking()] or inner
             states = hidden[row, inner]
             unit = states / np.linalg.norm(states, axis=1, keepdims=True)
-            tokens.append(Tokens(np.array(numbers[inner], np.uint32), unit.astype(np.float32)))
+            kept = np.array([numbers[n] for n in inner], np.uint32)
+            tokens.append(Tokens(kept, unit.astype(np.float32)))
         return vectors, tokens
+
+    def tokens_of(self, text: str) -> tuple[TokenIds, list[Span]]:
+        """Return the tokens that `embed_tokens` tells of a document, and where each stands."""
+        encoded = self._tokenizer.encode(text)
+        return np.array(encoded.ids[1:-1], np.uint32), encoded.offsets[1:-1]
+
+
+@cache
+def _asking() -> frozenset[int]:
+    """Return the tokens of the words that every question may hold, and of what is no word."""
+    tokenizer = load_tokenizer()
+    words = (tokenizer.encode(word, add_special_tokens=False).ids for word in _ASKING)
+    marks = (tokenizer.token_to_id(mark) for mark in "?.,;:!'\"()-")
+    of_words = {ids[0] for ids in words if len(ids) == 1}
+    return frozenset(of_words | {mark for mark in marks if mark is not None})
 
 
 @cache

@@ -28,6 +28,7 @@ class MaxSimReranker(RerankerSettings):
     that `weighted` fusion is on that scale already) + weight x MaxSim (scaled to 0..1).
     """
 
+    code_version = 2
     compares_tokens: ClassVar[bool] = True
     method: Literal["maxsim"]
     weight: float = Field(default=0.4, ge=0.0, le=1.0)

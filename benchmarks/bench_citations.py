@@ -1,0 +1,157 @@
+"""Do the cited sentences of answers without a model hit the gold text? Under the default.
+
+    python -m benchmarks.bench_citations [--data FOLDER] [--sets NAME ...] [--work FOLDER] [--fit]
+
+The questions of half of the documents were used to fit `answering.extractive.FEATURES`; what is
+printed is of the others, and of all. `--fit` prints the weights that the first half gives.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.bench_datasets import SETS as PUBLIC
+from benchmarks.bench_datasets import prepared, rag
+from benchmarks.bench_wordings import sample
+from rag_pipeline import Corpus
+from rag_pipeline.answering import Asked, detect, distinct, form_answers, sentence_vectors
+from rag_pipeline.answering.extractive import FEATURES, sentence_features
+from rag_pipeline.config import ExtractiveAnswers, load_config
+from rag_pipeline.datamodels import Citation, Query, ScoredChunk
+from rag_pipeline.evaluation.runs import load_queries
+
+Floats = npt.NDArray[np.float64]
+_SHARES = {"sample": 1.0, "legalbench-rag": 0.3, "chroma-chunking": 0.5}
+"""How much each set's questions count in the fit: the largest is no more than twice the least."""
+_PENALTY = 3.0
+
+
+class Measured(NamedTuple):
+    """One question: whether it is for reporting, what hits, and what the fit reads."""
+
+    reported: bool
+    held: bool
+    cited: list[bool]
+    features: Floats
+    hits: Floats
+
+
+def _hits(span: Citation | ScoredChunk | tuple[str, int, int], query: Query) -> bool:
+    document_id, start, end = (
+        span if isinstance(span, tuple) else (span.document_id, span.start, span.end)
+    )
+    return any(
+        gold.document_id == document_id and start < gold.end and gold.start < end
+        for gold in query.gold_spans
+    )
+
+
+def _reported(query: Query, name: str) -> bool:
+    gold = query.gold_spans[0].document_id
+    # Chroma's three long documents are split by their questions.
+    return bool(
+        zlib.crc32(f"{gold}{query.query_id if name.startswith('chroma') else ''}".encode()) % 2
+    )
+
+
+def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
+    """Answer each question that has gold as the assistant does without a model."""
+    settings = ExtractiveAnswers()
+    for query in load_queries(corpus.workspace):
+        if not query.gold_spans:
+            continue
+        found = corpus.retrieve(query.query, settings.contexts, deepen=False, tokens=True)
+        chunks = distinct(found.chunks)
+        asked = Asked(found.ask, detect(query.query).kind, chunks, found.token_weights)
+        (formed,) = form_answers([asked], settings, sentence_vectors)
+        sentences, features = sentence_features(
+            found.ask, chunks, sentence_vectors, found.token_weights
+        )
+        places = [(s.chunk.document_id, s.start, s.start + len(s.text)) for s in sentences]
+        yield Measured(
+            _reported(query, name),
+            any(_hits(chunk, query) for chunk in chunks),
+            [_hits(c, query) for c in formed.answer.citations[: settings.sentences]],
+            features,
+            np.array([_hits(place, query) for place in places], float),
+        )
+
+
+def fitted(rows: Sequence[tuple[float, Measured]]) -> Floats:
+    """Return the weights of a logistic regression, for features as they are."""
+    rows = [(share, one) for share, one in rows if one.hits.any()]
+    features = np.vstack([one.features for _, one in rows])
+    hits = np.concatenate([one.hits for _, one in rows])
+    counts = np.concatenate([np.full(len(one.hits), s / len(one.hits)) for s, one in rows])
+    counts *= len(counts) / counts.sum()
+    scale = features.std(axis=0) + 1e-9
+    inputs = np.c_[(features - features.mean(axis=0)) / scale, np.ones(len(features))]
+    penalty = np.diag([_PENALTY] * features.shape[1] + [1e-6])
+    weights = np.zeros(inputs.shape[1])
+    for _ in range(30):  # Newton's method
+        chance = 1 / (1 + np.exp(-inputs @ weights))
+        gradient = inputs.T @ (counts * (chance - hits)) + penalty @ weights
+        curve = (inputs * (counts * chance * (1 - chance))[:, None]).T @ inputs + penalty
+        weights -= np.linalg.solve(curve, gradient)
+    found: Floats = weights[:-1] / scale
+    return found
+
+
+def _line(told: str, rows: Sequence[Measured]) -> str:
+    held = np.mean([one.held for one in rows])
+    first = np.mean([one.cited[:1] == [True] for one in rows])
+    some = np.mean([any(one.cited) for one in rows])
+    cited = np.mean([len(one.cited) for one in rows])
+    return (
+        f"  {told:9} n {len(rows):3}   passages hold it {100 * held:5.1f}   first cited hits "
+        f"{100 * first:5.1f}   any {100 * some:5.1f} ({100 * some / held:5.1f} of held)   "
+        f"{cited:.2f} cited\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    here = Path(__file__).parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
+    parser.add_argument("--sets", nargs="*", default=list(_SHARES), choices=list(_SHARES))
+    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
+    parser.add_argument("--fit", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as passing:
+        work = arguments.work or Path(passing)
+        work.mkdir(parents=True, exist_ok=True)
+        of_set: dict[str, list[Measured]] = {}
+        for name in arguments.sets:
+            corpus = _built(name, Path(arguments.data), work / name)
+            of_set[name] = list(measured(name, corpus))
+            sys.stdout.write(f"{name}\n")
+            sys.stdout.write(_line("reported", [o for o in of_set[name] if o.reported]))
+            sys.stdout.write(_line("all", of_set[name]))
+            sys.stdout.flush()
+        if arguments.fit:
+            own = [(_SHARES[n], o) for n, rows in of_set.items() for o in rows if not o.reported]
+            for feature, weight in zip(FEATURES, fitted(own), strict=True):
+                sys.stdout.write(f"  {feature:20} {weight:6.2f}   now {FEATURES[feature]:6.2f}\n")
+
+
+def _built(name: str, data: Path, work: Path) -> Corpus:
+    work.mkdir(parents=True, exist_ok=True)
+    file = work / name / "corpus.yaml"
+    if name == "sample":
+        file = sample(data, work)
+    elif not file.exists():
+        prepared(name, data / PUBLIC[name][0], work)
+    rag("run", str(file), "--configuration", "default", "--quiet")
+    return Corpus(load_config(file))
+
+
+if __name__ == "__main__":
+    main()
