@@ -76,7 +76,7 @@ def sample_of(folder: Path, **changes) -> Path:
                 "answers": {
                     "method": "extractive",
                     "sentences": 2,
-                    "confidence": 0.4,
+                    "confidence": 0.3,
                     "contexts": 3,
                 }
             },

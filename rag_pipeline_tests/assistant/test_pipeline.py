@@ -73,7 +73,7 @@ def test_what_the_assistant_itself_asks_is_searched_once_a_release(
     assert searched[-1] == "vibraphone airship topaz"
     assert [p.chunk for p in again.passages] != [] and not first.answered
     newer = replace(released.release(), release_id="release-000099")
-    monkeypatch.setattr(released, "release", lambda: newer)
+    monkeypatch.setattr(released, "searched", lambda: newer)
     assistant.ask("xylophone zeppelin quartz")
     assert searched.count("definitions") == 2
 

@@ -31,7 +31,7 @@ def _kept(assistant):
 def test_what_the_release_lacks_is_found_outside_and_says_where(expanded):
     made = expanded.assistant().ask(QUESTION)
     assert made.answered and ANSWER in made.text
-    (source,) = made.sources
+    source, *_ = made.sources
     assert source.verified and source.text == ANSWER
     assert source.document_id.startswith("expanded/") and source.dataset == "tiny"
     assert source.origin == {
