@@ -289,6 +289,20 @@ class CorpusConfig(Settings):
             raise ConfigError(f"{self.where}: {value!r}: {error}") from None
 
     @property
+    def sidecar_path(self) -> Path | None:
+        """Return the file with metadata of the documents, or None."""
+        return self.path(self.documents.metadata) if self.documents.metadata else None
+
+    @property
+    def documents_source(self) -> DocumentsSource:
+        """Return which files are documents; one with metadata of the others is none."""
+        sidecar, root = self.sidecar_path, self.documents_path
+        if self.documents.s3 or sidecar is None or not sidecar.is_relative_to(root):
+            return self.documents
+        own = sidecar.relative_to(root).as_posix()
+        return self.documents.model_copy(update={"exclude": (*self.documents.exclude, own)})
+
+    @property
     def documents_path(self) -> Path:
         """Return the folder or file that holds the documents, unless a bucket does."""
         return self.path(self.documents.path)

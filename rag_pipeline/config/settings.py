@@ -136,6 +136,8 @@ class DocumentsSource(Settings):
 
     A load deletes at most the share `max_deleted` of the loaded documents (and up to ten, whatever
     share they are); where more are gone it deletes none and fails until it is allowed to.
+    `metadata` names a .csv or .jsonl file with a line a document: `document_id`, `title`, and
+    fields of your own, such as date, source and access labels, to filter by.
     """
 
     code_version = 1
@@ -146,6 +148,7 @@ class DocumentsSource(Settings):
     max_bytes: int = Field(default=50_000_000, gt=0)
     parse_seconds: float = Field(default=120, gt=0)
     max_deleted: Share = 0.2
+    metadata: str | None = None
 
     @model_validator(mode="after")
     def _one_place(self) -> "DocumentsSource":

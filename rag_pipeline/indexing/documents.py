@@ -12,7 +12,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, parse_metadata, rows_of
 from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
-from rag_pipeline.indexing.objects import changed_documents, compare_objects
+from rag_pipeline.indexing.objects import changed_documents, compare_objects, sidecar
 from rag_pipeline.indexing.plans import (
     MAX_SHARD_DOCUMENTS,
     Plan,
@@ -24,6 +24,8 @@ from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.pdf.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
+from rag_pipeline.loading.sidecar import with_given
+from rag_pipeline.loading.sources import read_as
 from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
@@ -55,7 +57,8 @@ def _by_earlier_parser(source: Source | Rejected, loaded: Mapping[str, DocumentS
     """Return whether the table has the same bytes as an earlier parser read them."""
     if isinstance(source, Rejected) or source.document_id not in loaded:
         return False
-    return loaded[source.document_id].content_hash == source.raw_hash != source.content_hash
+    made = loaded[source.document_id].content_hash
+    return made == source.raw_hash != read_as(source.relative, source.raw_hash)
 
 
 def _why(again: Sequence[str]) -> str:
@@ -190,7 +193,9 @@ def _compare_files(
     refused = workspace.quarantine("documents").state()
     stale: list[Source | Rejected] = []
     seen: set[str] = set()
-    for source in scan(config.documents, config.documents_path, _seen_files(workspace)):
+    given = sidecar(config)
+    for listed in scan(config.documents_source, config.documents_path, _seen_files(workspace)):
+        source = with_given(listed, given)
         name, content_hash = source.document_id, source.content_hash
         seen.add(name)
         # A document of two rows was loaded by two at once; one in both tables was unread last.
@@ -258,9 +263,13 @@ def listing_digest(config: CorpusConfig) -> str:
     Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
     a digest of its own: the load that follows says what is wrong.
     """
-    digest = hashlib.sha256(config.documents.model_dump_json(exclude={"max_deleted"}).encode())
+    digest = hashlib.sha256(
+        config.documents.model_dump_json(exclude={"max_deleted"}, exclude_none=True).encode()
+    )
     digest.update(config.documents_fingerprint().encode())
-    source = config.documents
+    if config.sidecar_path is not None and config.sidecar_path.is_file():
+        digest.update(config.sidecar_path.read_bytes())
+    source = config.documents_source
     if source.s3:
         for listed in list_bucket(source):
             digest.update(repr(listed).encode())

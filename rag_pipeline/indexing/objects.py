@@ -9,9 +9,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import UnreadDocumentError
 from rag_pipeline.loading import Rejected, Source
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
+from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
 from rag_pipeline.workspace import Workspace
 
 
@@ -30,6 +32,11 @@ class Objects:
         keys = {listed.relative for listed in self.changed}
         rest = self.known.keys() - self.unchanged
         return sorted(i for i in rest if self.known[i] not in keys and i not in keys)
+
+
+def sidecar(config: CorpusConfig) -> dict[str, Given]:
+    """Return what a file beside the documents says of them, {} without one."""
+    return read_sidecar(config.sidecar_path) if config.sidecar_path else {}
 
 
 def compare_objects(workspace: Workspace) -> Objects:
@@ -59,7 +66,9 @@ def compare_objects(workspace: Workspace) -> Objects:
     counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
     changed: list[Listed] = []
     unchanged: set[str] = set()
-    for listed in list_bucket(workspace.config.documents):
+    given = sidecar(config)
+    for found in list_bucket(config.documents):
+        listed = found._replace(etag=hashed_with(found.etag, given.get(found.relative)))
         origin, documents = counts.get(listed[:3], ("", 0))
         mine = by_origin.get(origin, [])
         if origin and len(mine) == documents and doubtful.isdisjoint(mine):
@@ -78,9 +87,11 @@ def changed_documents(
     object has already keeps that object's document; the rejected one has no origin, so that its
     object is read again once the other has gone.
     """
+    given = sidecar(workspace.config)
     for listed in objects.changed:
         try:
-            with opened(workspace.config.documents, listed) as sources:
+            with opened(workspace.config.documents, listed) as found:
+                sources = [with_given(source, given) for source in found]
                 origin = listed.origin(len(sources))
                 mine: set[str] = set()
                 for source in sources:

@@ -3,8 +3,8 @@
 import hashlib
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from rag_pipeline.config import DocumentsSource
@@ -80,7 +80,8 @@ class Source:
     `n_bytes` counts the raw bytes, of which `raw_hash` is the SHA-256 (hex); for a JSON record
     both are the record's own. `content_hash` is the same, or a hash of it and of the parser's
     version where that is not the first. `relative` is the file under `base`, `offset` the record's
-    place in it, None for a document that is a whole file.
+    place in it, None for a document that is a whole file. `title` and `given` metadata, where
+    someone wrote them down, are put before the document's own.
     """
 
     document_id: str
@@ -91,6 +92,8 @@ class Source:
     settings: DocumentsSource
     offset: int | None = None
     raw_hash: str = ""
+    title: str = ""
+    given: Mapping[str, MetadataValue] = field(default_factory=dict)
 
     def load(self) -> Document:
         """Read and parse the document.
@@ -157,11 +160,12 @@ class Source:
             document_id=self.document_id,
             content_hash=self.content_hash,
             text=require_text(self.document_id, text),
-            title=title,
+            title=self.title or title,
             media_type=media_type or _MEDIA_TYPES.get(suffix, "text/plain"),
             metadata={
                 **({"language": language} if (language := language_of(text)) else {}),
                 **fields,
+                **self.given,
                 "folder": "" if folder == "." else folder,
                 "suffix": suffix,
                 "bytes": self.n_bytes,

@@ -34,6 +34,7 @@ attributes:
     max_bytes: 50000000        # a larger file is quarantined, the others go on
     parse_seconds: 120         # so is a PDF, HTML or Office file that takes longer to parse
     max_deleted: 0.2           # a load that finds more than this share gone deletes none and asks
+    # metadata: documents.csv  # document_id, title, and columns of your own to filter by
 {queries}
   store: {store}               # what is built: a folder, or s3://bucket/prefix
 

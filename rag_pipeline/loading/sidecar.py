@@ -1,0 +1,103 @@
+"""A `documents.csv` or `.jsonl` -> titles and metadata of documents that don't tell them."""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rag_pipeline.datamodels import MetadataValue
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.sources import Rejected, Source
+from rag_pipeline.loading.text import one_line, storable
+
+_ID = "document_id"
+_TITLE = "title"
+
+
+class Given(NamedTuple):
+    """What a line says of a document, and a hash of it."""
+
+    title: str
+    metadata: Mapping[str, MetadataValue]
+    digest: str
+
+
+def read_sidecar(path: Path) -> dict[str, Given]:
+    """Read a line a document, with `document_id`, `title` and fields of your own.
+
+    A CSV file has a header; values are text, and an empty one says nothing. In JSON Lines numbers
+    and truth values stay what they are, and lists become their JSON text. Raises InputError naming
+    file, line and value.
+    """
+    if path.suffix.lower() not in (".csv", ".jsonl"):
+        raise InputError(f"documents.metadata: {path}: name a .csv or .jsonl file")
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise InputError(f"documents.metadata: {path}: cannot read it: {reason}") from None
+    found: dict[str, Given] = {}
+    rows = _csv_rows if path.suffix.lower() == ".csv" else _json_rows
+    for number, row in rows(text, path):
+        document_id = row.pop(_ID, None)
+        if not isinstance(document_id, str) or not document_id:
+            raise InputError(f"{path}:{number}: {_ID}: {document_id!r}: expected a document's id")
+        if document_id in found:
+            raise InputError(f"{path}:{number}: {_ID}: {document_id!r} has a line already")
+        digest = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
+        title = one_line(str(row.pop(_TITLE, None) or ""))
+        metadata = {k: storable(v) for k, v in row.items() if v not in (None, "")}
+        found[document_id] = Given(title, metadata, digest)
+    return found
+
+
+def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        if _ID not in (reader.fieldnames or ()):
+            raise InputError(
+                f"{path}:1: no column {_ID}; there are: {', '.join(reader.fieldnames or ())}"
+            )
+        for row in reader:
+            if None in row:
+                raise InputError(f"{path}:{reader.line_num}: more values than the header has")
+            yield reader.line_num, dict(row)
+    except csv.Error as error:
+        raise InputError(f"{path}:{reader.line_num + 1}: not CSV: {error}") from None
+
+
+def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}:{number}: not a line of JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}:{number}: expected a JSON object, not {type(row).__name__}")
+        yield number, row
+
+
+def with_given(source: Source | Rejected, given: Mapping[str, Given]) -> Source | Rejected:
+    """Return a source with what is given of it; a changed line changes its content hash."""
+    row = given.get(source.document_id)
+    if row is None or isinstance(source, Rejected):
+        return source
+    return replace(
+        source,
+        content_hash=hashed_with(source.content_hash, row),
+        title=row.title,
+        given=row.metadata,
+    )
+
+
+def hashed_with(digest: str, row: Given | None) -> str:
+    """Return a digest that changes with what is given of a document, too."""
+    if row is None:
+        return digest
+    return hashlib.sha256(f"{digest} {row.digest}".encode()).hexdigest()
