@@ -7,7 +7,14 @@ from datetime import timedelta
 from functools import cached_property
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_prices
+from rag_pipeline.calls.costs import (
+    Ledger,
+    Totals,
+    attributed,
+    charging,
+    load_prices,
+    vendor,
+)
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import (
     ChatSettings,
@@ -16,7 +23,13 @@ from rag_pipeline.config import (
     Models,
     keeps_tokens,
 )
-from rag_pipeline.config.addresses import addresses_of, at_first_addresses, remote_models
+from rag_pipeline.config.addresses import (
+    addresses_of,
+    at_first_addresses,
+    model_of,
+    provider_of,
+    remote_models,
+)
 from rag_pipeline.config.models import TokenStarts
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
@@ -74,7 +87,14 @@ class Workspace:
     def ledger(self) -> Ledger:
         """Return the ledger of what the corpus's calls cost."""
         config = self.config
-        prices = load_prices(config.prices_path)
+        listed = load_prices(config.prices_path)
+        prices = listed.including(
+            {
+                (vendor(provider_of(model), model.base_url), model_of(model)): model.price
+                for _, _, model in remote_models(config)
+                if model.price is not None
+            }
+        )
         path = self.store.calls_path.with_name("costs.sqlite")
         return Ledger(path, config.corpus, prices, config.budget_usd, self.store.is_shared)
 

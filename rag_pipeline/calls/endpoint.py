@@ -285,7 +285,8 @@ def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:
 
     What a call asks for, and how long its reply may be, makes no endpoint of its own.
     """
-    way = settings.model_dump(include=set(RemoteModel.model_fields), exclude={"max_concurrency"})
+    other = {"max_concurrency", "known_as", "price"}
+    way = settings.model_dump(include=set(RemoteModel.model_fields), exclude=other)
     return _endpoint(name, RemoteModel(**way))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag_pipeline.calls.cache import NO_USAGE, CallCache
-from rag_pipeline.calls.costs import Kind, Tokens
+from rag_pipeline.calls.costs import Kind, Learned, Tokens, estimating
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 
@@ -27,6 +27,8 @@ class RecordingCache(CallCache):
     """Calls with an answer that were looked up since `begin`."""
     missing: dict[Kind, dict[bytes, Tokens]] = field(default_factory=dict)
     """Calls without an answer that were looked up since `begin`, with their expected tokens."""
+    learned: Callable[[Kind], Learned] = lambda kind: Learned()
+    """What is known of the tokens of the model that is asked now."""
     guessed: bool = False
     """Whether a prompt was made after another one had no answer, and may depend on it."""
 
@@ -44,9 +46,10 @@ class RecordingCache(CallCache):
         missing = [key for key in keys if key not in known]
         self.guessed |= bool(self.missing.get(kind)) and bool(missing)
         noted = self.missing.setdefault(kind, {})
-        for key in missing:
-            if key not in noted:
-                noted[key] = tokens(key)
+        with estimating(self.learned(kind)):
+            for key in missing:
+                if key not in noted:
+                    noted[key] = tokens(key)
         return missing
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:

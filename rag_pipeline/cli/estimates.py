@@ -10,6 +10,7 @@ from rag_pipeline.pipeline.forecast import ERROR, Forecast, is_known
 from rag_pipeline.workspace import Workspace
 
 _LAST_RUN = "costs/last_run.json"
+_ASKED = "set the model's `price` in the corpus file"
 
 
 def estimate_lines(found: Sequence[Forecast]) -> list[str]:
@@ -28,7 +29,7 @@ def estimate_lines(found: Sequence[Forecast]) -> list[str]:
         cached = f" ({tokens.cached:,} of them from its prompt cache)" if tokens.cached else ""
         costs = sum(f.usd or 0.0 for f in own)
         priced = all(f.usd is not None or not is_known([f]) for f in own)
-        price = f"{costs:.4f} USD" if priced else "an unknown price"
+        price = f"{costs:.4f} USD" if priced else f"an unknown price, {_ASKED}"
         lines.append(
             f"{model}: {' and '.join(parts)}; about {tokens.input:,} input tokens{cached}, "
             f"{tokens.output:,} output tokens: {price} ({ERROR})."
@@ -72,8 +73,19 @@ def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
         f"cost: {usd(actual)} USD, estimated {price}; {actual.input_tokens:,} input tokens, "
         f"estimated {expected['input']:,}; {actual.cached_tokens:,} of them cached, estimated "
         f"{expected['cached']:,}; {actual.output_tokens:,} output tokens, estimated "
-        f"{expected['output']:,} ({ERROR})"
+        f"{expected['output']:,} ({ERROR})" + _error(expected, actual)
     )
+
+
+def _error(expected: Mapping[str, Any], actual: Totals) -> str:
+    """Return by how much the estimate was too high or too low, of what was used."""
+    pairs = {
+        "cost": (expected["usd"], actual.usd if actual.is_known else None),
+        "input": (expected["input"], actual.input_tokens),
+        "output": (expected["output"], actual.output_tokens),
+    }
+    errors = [f"{name} {e / a - 1:+.0%}" for name, (e, a) in pairs.items() if a and e is not None]
+    return f"; the estimate's error: {', '.join(errors)}".replace("%", " %") if errors else ""
 
 
 def usd(totals: Totals) -> str:

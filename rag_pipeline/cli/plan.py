@@ -12,7 +12,7 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import load_config
 from rag_pipeline.config.addresses import moved_models
-from rag_pipeline.pipeline.forecast import RERANKING, Forecast, forecast, hold_budget
+from rag_pipeline.pipeline.forecast import RERANKING, Forecast, forecast, hold_budget, is_known
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
@@ -59,6 +59,11 @@ def show_plan(file: Path, as_json: bool) -> None:
     console.print(table)
     for line in (*totals(found), *estimate_lines(found), *moved_models(workspace.config)):
         console.print(line)
+    if config.budget_usd is not None and not is_known(found):
+        console.print(
+            f"Whether it keeps within budget_usd {config.budget_usd:g} is known once the size of "
+            f"what '?' stands for is: a run tells before it asks, and stops at the budget."
+        )
     hold_budget(workspace, found)
     show_next(rag("run", file=file, corpus=config.corpus))
 

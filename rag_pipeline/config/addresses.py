@@ -69,6 +69,15 @@ def of_today(config: CorpusConfig, settings: SettingsT) -> SettingsT:
     return settings
 
 
+def provider_of(settings: RemoteModel) -> str:
+    """Return a model's vendor: its `provider`, or of a reranker its `method`."""
+    return str(getattr(settings, "provider", None) or getattr(settings, "method", ""))
+
+
+def model_of(settings: RemoteModel) -> str:
+    """Return a model's name at its vendor."""
+    return str(getattr(settings, "model", "")) or provider_of(settings)
+
+
 def _name(settings: RemoteModel) -> str:
-    kind = getattr(settings, "provider", None) or getattr(settings, "method", "")
-    return f"{kind} {getattr(settings, 'model', '')}".strip()
+    return f"{provider_of(settings)} {model_of(settings)}"

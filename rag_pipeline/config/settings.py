@@ -14,6 +14,8 @@ from pydantic import (
     model_validator,
 )
 
+from rag_pipeline.config.prices import Price
+
 if TYPE_CHECKING:
     from rag_pipeline.config.corpus import CorpusConfig
 
@@ -97,6 +99,7 @@ class RemoteModel(Settings):
             "tokens_per_minute",
             "patience_seconds",
             "known_as",
+            "price",
         }
     )
     base_url: str | None = None
@@ -105,6 +108,8 @@ class RemoteModel(Settings):
 
     For a model that has moved an earlier `base_url` ("" for the vendor's own), or any name.
     """
+    price: Price | None = None
+    """What the model charges where it stands in no prices file, and before what stands there."""
     api_key_env: str
     """The environment variable that holds the key; keys themselves are in no file."""
     timeout_seconds: float = Field(default=60.0, gt=0)

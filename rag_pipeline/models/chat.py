@@ -22,10 +22,13 @@ from rag_pipeline.calls.costs import (
     Tokens,
     estimate_tokens,
     forfeit,
+    measuring,
     release,
+    request_texts,
     request_tokens,
     reserve_batch,
     settling,
+    usual_output,
 )
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
@@ -132,7 +135,8 @@ def _ask_in_batches(
     names = {key: f"batched {key.hex()}" for key in prompts}
 
     def done(key: bytes, body: dict[str, Any], call_id: str) -> None:
-        with settling(names[key]):
+        texts = request_texts(prompts[key].messages, prompts[key].schema)
+        with settling(names[key]), measuring(texts):
             completion = chat.read_batched(body, call_id)
         try:
             if is_cut(completion, prompts[key]):
@@ -285,10 +289,10 @@ def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> T
     OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128; what it
     serves in a batch nobody promises.
     """
-    whole = sum(estimate_tokens(message["content"]) for message in prompt.messages)
+    whole = sum(map(estimate_tokens, request_texts(prompt.messages, prompt.schema)))
     prefix = estimate_tokens(prompt.system + prompt.prefix)
     cold = is_first or settings.batch or prefix < 1024
-    output = min(USUAL_OUTPUT, settings.max_output_tokens)
+    output = usual_output(settings.max_output_tokens)
     return Tokens(whole, 0 if cold else prefix // 128 * 128, output)
 
 

@@ -3,7 +3,14 @@ from typing import Any
 import pytest
 
 from rag_pipeline import indexing
-from rag_pipeline.calls.costs import Tokens, Totals
+from rag_pipeline.calls.costs import (
+    Learned,
+    Tokens,
+    Totals,
+    estimate_tokens,
+    estimating,
+    usual_output,
+)
 from rag_pipeline.cli.costs import show_costs
 from rag_pipeline.cli.estimates import (
     estimate_lines,
@@ -11,7 +18,7 @@ from rag_pipeline.cli.estimates import (
     outcome,
 )
 from rag_pipeline.cli.plan import show_plan
-from rag_pipeline.config import ChatModel, load_config
+from rag_pipeline.config import ChatModel, fingerprint, load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.models.chat import Prompt, expected_tokens
 from rag_pipeline.pipeline.forecast import forecast, hold_budget, is_known, pays
@@ -76,6 +83,9 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
         actual.add(charge)
     shown = outcome(list(found.values()), actual)
     assert f"estimated {mine.usd:.4f}" in shown
+    # A reply has five tokens where 150 were expected: 150 / 5 - 1.
+    assert "the estimate's error: cost +" in shown
+    assert shown.endswith("output +2900 %")
     keep_outcome(workspace, list(found.values()), actual)
     show_costs(file, "asset", as_json=False)
     assert f"UTC): {shown}" in capsys.readouterr().out
@@ -189,3 +199,62 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
     assert "reorder what was found" in shown
     assert "voyage rerank-2.5: 4 prompts" in shown
     assert server.requests == []
+
+
+def test_estimates_learn_tokens_and_replies_from_what_was_charged(
+    tmp_path, server: ModelServer, run_all
+):
+    file = write_corpus(tmp_path, **paid(tmp_path, server.url))
+    run_all(file)
+    workspace = Workspace(load_config(file))
+    text = "# Pets\n\n" + "Dogs of every size may come to the office on Fridays. " * 4
+    (tmp_path / "documents/pets.md").write_text(text + "\n\n## Cats\n\nThey may not come.\n")
+    before = len(server.requests)
+    indexing.update_documents(workspace)
+    indexing.update(workspace, "chunks", "markdown")
+    (contexts,) = (f for f in forecast(workspace) if f.step == CONTEXTS)
+    assert contexts.asks
+    assert contexts.tokens.output == 5 * contexts.asks
+    indexing.update(workspace, "contextualized_chunks", "markdown.llm")
+    assert len(server.requests) == before + contexts.asks
+    used = sum(charge.input for charge in list(workspace.ledger.charges())[before:])
+    assert contexts.tokens.input == pytest.approx(used, rel=0.15)
+    first = sum(-(-len(b["messages"][0]["content"].encode()) // 4) for b in server.bodies[before:])
+    assert first > 1.2 * used, "without what was learned it was wrong by more than 20 %"
+
+
+def test_factors_are_learned_by_alphabet_and_model():
+    learned = Learned({"ascii": 0.5, "three_byte": 2.0}, output=9)
+    assert estimate_tokens("x" * 40) == 10
+    with estimating(learned):
+        assert estimate_tokens("x" * 40) == 5
+        assert estimate_tokens("Ä" + "x" * 39) == 11, "nothing is known of it: 41 bytes"
+        assert estimate_tokens("中" * 20) == 30
+        assert (usual_output(1000), usual_output(4)) == (9, 4)
+    assert usual_output(1000) == 150
+
+
+def test_a_plan_of_unknown_price_is_within_no_budget_and_asks_for_it(
+    tmp_path, server: ModelServer, capsys
+):
+    settings = paid(tmp_path, "http://far.example/v1", budget_usd=5.0)
+    del settings["prices"]
+    file = write_corpus(tmp_path, **settings)
+    show_plan(file, as_json=False)
+    assert "Whether it keeps within budget_usd 5 is known" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    load_and_chunk(Workspace(load_config(file)))
+    with pytest.raises(BudgetError, match=r"price of far\.example m is unknown.*`price`"):
+        show_plan(file, as_json=False)
+    settings["chats"]["small"]["price"] = {"input": 1.0, "output": 10.0}
+    workspace = Workspace(load_config(write_file(tmp_path, **settings)))
+    found = forecast(workspace)
+    hold_budget(workspace, found)
+    (contexts,) = (f for f in found if f.step == CONTEXTS)
+    assert contexts.usd == pytest.approx(
+        (contexts.tokens.input + 10 * contexts.tokens.output) / 1e6
+    )
+    free = load_config(write_file(tmp_path, **paid(tmp_path, "http://far.example/v1")))
+    priced = workspace.config
+    assert fingerprint(priced.chats["small"]) == fingerprint(free.chats["small"])

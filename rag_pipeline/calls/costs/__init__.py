@@ -1,11 +1,6 @@
 """What calls to models cost: prices, the ledger of every call, and the budget that it holds."""
 
-from rag_pipeline.calls.costs.ledger import (
-    Charge,
-    Kind,
-    Ledger,
-    Totals,
-    attributed,
+from rag_pipeline.calls.costs.charging import (
     charging,
     forfeit,
     paying,
@@ -14,15 +9,21 @@ from rag_pipeline.calls.costs.ledger import (
     require_budget,
     reserve_batch,
 )
+from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import FREE, Price, Prices, Tokens, load_prices, vendor
+from rag_pipeline.calls.costs.purposes import Charge, Kind, Totals, attributed, measuring
 from rag_pipeline.calls.costs.report import GROUPS, Group, totals_by
 from rag_pipeline.calls.costs.reservations import settling
 from rag_pipeline.calls.costs.tokens import (
     ESTIMATE_ERROR,
     USUAL_OUTPUT,
+    Learned,
     estimate_tokens,
+    estimating,
     most_tokens,
+    request_texts,
     request_tokens,
+    usual_output,
 )
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Charge",
     "Group",
     "Kind",
+    "Learned",
     "Ledger",
     "Price",
     "Prices",
@@ -41,16 +43,20 @@ __all__ = [
     "attributed",
     "charging",
     "estimate_tokens",
+    "estimating",
     "forfeit",
     "load_prices",
+    "measuring",
     "most_tokens",
     "paying",
     "record",
     "release",
+    "request_texts",
     "request_tokens",
     "require_budget",
     "reserve_batch",
     "settling",
     "totals_by",
+    "usual_output",
     "vendor",
 ]

@@ -7,25 +7,21 @@ cache; threads and processes share it, so a budget holds for all of them togethe
 import json
 import sqlite3
 import threading
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
 from uuid import uuid4
 
-from rag_pipeline.calls.costs import reservations
-from rag_pipeline.calls.costs.prices import FREE, Price, Prices, Tokens, load_prices, vendor
+from rag_pipeline.calls.costs import learning, purposes, reservations
+from rag_pipeline.calls.costs.prices import FREE, Price, Prices, Tokens, load_prices
+from rag_pipeline.calls.costs.purposes import Charge, Kind
 from rag_pipeline.calls.costs.reservations import Cost, Purse
+from rag_pipeline.calls.costs.tokens import Learned
 from rag_pipeline.calls.databases import open_database
 from rag_pipeline.calls.sharing import Record, open_outbox, post
 from rag_pipeline.errors import BudgetError, StoreError
-
-_POLL_SECONDS = 0.2
-Kind = Literal["chat", "embedding", "rerank"]
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS charges (
@@ -38,74 +34,10 @@ CREATE TABLE IF NOT EXISTS charges (
 """
 
 
-class Charge(NamedTuple):
-    """One call of the ledger; `usd` is None where the price is unknown."""
-
-    time: str
-    corpus: str
-    asset: str
-    partition: str
-    configurations: tuple[str, ...]
-    kind: str
-    provider: str
-    model: str
-    input: int
-    cached: int
-    output: int
-    searches: int
-    batch: bool
-    usd: float | None
-
-
 _INSERT = (
     f"INSERT OR IGNORE INTO charges ({', '.join(Charge._fields)}, call_id) "
     f"VALUES ({', '.join('?' * (len(Charge._fields) + 1))})"
 )
-
-
-@dataclass(slots=True)
-class Totals:
-    """What some calls used and cost; `unpriced` calls are not in `usd`: their price is unknown."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    searches: int = 0
-    usd: float = 0.0
-    unpriced: int = 0
-
-    @property
-    def is_known(self) -> bool:
-        """Return whether every call has a price."""
-        return self.unpriced == 0
-
-    def merge(self, other: "Totals") -> None:
-        """Add other totals."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def add(self, charge: Charge) -> None:
-        """Add one call."""
-        self.calls += 1
-        self.input_tokens += charge.input
-        self.cached_tokens += charge.cached
-        self.output_tokens += charge.output
-        self.searches += charge.searches
-        self.usd += charge.usd or 0.0
-        self.unpriced += charge.usd is None
-
-
-@dataclass(frozen=True, slots=True)
-class _Purpose:
-    asset: str = ""
-    partition: str = ""
-    configurations: tuple[str, ...] = ()
-
-
-_ledger: ContextVar["Ledger | None"] = ContextVar("ledger", default=None)
-_meter: ContextVar["Totals | None"] = ContextVar("meter", default=None)
-_purpose: ContextVar[_Purpose] = ContextVar("purpose", default=_Purpose())  # noqa: B039 - frozen
 
 
 @dataclass(slots=True)
@@ -137,7 +69,7 @@ class Ledger:
         price = self.prices.price(provider, model)
         usd = None if price is None else price.usd(tokens, batch)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        purpose = _purpose.get()
+        purpose = purposes.purpose.get()
         row = Charge(
             now, self.corpus, purpose.asset, purpose.partition, purpose.configurations,
             kind, provider, model,
@@ -149,10 +81,12 @@ class Ledger:
             added = connection.execute(_INSERT, (*values, call_id)).rowcount
             if self.budget_usd is not None:
                 reservations.settle(connection)
+            if added:
+                learning.learn(connection, (self.corpus, provider, model, kind), tokens)
             if added and self.shares:
                 value = json.dumps(values).encode()
                 post(connection, [Record("charge", call_id.encode(), value)])
-        meter = _meter.get()
+        meter = purposes.meter.get()
         if meter is not None:
             meter.add(row)
 
@@ -232,10 +166,17 @@ class Ledger:
         if price is None:
             raise BudgetError(
                 f"{provider}: {model}: its price is unknown, so budget_usd "
-                f"{self.budget_usd:g} can't be held; name a file with its price under `prices`, "
-                f"or leave the budget out"
+                f"{self.budget_usd:g} can't be held; set the model's `price` in the corpus file, "
+                f"name a file with it under `prices`, or leave the budget out"
             )
         return price
+
+    def learned(self, provider: str, model: str, kind: Kind, asset: str) -> Learned:
+        """Return what calls of a model have told of its tokens, and of an asset's replies."""
+        if not self.path.exists():
+            return Learned()  # a plan makes no file
+        with self.connection() as connection:
+            return learning.learned(connection, (self.corpus, provider, model, kind), asset)
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the corpus's calls in the order they were made, those after a position."""
@@ -270,6 +211,7 @@ class Ledger:
                 connection = open_database(self.path)
                 connection.execute(_TABLE)
                 connection.execute(reservations.TABLE)
+                connection.execute(learning.TABLE)
                 if self.shares:
                     _name_calls(connection)
                     columns = ", ".join(Charge._fields)
@@ -291,128 +233,3 @@ def _name_calls(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE charges SET call_id = lower(hex(randomblob(16))) WHERE call_id IS NULL"
         )
-
-
-@contextmanager
-def charging(ledger: Ledger) -> Iterator[None]:
-    """Charge every call inside the block to a ledger, and hold its budget."""
-    token = _ledger.set(ledger)
-    try:
-        yield
-    finally:
-        _ledger.reset(token)
-
-
-@contextmanager
-def attributed(
-    asset: str, partition: str = "", configurations: Sequence[str] = ()
-) -> Iterator[Totals]:
-    """Attribute every call inside the block to an asset's partition and its configurations.
-
-    Yields what these calls used and cost, which is complete when the block ends.
-    """
-    totals = Totals()
-    purpose = _purpose.set(_Purpose(asset, partition, tuple(configurations)))
-    meter = _meter.set(totals)
-    try:
-        yield totals
-    finally:
-        _meter.reset(meter)
-        _purpose.reset(purpose)
-
-
-def record(
-    kind: Kind,
-    provider: str,
-    model: str,
-    *,
-    base_url: str | None = None,
-    input_tokens: int = 0,
-    cached_tokens: int = 0,
-    output_tokens: int = 0,
-    searches: int = 0,
-    batch: bool = False,
-    call_id: str | None = None,
-) -> None:
-    """Charge a call that has been answered: to be called once per response, whatever it says.
-
-    `provider` is the vendor (`openai`, `voyage`); with a `base_url` of another server that
-    server's host stands in the ledger. Does nothing outside of `charging`.
-    """
-    ledger = _ledger.get()
-    if ledger is not None:
-        tokens = Tokens(input_tokens, cached_tokens, output_tokens, searches)
-        name = vendor(provider, base_url)
-        ledger.record(kind, name, model, tokens, batch=batch, call_id=call_id)
-
-
-def require_budget(provider: str, model: str, base_url: str | None = None) -> None:
-    """Raise BudgetError where no more calls may be paid for."""
-    ledger = _ledger.get()
-    if ledger is not None:
-        ledger.require(vendor(provider, base_url), model)
-
-
-@asynccontextmanager
-async def paying(
-    provider: str,
-    model: str,
-    expected: Tokens,
-    most: Tokens | None = None,
-    base_url: str | None = None,
-) -> AsyncIterator[None]:
-    """Hold the budget over one request, which is sent and charged (`record`) inside the block.
-
-    Sets aside what it may use at most (`expected` without it); waits for other calls to be settled
-    where it might not fit. Raises BudgetError where it is not expected to fit.
-    """
-    ledger = _ledger.get()
-    if ledger is None or ledger.budget_usd is None:
-        yield
-        return
-    name, server = uuid4().hex, vendor(provider, base_url)
-    limit = most or expected
-    async with reservations.held(
-        name,
-        lambda: ledger.reserve(name, server, model, expected, limit),
-        lambda: ledger.release([name]),
-        lambda: ledger.forfeit([name]),
-    ):
-        yield
-
-
-def reserve_batch(
-    provider: str,
-    model: str,
-    requests: Mapping[str, tuple[Tokens, Tokens]],
-    base_url: str | None = None,
-    *,
-    wait: bool = True,
-) -> list[str]:
-    """Set money aside for requests of a batch by name; return the first ones, those that fit.
-
-    Where none fits yet, waits for other calls to be settled, or returns none. Raises BudgetError
-    where all together are not expected to fit.
-    """
-    ledger = _ledger.get()
-    if ledger is None:
-        return list(requests)
-    while True:
-        found = ledger.reserve_batch(vendor(provider, base_url), model, requests)
-        if found is not None or not wait:
-            return found or []
-        time.sleep(_POLL_SECONDS)
-
-
-def release(names: Sequence[str]) -> None:
-    """Give back what was set aside for requests that will not be charged any more."""
-    ledger = _ledger.get()
-    if ledger is not None:
-        ledger.release(names)
-
-
-def forfeit(names: Sequence[str]) -> None:
-    """Count what was set aside for requests as spent until they are charged or released."""
-    ledger = _ledger.get()
-    if ledger is not None:
-        ledger.forfeit(names)

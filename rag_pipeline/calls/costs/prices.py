@@ -2,7 +2,7 @@
 
 import datetime
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,61 +14,11 @@ from pydantic import Field, ValidationError
 from rag_pipeline.calls.addresses import is_loopback
 from rag_pipeline.config import Settings
 from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, RERANKERS, load_group
+from rag_pipeline.config.prices import Price as Price
+from rag_pipeline.config.prices import Tokens as Tokens
 from rag_pipeline.errors import ConfigError
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """What a call is charged by; `cached` are those of `input` that a prompt cache served."""
-
-    input: int = 0
-    cached: int = 0
-    output: int = 0
-    searches: int = 0
-    """Requests to a reranker that charges by the search and not by the token."""
-
-    def __add__(self, other: "Tokens") -> "Tokens":
-        return Tokens(
-            self.input + other.input,
-            self.cached + other.cached,
-            self.output + other.output,
-            self.searches + other.searches,
-        )
-
-    def __mul__(self, factor: float) -> "Tokens":
-        counts = (self.input, self.cached, self.output, self.searches)
-        return Tokens(*(round(count * factor) for count in counts))
-
-
-class Price(Settings):
-    """USD per million tokens; `search` is USD per thousand searches.
-
-    `cached_input` is the price of input where it is left out, and `batch` what a batched call
-    costs of an ordinary one.
-    """
-
-    input: float = Field(default=0.0, ge=0.0)
-    cached_input: float | None = Field(default=None, ge=0.0)
-    output: float = Field(default=0.0, ge=0.0)
-    search: float = Field(default=0.0, ge=0.0)
-    batch: float = Field(default=1.0, ge=0.0, le=1.0)
-
-    def usd(self, tokens: Tokens, batch: bool = False) -> float:
-        """Return what a call costs.
-
-        ((input - cached) x input price + cached x cached price + output x output price) / 10^6
-        + searches x search price / 10^3, times `batch` for a batched call.
-        """
-        cached_input = self.input if self.cached_input is None else self.cached_input
-        millionths = (
-            (tokens.input - tokens.cached) * self.input
-            + tokens.cached * cached_input
-            + tokens.output * self.output
-        )
-        ordinary = millionths / 1e6 + tokens.searches * self.search / 1e3
-        return ordinary * (self.batch if batch else 1.0)
 
 
 FREE = Price()
@@ -100,6 +50,15 @@ class Prices(Settings):
                     return listed.models[name]
         host = urlsplit(f"//{provider}").hostname or provider
         return FREE if provider in self.local or is_loopback(host) else None
+
+    def including(self, own: Mapping[tuple[str, str], Price]) -> "Prices":
+        """Return these prices, those of some models (provider, model) in the place of theirs."""
+        providers = dict(self.providers)
+        for (name, model), price in own.items():
+            known = providers.get(name) or _Provider(date=datetime.date.min, models={})
+            models = {**known.models, model: price}
+            providers[name] = known.model_copy(update={"models": models})
+        return self.model_copy(update={"providers": providers})
 
 
 def vendor(provider: str, base_url: str | None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Literal, get_args
 
-from rag_pipeline.calls.costs.ledger import Charge, Totals
+from rag_pipeline.calls.costs.purposes import Charge, Totals
 
 Group = Literal["asset", "model", "configuration", "day"]
 GROUPS: tuple[str, ...] = get_args(Group)

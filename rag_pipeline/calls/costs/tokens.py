@@ -5,8 +5,11 @@ about 3 bytes of code or tables, and of 3 bytes (a character) of Chinese or Japa
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from rag_pipeline.calls.costs.prices import Tokens
 
@@ -19,14 +22,80 @@ _FRAME_TOKENS = 8
 """Tokens that a message adds to its text."""
 
 
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What calls of a model have told: tokens by estimated one and alphabet, and a reply's length.
+
+    `output` is None where too few replies are known.
+    """
+
+    factors: Mapping[str, float] = field(default_factory=dict)
+    output: int | None = None
+
+
+class Estimate(NamedTuple):
+    """About how many tokens some texts have, before anything was learned, and their alphabet."""
+
+    tokens: int
+    alphabet: str
+
+
+_learned: ContextVar[Learned] = ContextVar("learned", default=Learned())  # noqa: B039 - frozen
+
+
+@contextmanager
+def estimating(learned: Learned) -> Iterator[None]:
+    """Let estimates inside the block go by what was learned."""
+    token = _learned.set(learned)
+    try:
+        yield
+    finally:
+        _learned.reset(token)
+
+
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has: UTF-8 bytes / 4."""
-    return -(-len(text.encode()) // 4)
+    """Return about how many tokens a text has: UTF-8 bytes / 4, times what was learned."""
+    size = len(text.encode())
+    estimate, factors = -(-size // 4), _learned.get().factors
+    return round(estimate * factors.get(_alphabet(size, len(text)), 1.0)) if factors else estimate
+
+
+def estimate_of(texts: Sequence[str]) -> Estimate:
+    """Return the estimate of texts that one request has, in which nothing learned is."""
+    sizes = [len(text.encode()) for text in texts]
+    tokens = sum(-(-size // 4) for size in sizes)
+    return Estimate(tokens, _alphabet(sum(sizes), sum(map(len, texts))))
+
+
+def usual_output(most: int) -> int:
+    """Return about how many tokens a reply has that may have at most so many."""
+    learned = _learned.get().output
+    return min(USUAL_OUTPUT if learned is None else learned, most)
+
+
+def _alphabet(size: int, characters: int) -> str:
+    """Return a class of languages by UTF-8 bytes a character.
+
+    English has 1.00 to 1.01, German and French 1.01 to 1.05, Greek, Cyrillic, Hebrew and Arabic
+    about 1.8, Chinese, Japanese, Korean, Thai and Hindi 2.5 and more.
+    """
+    share = size / max(characters, 1)
+    if share < 1.008:
+        return "ascii"
+    return "latin" if share < 1.3 else "two_byte" if share < 2.2 else "three_byte"
 
 
 def most_tokens(text: str) -> int:
     """Return more tokens than a text has, unless it is hardly words at all: UTF-8 bytes / 3."""
     return -(-len(text.encode()) // 3)
+
+
+def request_texts(
+    messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
+) -> list[str]:
+    """Return the texts of a chat request that are charged: messages, and the schema."""
+    texts = [message["content"] for message in messages]
+    return texts if schema is None else [*texts, json.dumps(schema)]
 
 
 def request_tokens(
@@ -35,9 +104,7 @@ def request_tokens(
     max_output_tokens: int,
 ) -> tuple[Tokens, Tokens]:
     """Return what a chat request is expected to use, and the most that it may use."""
-    texts = [message["content"] for message in messages]
-    if schema is not None:
-        texts.append(json.dumps(schema))
+    texts = request_texts(messages, schema)
     expected = Tokens(sum(map(estimate_tokens, texts)), output=min(USUAL_OUTPUT, max_output_tokens))
     framing = _FRAME_TOKENS * (len(texts) + 1)
     return expected, Tokens(sum(map(most_tokens, texts)) + framing, output=max_output_tokens)

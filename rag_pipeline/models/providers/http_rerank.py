@@ -16,6 +16,7 @@ from rag_pipeline.models.providers.remote import (
     RemoteReranker,
     Server,
     identity,
+    pair_texts,
     pair_tokens,
     read_ranking,
 )
@@ -74,7 +75,7 @@ class HTTPScorer:
                 searches = -(-len(passages) // 100) if server.provider == "cohere" else 0
 
                 async def attempt() -> Answer[tuple[list[float], Usage]]:
-                    async with server.paying(tokens, searches):
+                    async with server.paying(tokens, pair_texts(query, passages), searches):
                         return await self._attempt(client, query, passages)
 
                 return await server.endpoint.send(attempt, tokens)

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 
 from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, unreachable
-from rag_pipeline.calls.costs import paying, record, request_tokens
+from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
 from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
@@ -70,7 +70,8 @@ class OpenAIChat:
     ) -> AbstractAsyncContextManager[None]:
         settings = self._settings
         expected, most = request_tokens(messages, schema, settings.max_output_tokens)
-        return paying(settings.provider, settings.model, expected, most, settings.base_url)
+        address, texts = settings.base_url, request_texts(messages, schema)
+        return paying(settings.provider, settings.model, expected, most, address, texts)
 
     async def _attempt(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None

@@ -47,7 +47,7 @@ class OpenAIEmbedder(RequestBuilder):
                 tokens = self.tokens(inputs)
 
                 async def attempt() -> Answer[tuple[Vectors, Usage]]:
-                    async with server.paying(tokens):
+                    async with server.paying(tokens, texts):
                         return await self._attempt(client, texts)
 
                 return await server.endpoint.send(attempt, tokens)

@@ -84,10 +84,12 @@ class Server:
             )
         return key or "none"
 
-    def paying(self, tokens: int, searches: int = 0) -> AbstractAsyncContextManager[None]:
+    def paying(
+        self, tokens: int, texts: Sequence[str], searches: int = 0
+    ) -> AbstractAsyncContextManager[None]:
         """Hold the budget over one request of about so many tokens; see `costs.paying`."""
-        expected = Tokens(tokens, searches=searches)
-        return paying(self.provider, self._model, expected, base_url=self._settings.base_url)
+        expected, address = Tokens(tokens, searches=searches), self._settings.base_url
+        return paying(self.provider, self._model, expected, base_url=address, texts=texts)
 
     def charge(self, kind: Kind, usage: Usage) -> None:
         """Note what a reply costs, whatever it says."""
@@ -219,6 +221,11 @@ def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> l
 def identity(server: Server, model: str, *parameters: object) -> str:
     """Return what names a model and all that changes what it answers."""
     return ":".join(str(part) for part in (server.provider, server.place, model, *parameters))
+
+
+def pair_texts(query: str, passages: Sequence[str]) -> list[str]:
+    """Return the texts that a rerank request is charged for: the query counts with each passage."""
+    return [*[query] * len(passages), *passages]
 
 
 def pair_tokens(query: str, passages: Sequence[str]) -> int:

@@ -27,6 +27,7 @@ from rag_pipeline.models.providers.remote import (
     Server,
     identity,
     in_order,
+    pair_texts,
     pair_tokens,
     read_ranking,
     read_vectors,
@@ -85,7 +86,7 @@ class VoyageEmbedder(RequestBuilder):
                 tokens = self.tokens(inputs)
 
                 async def attempt() -> Answer[tuple[Vectors, Usage]]:
-                    async with server.paying(tokens):
+                    async with server.paying(tokens, [t for own in fitting for t in own]):
                         return await self._attempt(client, fitting, input_type)
 
                 return await server.endpoint.send(attempt, tokens)
@@ -164,7 +165,7 @@ class VoyageScorer:
                     "model": self.model,
                     "truncation": self.truncate,
                 }
-                async with server.paying(pair_tokens(query, passages)):
+                async with server.paying(pair_tokens(query, passages), pair_texts(query, passages)):
                     made, headers = await post(server, client, "rerank", body)
                     used = _charged(server, "rerank", made)
                 try:

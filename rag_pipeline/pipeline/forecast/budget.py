@@ -30,6 +30,13 @@ def hold_budget(workspace: Workspace, found: Sequence[Forecast]) -> None:
     ]
     expected = sum(f.usd or 0.0 for f in sure)
     spent = workspace.ledger.spent()
+    unpriced = sorted({f.model for f in found if f.model and f.usd is None and is_known([f])})
+    if unpriced:
+        raise BudgetError(
+            f"the price of {', '.join(unpriced)} is unknown, so the run can't be held within "
+            f"budget_usd {budget:g}; set the model's `price` in the corpus file (USD per million "
+            f"tokens: `price: {{input: …, output: …}}`), or leave the budget out"
+        )
     if expected and spent + expected > budget:
         raise BudgetError(
             f"a run would cost about {expected:.4f} USD ({ERROR}) and {spent:.4f} are spent: more "

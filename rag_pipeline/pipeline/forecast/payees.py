@@ -1,8 +1,10 @@
 """Whose models the steps of a corpus call, and whether they are paid."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
-from rag_pipeline.calls.costs import FREE, Tokens, vendor
+from rag_pipeline.calls.costs import FREE, Kind, Learned, Tokens, vendor
 from rag_pipeline.config import (
     ChatSettings,
     Configuration,
@@ -63,6 +65,28 @@ def pays(workspace: Workspace, step: Step) -> bool:
     return step.asset == "retrieval_run" and (
         paid_reranker(workspace, workspace.config.configuration(configuration)) is not None
     )
+
+
+def learned_of(workspace: Workspace, step: Step) -> Callable[[Kind], Learned]:
+    """Return what is known of the tokens of the models that a step pays, by the kind of call."""
+    config = workspace.config
+    model = step.row.model(config, step.key(config))
+    own: Kind = "chat" if isinstance(model, ChatSettings) else "embedding"
+    payees: dict[Kind, Payee | None] = {own: paid_model(workspace, step)}
+    if step.asset == "retrieval_run":
+        configuration = config.configuration(step.partition or "")
+        reranker = config.rerankers[configuration.reranker]
+        scoring: Kind = "chat" if reranker.chat_asked(config) else "rerank"
+        payees[scoring] = paid_reranker(workspace, configuration)
+
+    @cache
+    def learned(kind: Kind) -> Learned:
+        payee = payees.get(kind)
+        if payee is None:
+            return Learned()
+        return workspace.ledger.learned(payee.provider, payee.model, kind, step.asset)
+
+    return learned
 
 
 def price(workspace: Workspace, payee: Payee | None, tokens: Tokens | None) -> float | None:

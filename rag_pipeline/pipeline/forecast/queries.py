@@ -19,7 +19,7 @@ from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.pipeline.forecast.payees import chat_of, paid_reranker
+from rag_pipeline.pipeline.forecast.payees import chat_of, learned_of, paid_reranker
 from rag_pipeline.pipeline.forecast.tables import Noted, Todo
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
@@ -56,6 +56,7 @@ class QueryRuns:
             settings.chat_asked(config) or paid_reranker(dry, configuration)
         )
         is_read = counts or self._is_read(step)
+        dry.cache.learned = learned_of(dry, step)
         dry.cache.begin(reads=is_read)
         found = False
         with suppress(UnknownReplyError):
@@ -85,6 +86,7 @@ class QueryRuns:
         assert step.row.update is not None
         before = {Step(asset, step.partition) for asset in step.row.reads}
         noted = Noted(calls_known=not before & self.unknown, exact=not before & self.estimated)
+        self.dry.cache.learned = learned_of(self.dry, step)
         self.dry.cache.begin()
         answered = False
         if noted.calls_known:

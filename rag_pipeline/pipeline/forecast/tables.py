@@ -17,7 +17,7 @@ from rag_pipeline.indexing import (
     plan,
     plan_documents,
 )
-from rag_pipeline.pipeline.forecast.payees import chat_of
+from rag_pipeline.pipeline.forecast.payees import chat_of, learned_of
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step, upstream
 from rag_pipeline.workspace import Workspace
@@ -130,6 +130,7 @@ def _build(
 ) -> set[str]:
     """Build the rows of documents and hold them; return the documents whose rows are unknown."""
     report = Report()
+    dry.cache.learned = learned_of(dry, step)
     # Chunks made of other replies would be other chunks: without these they are not known.
     dry.cache.begin(reads=step.asset != "vector_index", stands_in=step.asset != "chunks")
     if step.asset == "vector_index":

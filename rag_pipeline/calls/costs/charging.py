@@ -1,0 +1,132 @@
+"""Charge calls to the ledger that is open, and hold its budget over them."""
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from uuid import uuid4
+
+from rag_pipeline.calls.costs import reservations
+from rag_pipeline.calls.costs.ledger import Ledger
+from rag_pipeline.calls.costs.prices import Tokens, vendor
+from rag_pipeline.calls.costs.purposes import Kind, measuring
+
+_POLL_SECONDS = 0.2
+_ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
+
+
+@contextmanager
+def charging(ledger: Ledger) -> Iterator[None]:
+    """Charge every call inside the block to a ledger, and hold its budget."""
+    token = _ledger.set(ledger)
+    try:
+        yield
+    finally:
+        _ledger.reset(token)
+
+
+def record(
+    kind: Kind,
+    provider: str,
+    model: str,
+    *,
+    base_url: str | None = None,
+    input_tokens: int = 0,
+    cached_tokens: int = 0,
+    output_tokens: int = 0,
+    searches: int = 0,
+    batch: bool = False,
+    call_id: str | None = None,
+) -> None:
+    """Charge a call that has been answered: to be called once per response, whatever it says.
+
+    `provider` is the vendor (`openai`, `voyage`); with a `base_url` of another server that
+    server's host stands in the ledger. Does nothing outside of `charging`.
+    """
+    ledger = _ledger.get()
+    if ledger is not None:
+        tokens = Tokens(input_tokens, cached_tokens, output_tokens, searches)
+        name = vendor(provider, base_url)
+        ledger.record(kind, name, model, tokens, batch=batch, call_id=call_id)
+
+
+def require_budget(provider: str, model: str, base_url: str | None = None) -> None:
+    """Raise BudgetError where no more calls may be paid for."""
+    ledger = _ledger.get()
+    if ledger is not None:
+        ledger.require(vendor(provider, base_url), model)
+
+
+@asynccontextmanager
+async def paying(
+    provider: str,
+    model: str,
+    expected: Tokens,
+    most: Tokens | None = None,
+    base_url: str | None = None,
+    texts: Sequence[str] = (),
+) -> AsyncIterator[None]:
+    """Hold the budget over one request, which is sent and charged (`record`) inside the block.
+
+    Sets aside what it may use at most (`expected` without it); waits for other calls to be settled
+    where it might not fit. Its charge teaches how many tokens such `texts` have. Raises
+    BudgetError where it is not expected to fit.
+    """
+    ledger = _ledger.get()
+    with measuring(texts):
+        if ledger is None or ledger.budget_usd is None:
+            yield
+            return
+        async with _holding(ledger, vendor(provider, base_url), model, expected, most or expected):
+            yield
+
+
+@asynccontextmanager
+async def _holding(
+    ledger: Ledger, server: str, model: str, expected: Tokens, most: Tokens
+) -> AsyncIterator[None]:
+    name = uuid4().hex
+    async with reservations.held(
+        name,
+        lambda: ledger.reserve(name, server, model, expected, most),
+        lambda: ledger.release([name]),
+        lambda: ledger.forfeit([name]),
+    ):
+        yield
+
+
+def reserve_batch(
+    provider: str,
+    model: str,
+    requests: Mapping[str, tuple[Tokens, Tokens]],
+    base_url: str | None = None,
+    *,
+    wait: bool = True,
+) -> list[str]:
+    """Set money aside for requests of a batch by name; return the first ones, those that fit.
+
+    Where none fits yet, waits for other calls to be settled, or returns none. Raises BudgetError
+    where all together are not expected to fit.
+    """
+    ledger = _ledger.get()
+    if ledger is None:
+        return list(requests)
+    while True:
+        found = ledger.reserve_batch(vendor(provider, base_url), model, requests)
+        if found is not None or not wait:
+            return found or []
+        time.sleep(_POLL_SECONDS)
+
+
+def release(names: Sequence[str]) -> None:
+    """Give back what was set aside for requests that will not be charged any more."""
+    ledger = _ledger.get()
+    if ledger is not None:
+        ledger.release(names)
+
+
+def forfeit(names: Sequence[str]) -> None:
+    """Count what was set aside for requests as spent until they are charged or released."""
+    ledger = _ledger.get()
+    if ledger is not None:
+        ledger.forfeit(names)

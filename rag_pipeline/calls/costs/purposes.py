@@ -1,0 +1,105 @@
+"""What calls are made for and what they used: one call, their totals, and who asks now."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from rag_pipeline.calls.costs.tokens import Estimate, estimate_of
+
+Kind = Literal["chat", "embedding", "rerank"]
+
+
+class Charge(NamedTuple):
+    """One call of the ledger; `usd` is None where the price is unknown."""
+
+    time: str
+    corpus: str
+    asset: str
+    partition: str
+    configurations: tuple[str, ...]
+    kind: str
+    provider: str
+    model: str
+    input: int
+    cached: int
+    output: int
+    searches: int
+    batch: bool
+    usd: float | None
+
+
+@dataclass(slots=True)
+class Totals:
+    """What some calls used and cost; `unpriced` calls are not in `usd`: their price is unknown."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    searches: int = 0
+    usd: float = 0.0
+    unpriced: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether every call has a price."""
+        return self.unpriced == 0
+
+    def merge(self, other: "Totals") -> None:
+        """Add other totals."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def add(self, charge: Charge) -> None:
+        """Add one call."""
+        self.calls += 1
+        self.input_tokens += charge.input
+        self.cached_tokens += charge.cached
+        self.output_tokens += charge.output
+        self.searches += charge.searches
+        self.usd += charge.usd or 0.0
+        self.unpriced += charge.usd is None
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """For what calls are made now."""
+
+    asset: str = ""
+    partition: str = ""
+    configurations: tuple[str, ...] = ()
+
+
+meter: ContextVar["Totals | None"] = ContextVar("meter", default=None)
+purpose: ContextVar[Purpose] = ContextVar("purpose", default=Purpose())  # noqa: B039 - frozen
+measured: ContextVar[Estimate | None] = ContextVar("measured", default=None)
+
+
+@contextmanager
+def attributed(
+    asset: str, partition: str = "", configurations: Sequence[str] = ()
+) -> Iterator[Totals]:
+    """Attribute every call inside the block to an asset's partition and its configurations.
+
+    Yields what these calls used and cost, which is complete when the block ends.
+    """
+    totals = Totals()
+    asked_for = purpose.set(Purpose(asset, partition, tuple(configurations)))
+    metering = meter.set(totals)
+    try:
+        yield totals
+    finally:
+        meter.reset(metering)
+        purpose.reset(asked_for)
+
+
+@contextmanager
+def measuring(texts: Sequence[str]) -> Iterator[None]:
+    """Let the charge inside the block teach how many tokens texts like these have."""
+    token = measured.set(estimate_of(texts))
+    try:
+        yield
+    finally:
+        measured.reset(token)
