@@ -204,7 +204,7 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
 def test_estimates_learn_tokens_and_replies_from_what_was_charged(
     tmp_path, server: ModelServer, run_all
 ):
-    file = write_corpus(tmp_path, **paid(tmp_path, server.url))
+    file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url))
     run_all(file)
     workspace = Workspace(load_config(file))
     text = "# Pets\n\n" + "Dogs of every size may come to the office on Fridays. " * 4
@@ -237,7 +237,7 @@ def test_factors_are_learned_by_alphabet_and_model():
 def test_a_plan_of_unknown_price_is_within_no_budget_and_asks_for_it(
     tmp_path, server: ModelServer, capsys
 ):
-    settings = paid(tmp_path, "http://far.example/v1", budget_usd=5.0)
+    settings = paid_contexts(tmp_path, "http://far.example/v1", budget_usd=5.0)
     del settings["prices"]
     file = write_corpus(tmp_path, **settings)
     show_plan(file, as_json=False)
@@ -255,6 +255,6 @@ def test_a_plan_of_unknown_price_is_within_no_budget_and_asks_for_it(
     assert contexts.usd == pytest.approx(
         (contexts.tokens.input + 10 * contexts.tokens.output) / 1e6
     )
-    free = load_config(write_file(tmp_path, **paid(tmp_path, "http://far.example/v1")))
+    free = load_config(write_file(tmp_path, **paid_contexts(tmp_path, "http://far.example/v1")))
     priced = workspace.config
     assert fingerprint(priced.chats["small"]) == fingerprint(free.chats["small"])
