@@ -20,11 +20,12 @@ _SECONDS = 10
 _MOST = 20
 
 
-def build_alerts(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
+def build_alerts(workspace: Workspace, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
     """Return the sensors that alert, if the corpus file names a webhook; they are on by default."""
+    config = workspace.config
     if config.alerts is None:
         return []
-    return [_failures(config, config.alerts.webhook_env, jobs), _standstill(config, one_run)]
+    return [_failures(config, config.alerts.webhook_env, jobs), _standstill(workspace, one_run)]
 
 
 def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefinition:
@@ -52,8 +53,8 @@ def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefin
     return sensor
 
 
-def _standstill(config: CorpusConfig, one_run: bool) -> dg.SensorDefinition:
-    now = following(Workspace(config))
+def _standstill(workspace: Workspace, one_run: bool) -> dg.SensorDefinition:
+    config, now = workspace.config, following(workspace)
 
     @dg.sensor(
         name=identifier(config, "standstill_alerts"),

@@ -47,10 +47,10 @@ RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
 
 
 def build_assets(
-    config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
+    workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES
 ) -> list[dg.AssetsDefinition]:
     """Return the assets of a corpus, in the order of the flow; those made together as one."""
-    workspace = Workspace(config)
+    config = workspace.config
     names = asset_names(config)
     built = []
     for name in names:

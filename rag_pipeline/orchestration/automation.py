@@ -39,13 +39,13 @@ Jobs = Mapping[str, "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"]
 """By the names of their assets, and the job of the whole corpus by `""`."""
 
 
-def build_jobs(config: CorpusConfig, retries: dg.RetryPolicy | None) -> Jobs:
+def build_jobs(workspace: Workspace, retries: dg.RetryPolicy | None) -> Jobs:
     """Return the job of the whole corpus, and one per asset and what is made with it.
 
     They bring their executor: a project of a user's own need not choose one.
     """
-    executor = chosen_executor()
-    return {"": build_update_job(config, retries)} | {
+    config, executor = workspace.config, chosen_executor()
+    return {"": build_update_job(workspace, retries)} | {
         name: dg.define_asset_job(
             job_name(config, name),
             selection=dg.AssetSelection.assets(
@@ -79,7 +79,7 @@ def build_schedules(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.
     ]
 
 
-def build_sensors(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
+def build_sensors(workspace: Workspace, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
     """Return the three sensors of a corpus.
 
     A corpus file with a `schedule` asks to be kept up to date, so the sensor that finishes what
@@ -87,15 +87,15 @@ def build_sensors(config: CorpusConfig, jobs: Jobs, one_run: bool) -> list[dg.Se
     work that nobody asked for.
     """
     return [
-        build_observing_sensor(config, Observer(Workspace(config))),
-        _documents_sensor(config, jobs, one_run),
-        _stale_sensor(config, jobs, one_run),
+        build_observing_sensor(workspace.config, Observer(workspace)),
+        _documents_sensor(workspace, jobs, one_run),
+        _stale_sensor(workspace, jobs, one_run),
     ]
 
 
-def _documents_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
+def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     documents = Step("documents")
-    now = following(Workspace(config))
+    config, now = workspace.config, following(workspace)
 
     @dg.sensor(
         name=identifier(config, "changed_documents"),
@@ -129,8 +129,8 @@ def _recover(context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
         context.log.warning(f"run {run_id} is failed: its process is gone")
 
 
-def _stale_sensor(config: CorpusConfig, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
-    now = following(Workspace(config))
+def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
+    config, now = workspace.config, following(workspace)
     loaded = set(steps(config))
     running = dg.DefaultSensorStatus.RUNNING
     stopped = dg.DefaultSensorStatus.STOPPED

@@ -2,7 +2,6 @@
 
 import dagster as dg
 
-from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
@@ -17,20 +16,20 @@ from rag_pipeline.workspace import Workspace
 
 
 def build_checks(
-    config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
+    workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES
 ) -> list[dg.AssetChecksDefinition]:
     """Return all asset checks of a corpus."""
     return [
-        _check(config, name, check, retries)
-        for name in asset_names(config)
+        _check(workspace, name, check, retries)
+        for name in asset_names(workspace.config)
         for check in ASSETS[name].checks
     ]
 
 
 def _check(
-    config: CorpusConfig, asset: str, held: Check, retries: dg.RetryPolicy | None
+    workspace: Workspace, asset: str, held: Check, retries: dg.RetryPolicy | None
 ) -> dg.AssetChecksDefinition:
-    workspace = Workspace(config)
+    config = workspace.config
 
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         run = context.op_execution_context

@@ -86,7 +86,13 @@ class CorpusFileScaffolder(dg.Scaffolder[ScaffoldSettings]):
 
 @dg.scaffold_with(CorpusFileScaffolder)
 class RagPipeline(dg.Component):
-    """Documents to a searchable, evaluated and released index, from one YAML file."""
+    """Documents to a searchable, evaluated and released index, from one YAML file.
+
+    A subclass with another `workspace_type` brings its own store and models: it overrides
+    `Workspace.store`, `embedder`, `ask` or `cache`, and every asset, check and sensor goes by it.
+    """
+
+    workspace_type: type[Workspace] = Workspace
 
     def __init__(self, config: CorpusConfig) -> None:
         self.config = config
@@ -106,13 +112,14 @@ class RagPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the corpus's assets, checks, jobs, schedule and sensors."""
-        return build_definitions(self.config)
+        return build_definitions(self.config, workspace_type=self.workspace_type)
 
 
 def build_definitions(
     config: CorpusConfig,
     retries: dg.RetryPolicy | None = RETRIES,
     one_run: bool | None = None,
+    workspace_type: type[Workspace] = Workspace,
 ) -> dg.Definitions:
     """Return everything that Dagster knows of one corpus.
 
@@ -120,16 +127,17 @@ def build_definitions(
     partition; by default as the executor does a run's steps in one process or elsewhere.
     """
     one_run = does_all_in_one_process() if one_run is None else one_run
-    jobs = build_jobs(config, retries)
+    workspace = workspace_type(config)
+    jobs = build_jobs(workspace, retries)
     return dg.Definitions(
         assets=[
-            *build_inputs(config, Observer(Workspace(config)).observe_at_rest),
-            *build_assets(config, retries),
+            *build_inputs(config, Observer(workspace).observe_at_rest),
+            *build_assets(workspace, retries),
             *build_prompt_assets(config, retries),
         ],
-        asset_checks=build_checks(config, retries),
+        asset_checks=build_checks(workspace, retries),
         jobs=list(jobs.values()),
         schedules=build_schedules(config, jobs, one_run),
-        sensors=[*build_sensors(config, jobs, one_run), *build_alerts(config, jobs, one_run)],
-        resources={step_values_key(config): StepValues(Workspace(config))},
+        sensors=[*build_sensors(workspace, jobs, one_run), *build_alerts(workspace, jobs, one_run)],
+        resources={step_values_key(config): StepValues(workspace)},
     )

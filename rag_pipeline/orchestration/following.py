@@ -14,8 +14,11 @@ from rag_pipeline.workspace import Workspace
 def following(workspace: Workspace) -> Callable[[], Workspace]:
     """Return a function to the workspace of the corpus file as it is now.
 
-    It raises ConfigError while the file has a mistake.
+    It raises ConfigError while the file has a mistake. A workspace of a project's own is as it was
+    loaded: only Dagster knows how that project's component reads its file.
     """
+    if type(workspace) is not Workspace:
+        return lambda: workspace
     current, written = workspace, _written(workspace.config)
 
     def now() -> Workspace:

@@ -22,7 +22,7 @@ def graph_of(workspace: Workspace) -> Graph:
     """Return Dagster's graph of a corpus's inputs and assets."""
     config = workspace.config
     definitions = dg.Definitions(
-        assets=[*build_inputs(config, lambda _: None), *build_assets(config)],
+        assets=[*build_inputs(config, lambda _: None), *build_assets(workspace)],
         resources={step_values_key(config): StepValues(workspace)},
     )
     return definitions.resolve_asset_graph()

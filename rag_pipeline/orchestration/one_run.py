@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.orchestration.assets import RETRIES, alert_result, may_do_better
 from rag_pipeline.orchestration.checks import judge
@@ -34,10 +33,10 @@ _NAMED = 20
 
 
 def build_update_job(
-    config: CorpusConfig, retries: dg.RetryPolicy | None = RETRIES
+    workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES
 ) -> dg.JobDefinition:
     """Return the job `…__bring_up_to_date`; its steps are shown as events of their assets."""
-    workspace = Workspace(config)
+    config = workspace.config
     observer = Observer(workspace)
 
     @dg.op(

@@ -36,7 +36,8 @@ def make(workspace: Workspace, step: Step) -> Outcome:
         "calls_saved": made.facts.get("inputs_cached", 0),
     }
     placed = place_facts(workspace, step)
-    facts = {**always, **placed, **made.facts, **swept, **cost_facts(costs)}
+    missing = {name: fact for name, fact in always.items() if name not in made.facts}
+    facts = {**made.facts, **placed, **swept, **missing, **cost_facts(costs)}
     return Outcome(made.version, facts, made.alerts)
 
 

@@ -1,8 +1,10 @@
 import subprocess
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 
 import dagster as dg
+import numpy as np
 import pytest
 import yaml
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
@@ -10,9 +12,11 @@ from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 import rag_pipeline.definitions
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.component import RagPipeline, build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.store import Store
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import command
 
@@ -284,6 +288,49 @@ def test_a_mistake_in_one_corpus_file_stops_no_other_corpus(tmp_path, monkeypatc
     assert told.default_status == dg.DefaultSensorStatus.RUNNING
     with pytest.raises(ConfigError, match=r"worse\.yaml: serv: unknown setting"):
         told.evaluate_tick(dg.build_sensor_context())
+
+
+class OwnEmbedder:
+    """Two numbers of each text, as a unit vector."""
+
+    identity = "own:lengths"
+    dimension = 2
+
+    def batches(self, texts):
+        yield list(range(len(texts)))
+
+    def embed(self, texts, input_type):
+        rows = np.array([[len(text), text.count(" ") + 1] for text in texts], dtype=np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class OwnWorkspace(Workspace):
+    """A workspace with a store and a model of the project's own."""
+
+    @cached_property
+    def store(self):
+        return Store(self.config.store_url + "-of-our-own", self.config.corpus)
+
+    def embedder(self, embedding):
+        return OwnEmbedder()
+
+
+class OwnPipeline(RagPipeline):
+    workspace_type = OwnWorkspace
+
+
+def test_a_project_brings_its_own_store_and_models(tmp_path, instance):
+    config = load_config(write_corpus(tmp_path))
+    definitions = OwnPipeline(config).build_defs(None)
+    job = definitions.resolve_job_def("tiny__bring_up_to_date")
+    assert job.execute_in_process(instance=instance).success
+    assert not (tmp_path / "store").exists()
+    workspace = OwnWorkspace(config)
+    table = workspace.vector_index("recursive_150.none.minilm").open()
+    assert table.schema.field("vector").type.list_size == 2
+    sensor = definitions.get_repository_def().get_sensor_def("tiny__stale_partitions")
+    tick = sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
+    assert tick.skip_message == "everything is current"
 
 
 # --- what the UI shows ---
