@@ -1,5 +1,7 @@
 """The sensor that keeps `files` and `settings` observed, so that the UI shows what is stale."""
 
+from collections.abc import Callable
+
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
@@ -42,6 +44,13 @@ class Observer:
         if self._graph is None or self._graph[0] is not config:
             self._graph = config, graph_of(workspace)
         return reconcile(workspace, instance, self._graph[1])
+
+    def observe_after(self, instance: dg.DagsterInstance, tell: Callable[[str], object]) -> None:
+        """Observe at the end of a run, which is no worse for what can't be observed; tell why."""
+        try:
+            self.observe(instance)
+        except Exception as error:
+            tell(f"files and settings are not observed: {type(error).__name__}: {error}")
 
     def observe_at_rest(self, instance: dg.DagsterInstance) -> str:
         """Observe unless a run is at work; return in words what came of it."""

@@ -52,9 +52,9 @@ def build_update_job(
             try:
                 yield from _update(context, workspace)
             finally:
-                observer.observe(context.instance)
-                purged = purge_runs(workspace, context.instance)
-                context.log.info(f"{purged} runs past their time deleted from the history")
+                observer.observe_after(context.instance, context.log.warning)
+            purged = purge_runs(workspace, context.instance)
+            context.log.info(f"{purged} runs past their time deleted from the history")
 
     @dg.job(
         name=update_job_name(config),

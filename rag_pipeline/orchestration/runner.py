@@ -87,7 +87,7 @@ def run(
             seconds = time.perf_counter() - started
             yield StepResult(step, True, seconds, calls, metadata, reasons.get(step, ""))
         if not instance.is_ephemeral:
-            Observer(workspace).observe(instance)
+            Observer(workspace).observe_after(instance, dg.get_dagster_logger().warning)
 
 
 @contextmanager
