@@ -49,7 +49,7 @@ class Observer:
         """Observe at the end of a run, which is no worse for what can't be observed; tell why."""
         try:
             self.observe(instance)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, the run itself did well)
             tell(f"files and settings are not observed: {type(error).__name__}: {error}")
 
     def observe_at_rest(self, instance: dg.DagsterInstance) -> str:
