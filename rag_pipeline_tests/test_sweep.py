@@ -1,5 +1,7 @@
 """Many configurations over models behind a network: what is paid for, and what is served."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation import runs
+from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.release import publish
@@ -168,3 +170,98 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
                 note = runs.update_run(again, configuration)
                 assert len(note["not_reranked"]) == len(QUERIES)
                 assert "q1: " in note["not_reranked"][0]
+
+
+def test_a_sweep_of_contexts_judges_answers_and_reranker_pays_for_each_prompt_once(
+    tmp_path: Path,
+) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        if "response_format" not in body:
+            return "YES" if "YES" in str(body["messages"]) else "It is of a policy."
+        schema = body["response_format"]["json_schema"]["schema"]
+        return json.dumps(_example(schema, schema))
+
+    with serving(answer) as server:
+        remote = {"base_url": server.url}
+        chat = {"provider": "openai", "model": "m", **remote}
+        asked = {"chat": "small"}
+        file = write_corpus(
+            tmp_path,
+            chats={"small": chat},
+            chunkings={
+                "small": {"method": "recursive", "max_characters": 150},
+                "large": {"method": "recursive", "max_characters": 250},
+                "markdown": {"method": "markdown"},
+            },
+            contextualizers={"none": {"method": "none"}, "llm": {"method": "llm", **asked}},
+            embeddings={"own": embeddings(server)["own"]},
+            retrievers={"dense": {"method": "dense", "top_k": 6}},
+            rerankers=rerankers(server, candidates=4),
+            evaluation={
+                "relevance": {"judge": "llm", "passages": 2, **asked},
+                "answers": {"method": "llm", "contexts": 2, **asked},
+                "context": {"judge": "llm", **asked},
+                "entities": {"extractor": "llm", **asked},
+            },
+            configurations=[
+                {
+                    "chunking": "*",
+                    "contextualizer": "*",
+                    "embedding": "own",
+                    "retriever": "dense",
+                    "reranker": "*",
+                }
+            ],
+        )
+        workspace = Workspace(load_config(file))
+        configurations = list(workspace.config.all_configurations.values())
+        assert len(configurations) == 12
+
+        def judge(workspace: Workspace) -> None:
+            for one in configurations:
+                quality.update_labels(workspace, one)
+                quality.update_answers(workspace, one)
+                quality.update_entity_scores(workspace, one)
+                quality.update_context_scores(workspace, one)
+
+        build(workspace)
+        judge(workspace)
+        sent = Counter(
+            (path, text) if path == "embeddings" else (path, json.dumps(body))
+            for path, body, _ in server.requests
+            for text in (body["input"] if path == "embeddings" else [""])
+        )
+        kinds = Counter(path for path, _ in sent)
+        assert kinds["chat/completions"] > 60
+        assert kinds["rerank"] > 12
+        assert max(sent.values()) == 1, "each distinct prompt is billed once"
+        assert not server.wasted
+
+        before = len(server.requests)
+        for configuration in configurations:
+            workspace.store.drop_table(f"vector_index.{configuration.vector_key}")
+        again = Workspace(load_config(file))
+        build(again)
+        judge(again)
+        assert len(server.requests) == before, "built anew from what was paid for"
+
+
+def _example(schema: dict[str, Any], root: dict[str, Any]) -> Any:
+    """Return a small value of a JSON schema."""
+    if "$ref" in schema:
+        return _example(root["$defs"][schema["$ref"].rsplit("/", 1)[1]], root)
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return _example(schema["anyOf"][0], root)
+    match schema.get("type"):
+        case "object":
+            properties = schema.get("properties", {})
+            return {name: _example(properties[name], root) for name in schema.get("required", [])}
+        case "array":
+            return []
+        case "number" | "integer":
+            return schema.get("minimum", 1)
+        case "boolean":
+            return True
+    return "word"

@@ -1,0 +1,133 @@
+"""Every fault at 30 %, for every kind of call: complete, in order, each billed at most once.
+
+What is billed beyond that are replies that were cut, spoilt or too late: as many as were injected.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import ChatModel, JinaReranker, VoyageEmbedding
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.embedding import embed
+from rag_pipeline.models.providers import open_embedder, open_scorer
+from rag_pipeline.search.reranking import Asked, score_passages
+from rag_pipeline_tests.testing.model_faults import (
+    CUT,
+    CUT_REPLY,
+    EXPIRED,
+    SHUFFLED,
+    Failure,
+    Fault,
+    Late,
+    finished,
+    garbled,
+    short,
+    too_many,
+)
+from rag_pipeline_tests.testing.model_replies import Body, items_of, score_of, vector_of
+from rag_pipeline_tests.testing.model_server import ModelServer, serving
+
+COUNT = 40
+REFUSED: list[Failure] = [Fault(429, headers={"Retry-After": "0"}), Fault(500), Fault(503), CUT]
+"""Not billed."""
+SPOILT: list[Failure] = [CUT_REPLY, garbled, Fault(200, b"<html>busy</html>")]
+LATE = Late(1.5)
+
+
+def no_number(reply: Body) -> Any:
+    for row in reply["data"][:1]:
+        row["embedding"] = [float("nan")] * 256
+    return reply
+
+
+def _chat(url: str, cache: CallCache, **changes: Any) -> None:
+    settings = ChatModel(
+        provider="openai", model="m", base_url=url, batch_poll_seconds=0, timeout_seconds=1,
+        **changes,
+    )  # fmt: skip
+    replies = ask([Prompt(f"p{n} word") for n in range(COUNT)], settings, cache)
+    texts = [reply.text for reply in replies if isinstance(reply, Reply)]
+    assert texts == [f"P{n} WORD" for n in range(COUNT)]
+
+
+def chats(url: str, cache: CallCache) -> None:
+    _chat(url, cache)
+
+
+def batches(url: str, cache: CallCache) -> None:
+    _chat(url, cache, batch=True)
+
+
+def embeddings(url: str, cache: CallCache) -> None:
+    settings = VoyageEmbedding(
+        provider="voyage", base_url=url, dimensions=256, max_texts=2, timeout_seconds=1
+    )
+    texts = [f"t{n}" for n in range(COUNT)]
+    vectors = embed(texts, open_embedder(settings), cache)
+    np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in texts], atol=1e-6)
+
+
+def rerankings(url: str, cache: CallCache) -> None:
+    scorer = open_scorer(JinaReranker(method="jina", model="m", base_url=url, timeout_seconds=1))
+    asked = [Asked(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
+    found = score_passages(asked, scorer, cache)
+    assert found == [[score_of(query, p) for p in passages] for query, passages in asked]
+
+
+KINDS: dict[str, tuple[Callable[[str, CallCache], None], list[Failure]]] = {
+    "chats": (chats, [*SPOILT, LATE, finished("length"), finished("content_filter")]),
+    "embeddings": (embeddings, [*SPOILT, LATE, short, too_many, SHUFFLED, no_number]),
+    "rerankings": (rerankings, [*SPOILT, LATE, short, too_many, SHUFFLED]),
+    "batches": (batches, [finished("length"), lambda reply: b"{broken", EXPIRED]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    call, spoilt = KINDS[kind]
+    chance = random.Random(11)
+    hit: Counter[str] = Counter()
+    spoils: Counter[str] = Counter()
+
+    def faults(path: str, body: Body) -> Failure:
+        if path.startswith(("files", "batches")):
+            # The next look succeeds: the client of files and batches tries five times.
+            busy = chance.random() < 0.3 and not body
+            return Fault(503, headers={"retry-after-ms": "1"}) if busy else None
+        items = items_of(path, body)
+        # One that is hit again and again is poison, which is missing: that is tested elsewhere.
+        if chance.random() >= 0.3 or max((hit[item] for item in items), default=0) >= 1:
+            return None
+        hit.update(items)
+        refused: list[Failure] = [Fault(500), EXPIRED] if kind == "batches" else REFUSED
+        failure = chance.choice([*refused, *spoilt])
+        free = isinstance(failure, Fault) and failure.status != 200
+        if not free and failure is not SHUFFLED:
+            spoils.update(items[:1] if failure is no_number else items)
+        return failure
+
+    cache = CallCache(tmp_path / "calls.sqlite")
+    with serving(faults=faults) as server:
+        call(server.url, cache)
+        _check(server, spoils)
+        before = server.billed.total()
+        call(server.url, cache)
+        assert server.billed.total() == before
+    assert len(hit) > COUNT * 0.15
+
+
+def _check(server: ModelServer, spoils: Counter[str]) -> None:
+    """Hold what was billed against one right reply each, and the replies that were spoilt."""
+    assert len(server.billed) == COUNT
+    assert server.billed.total() - COUNT == spoils.total()
+    assert all(server.billed[item] == 1 + spoils[item] for item in server.billed)

@@ -1,0 +1,109 @@
+"""A batch job that is killed at a place on its way, and the run after it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from rag_pipeline.calls import CallCache
+from rag_pipeline.config import ChatModel
+from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.model_batches import Batches
+from rag_pipeline_tests.testing.model_faults import Failure
+from rag_pipeline_tests.testing.model_replies import Body
+from rag_pipeline_tests.testing.model_server import serving
+
+CHILD = """
+import os, signal, sys; from pathlib import Path
+from rag_pipeline.calls import CallCache
+from rag_pipeline_tests.testing.batch_kills import asked, settings_of
+url, path, count, stored = sys.argv[1:]
+put, left = CallCache.put, int(stored)
+def counted(self, *answers):
+    global left
+    put(self, *answers)
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+CallCache.put = counted
+asked(int(count), settings_of(url), CallCache(Path(path)))
+"""
+REQUESTS = {
+    "upload": ("POST", "files"),
+    "submit": ("POST", "batches"),
+    "wait": ("GET", "batches/"),
+    "download": ("GET", "files/"),
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A kill as a request of a kind arrives, the `number`th of them, or after so many puts."""
+
+    kind: str
+    number: int = 1
+
+
+def points(count: int) -> list[Point]:
+    """Return 20 places on the way of a job with so many prompts, placed by its progress."""
+    of_requests = [Point("upload"), Point("submit"), Point("download")]
+    waits = [Point("wait", number) for number in (1, 2, 3, 4)]
+    stores = [Point("store", max(1, count * share // 13)) for share in range(1, 14)]
+    return [*of_requests, *waits, *stores]
+
+
+def settings_of(url: str) -> ChatModel:
+    return ChatModel(provider="openai", model="m", base_url=url, batch=True, batch_poll_seconds=0)
+
+
+def asked(count: int, settings: ChatModel, cache: CallCache) -> list[str]:
+    replies = ask([Prompt(f"p{n}") for n in range(count)], settings, cache)
+    return [reply.text for reply in replies if isinstance(reply, Reply)]
+
+
+def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
+    """Kill a job at a point and run it again; check that nothing is lost or billed twice.
+
+    Return how many batches were created and how many lines submitted.
+    """
+    path = folder / "calls.sqlite"
+    seen: Counter[str] = Counter()
+    child: list[subprocess.Popen[bytes]] = []
+    begun, killed = threading.Event(), threading.Event()
+
+    def kind_of(place: str, is_post: bool) -> str:
+        for kind, (method, prefix) in REQUESTS.items():
+            if (
+                (method == "POST") == is_post
+                and place.startswith(prefix)
+                and (is_post or place != "batches")
+            ):
+                return kind
+        return ""
+
+    def faults(place: str, body: Body) -> Failure:
+        # An upload's content is no JSON, and a look has no body: the path tells them apart.
+        is_post = place == "files" or (place == "batches" and bool(body))
+        kind = kind_of(place, is_post)
+        seen[kind] += 1
+        if not killed.is_set() and (kind, seen[kind]) == (point.kind, point.number):
+            begun.wait()
+            os.kill(child[0].pid, signal.SIGKILL)
+            killed.set()
+        return None
+
+    with serving(faults=faults, batches=Batches(looks=5)) as server:
+        stored = point.number if point.kind == "store" else 0
+        command = [sys.executable, "-W", "ignore", "-c", CHILD, server.url, str(path)]
+        child.append(subprocess.Popen([*command, str(count), str(stored)]))
+        begun.set()
+        assert child[0].wait() == -signal.SIGKILL, f"{point}: it was still at work"
+        killed.set()
+        replies = asked(count, settings_of(server.url), CallCache(path))
+        assert replies == [f"P{n}" for n in range(count)], point
+        assert set(server.billed.values()) == {1}, point
+        return len(server.batches.made), len(server.batches.submitted)
