@@ -142,7 +142,9 @@ class DocumentsSource(Settings):
     A load deletes at most the share `max_deleted` of the loaded documents (and up to ten, whatever
     share they are); where more are gone it deletes none and fails until it is allowed to.
     `metadata` names a .csv or .jsonl file with a line a document: `document_id`, `title`, and
-    fields of your own, such as date, source and access labels, to filter by.
+    fields of your own, such as date, source and access labels, to filter by. With `gitignore`,
+    what the `.gitignore` files of the folder leave out is no document. With `follow_links`, links
+    to folders inside the documents' folder are followed, each folder once.
     """
 
     code_version = 1
@@ -154,6 +156,8 @@ class DocumentsSource(Settings):
     parse_seconds: float = Field(default=120, gt=0)
     max_deleted: Share = 0.2
     metadata: str | None = None
+    gitignore: bool = False
+    follow_links: bool = False
 
     @model_validator(mode="after")
     def _one_place(self) -> "DocumentsSource":

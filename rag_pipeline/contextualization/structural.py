@@ -57,6 +57,7 @@ _DEFINED = re.compile(
 _NAMES_BLOCK = re.compile(r"(?!//|/?\*|--|#\s|@).*[^\W\d_]")
 """A line with words that is not a comment or an annotation."""
 _UNLIKE_HEADING = re.compile(r"[_=;{}<>]|,$")
+_SEPARATED = ("text/csv", "text/tab-separated-values")
 _TERM_WORDS = 4
 _CAPITALISED = re.compile(r"[A-Z][A-Za-z-]+(?:\s[A-Z][A-Za-z-]+)*")
 _DEFINITION = re.compile(
@@ -191,7 +192,7 @@ class _Outline:
 
 
 def about(document: Document) -> list[str]:
-    """Return title, readable name, parties and date."""
+    """Return title, readable name, parties and date; of separated values the columns' names."""
     head = document.text[:_HEAD]
     path = PurePosixPath(document.document_id)
     name = " ".join(re.split(r"[-+_/\s]+", unquote(str(path.with_suffix(""))))).strip()
@@ -203,6 +204,8 @@ def about(document: Document) -> list[str]:
         parties = _ASIDE.sub(" ", _PARTIES_END.split(between[1], maxsplit=1)[0])
         if " and " in parties and parties.lstrip()[:1].isupper():
             known.append(f"between {cut_line(parties, _PARTIES)}")
+    if document.media_type in _SEPARATED:
+        known.append(f"columns: {cut_line(head.strip().partition(chr(10))[0], _PARTIES)}")
     date = _DATE.search(head)
     if date:
         known.append(" ".join(date[0].split()))

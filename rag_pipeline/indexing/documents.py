@@ -44,7 +44,8 @@ def plan_documents(workspace: Workspace) -> Plan:
     if workspace.config.documents.s3:
         objects = compare_objects(workspace)
         keys = tuple(listed.relative for listed in objects.changed)
-        return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged))
+        why = _why(objects.by_earlier_parser)
+        return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged), why=why)
     stale, seen, _ = _compare_files(workspace)
     loaded = workspace.documents().state()
     known = set(loaded) | set(workspace.quarantine("documents").state())
@@ -263,9 +264,10 @@ def listing_digest(config: CorpusConfig) -> str:
     Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
     a digest of its own: the load that follows says what is wrong.
     """
-    digest = hashlib.sha256(
-        config.documents.model_dump_json(exclude={"max_deleted"}, exclude_none=True).encode()
-    )
+    # What earlier versions did not have counts where it is set.
+    later = {name for name in ("gitignore", "follow_links") if not getattr(config.documents, name)}
+    written = config.documents.model_dump_json(exclude={"max_deleted", *later}, exclude_none=True)
+    digest = hashlib.sha256(written.encode())
     digest.update(config.documents_fingerprint().encode())
     if config.sidecar_path is not None and config.sidecar_path.is_file():
         digest.update(config.sidecar_path.read_bytes())
@@ -279,7 +281,13 @@ def listing_digest(config: CorpusConfig) -> str:
         if root.is_file():
             paths = [root]
         else:
-            found, _ = find_files(root, source.include, source.exclude)
+            found, _ = find_files(
+                root,
+                source.include,
+                source.exclude,
+                gitignore=source.gitignore,
+                follow_links=source.follow_links,
+            )
             paths = [root / f.relative for f in sorted(found)]
     except OSError:
         paths = []

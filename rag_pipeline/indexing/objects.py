@@ -14,6 +14,7 @@ from rag_pipeline.errors import UnreadDocumentError
 from rag_pipeline.loading import Rejected, Source
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
+from rag_pipeline.loading.sources import read_as
 from rag_pipeline.workspace import Workspace
 
 
@@ -24,6 +25,8 @@ class Objects:
     changed: list[Listed]
     unchanged: set[str]
     """The ids of the documents that need not be looked at."""
+    by_earlier_parser: list[str]
+    """The keys of the changed objects that are as they were, and are parsed anew."""
     known: dict[str, str]
     """The ids that the tables know, with the key that each was read from, "" for none."""
 
@@ -64,7 +67,9 @@ def compare_objects(workspace: Workspace) -> Objects:
                 if origin and row["fingerprint"] == fingerprint:
                     by_origin.setdefault(origin, []).append(row["document_id"])
     counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
+    etags = {key: etag for key, etag, _ in counts}
     changed: list[Listed] = []
+    again: list[str] = []
     unchanged: set[str] = set()
     given = sidecar(config)
     for found in list_bucket(config.documents):
@@ -75,7 +80,10 @@ def compare_objects(workspace: Workspace) -> Objects:
             unchanged.update(mine)
         else:
             changed.append(listed)
-    return Objects(changed, unchanged, known)
+            before = etags.get(listed.relative, listed.etag)
+            if before != found.etag == read_as(listed.relative, before):
+                again.append(listed.relative)
+    return Objects(changed, unchanged, again, known)
 
 
 def changed_documents(

@@ -5,13 +5,19 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from pathspec import GitIgnoreSpec
 from wcmatch import glob
 
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """What a document_id may not hold: it is shown in terminals and stored as UTF-8."""
+_LINK = (
+    "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
+    "that stay in the documents folder"
+)
 _UNREAD = "cannot read"
 """How the reasons begin that may be gone at the next load."""
 
@@ -56,13 +62,19 @@ def _matchers(
 
 
 def find_files(
-    root: Path, include: Iterable[str], exclude: Iterable[str]
+    root: Path,
+    include: Iterable[str],
+    exclude: Iterable[str],
+    *,
+    gitignore: bool = False,
+    follow_links: bool = False,
 ) -> tuple[list[Found], int]:
     """Return the files that match, unsorted, and how many files there are at all.
 
-    Hidden files and folders are skipped unless an include pattern names them. Links to folders
-    are never followed (they may be loops); links to files must stay inside the root.
-    Raises OSError if the root itself can't be read.
+    Hidden files and folders are skipped unless an include pattern names them, and with `gitignore`
+    what Git would ignore. Links to folders are followed with `follow_links` alone, where they stay
+    inside the root and the folder was not entered before; links to files must stay inside the
+    root. Raises OSError if the root itself can't be read.
     """
     include, exclude = list(include), list(exclude)
     included, excluded = _matchers(include, exclude)
@@ -70,7 +82,7 @@ def find_files(
     real_root = os.path.realpath(root)
     found: list[Found] = []
     seen = 0
-    for relative, entry, reason in _walk(str(root), enter_hidden):
+    for relative, entry, reason in _walk(str(root), enter_hidden, gitignore, follow_links):
         seen += 1
         if any(matches(relative) for matches in excluded):
             continue
@@ -84,27 +96,79 @@ def find_files(
     return found, seen
 
 
-def _walk(root: str, enter_hidden: bool) -> Iterator[tuple[str, os.DirEntry[str], str]]:
+def _walk(
+    root: str, enter_hidden: bool, gitignore: bool, follow_links: bool
+) -> Iterator[tuple[str, os.DirEntry[str], str]]:
     """Yield every file, and the folders that can't be entered with the reason."""
-    pending: list[tuple[str, os.DirEntry[str] | None]] = [("", None)]
-    while pending:
-        prefix, folder = pending.pop()
+    pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, Ignored())]
+    entered = {os.path.realpath(root)}
+    linked: list[tuple[str, os.DirEntry[str], Ignored]] = []
+    while pending or linked:
+        # Links come last, by name: a folder keeps the name that is its own.
+        if not pending:
+            linked.sort(key=lambda link: link[0])
+        prefix, folder, ignored = pending.pop() if pending else linked.pop(0)
+        if folder is not None and folder.is_symlink():
+            reason = _not_followed(folder, entered, root)
+            if reason:
+                yield prefix.rstrip("/"), folder, reason
+                continue
+        path = folder.path if folder else root
+        if follow_links:
+            entered.add(os.path.realpath(path))
         try:
-            with os.scandir(folder.path if folder else root) as entries:
+            if gitignore:
+                ignored = ignored.below(prefix, path)
+            with os.scandir(path) as entries:
                 for entry in entries:
                     relative = prefix + entry.name
+                    if gitignore and ignored.matches(relative, entry.is_dir()):
+                        continue
                     if not os.path.isdir(entry.path):  # noqa: PTH112 (never raises for a loop)
                         yield relative, entry, ""
                     elif entry.name.startswith(".") and not enter_hidden:
                         continue
+                    elif entry.is_symlink() and follow_links:
+                        linked.append((relative + "/", entry, ignored))
                     elif entry.is_symlink():
-                        yield relative, entry, "a link to a folder, which is not followed"
+                        yield relative, entry, _LINK
                     else:
-                        pending.append((relative + "/", entry))
+                        pending.append((relative + "/", entry, ignored))
         except OSError as error:
             if folder is None:
                 raise
             yield prefix.rstrip("/"), folder, f"{_UNREAD} the folder: {error.strerror}"
+
+
+def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str) -> str:
+    target = os.path.realpath(folder.path)
+    if os.path.commonpath([target, os.path.realpath(root)]) != os.path.realpath(root):
+        return f"a link that leaves the documents folder: {target}"
+    return f"a link to {target}, whose documents are read there" if target in entered else ""
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """What the `.gitignore` files of a folder and of those above it leave out."""
+
+    specs: tuple[tuple[str, GitIgnoreSpec], ...] = ()
+
+    def below(self, prefix: str, path: str) -> "Ignored":
+        """Return what is left out in a folder with a file of its own, else this."""
+        try:
+            lines = Path(path, ".gitignore").read_text("utf-8", "replace").splitlines()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            return self
+        return Ignored((*self.specs, (prefix, GitIgnoreSpec.from_lines(lines))))
+
+    def matches(self, relative: str, is_folder: bool) -> bool:
+        """Return whether a path is left out: the file nearest to it that names it decides."""
+        for prefix, spec in reversed(self.specs):
+            own = relative.removeprefix(prefix) + ("/" if is_folder else "")
+            decided = spec.check_file(own).include
+            if decided is not None:
+                return decided
+        return False
 
 
 def _obstacle(entry: os.DirEntry[str], real_root: str) -> str:

@@ -251,7 +251,13 @@ def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[Found]]:
     if not root.is_dir():
         raise ConfigError(f"documents.path: no such file or folder: {root}")
     try:
-        found, seen = find_files(root, source.include, source.exclude)
+        found, seen = find_files(
+            root,
+            source.include,
+            source.exclude,
+            gitignore=source.gitignore,
+            follow_links=source.follow_links,
+        )
     except OSError as error:
         raise ConfigError(f"documents.path: cannot read {root}: {error.strerror}") from None
     if not seen:

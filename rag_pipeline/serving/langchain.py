@@ -23,6 +23,7 @@ from rag_pipeline.datamodels import Answer, Query, ScoredChunk
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.evaluation.context_quality import context_metrics, judge_by_rules
 from rag_pipeline.evaluation.context_quality.rules import RuleContext
+from rag_pipeline.loading.places import Place
 
 try:
     from langchain_core.callbacks import (
@@ -41,7 +42,8 @@ class RagPipelineRetriever(BaseRetriever):
     """Searches a corpus's release; a newer release is searched as soon as it is open.
 
     A document's text is the chunk's own. Its metadata are those of the corpus's document, and
-    `document_id`, `start`, `end` (code points of the document's text), `score` and `title`.
+    `document_id`, `start`, `end` (code points of the document's text), `score`, `title` and
+    `place`: a `label`, and what the format tells, such as page, section, sheet, row or slide.
     Raises what `Corpus.search` raises.
     """
 
@@ -53,14 +55,18 @@ class RagPipelineRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return [_document(chunk) for chunk in self.corpus.search(query, self.k, self.where)]
+        return self._found(query)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
         # A search reads memory and runs a model that lets other threads go on.
-        found = await asyncio.to_thread(self.corpus.search, query, self.k, self.where)
-        return [_document(chunk) for chunk in found]
+        return await asyncio.to_thread(self._found, query)
+
+    def _found(self, query: str) -> list[Document]:
+        chunks = self.corpus.search(query, self.k, self.where)
+        places = self.corpus.places(chunks)
+        return [_document(chunk, place) for chunk, place in zip(chunks, places, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +182,7 @@ class MeasuringRetriever(BaseRetriever):
         return Measured(query, len(chunks), context_metrics(judged, self.settings))
 
 
-def _document(chunk: ScoredChunk) -> Document:
+def _document(chunk: ScoredChunk, place: Place | None) -> Document:
     return Document(
         chunk.text,
         id=chunk.chunk_id,
@@ -187,6 +193,7 @@ def _document(chunk: ScoredChunk) -> Document:
             "end": chunk.end,
             "score": chunk.score,
             "title": chunk.title,
+            **({"place": place.record()} if place else {}),
         },
     )
 

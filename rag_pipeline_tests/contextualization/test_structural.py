@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from rag_pipeline.chunking import chunk
 from rag_pipeline.config import NoContext, RecursiveChunking, StructuralContext
 from rag_pipeline.contextualization import contextualize
+from rag_pipeline.contextualization.structural import structural_contexts
 from rag_pipeline.datamodels import Chunk, Document
 
 STRUCTURAL = StructuralContext(method="structural")
@@ -215,3 +216,12 @@ def test_hostile_text_takes_linear_time(piece):
     document = Document("a.txt", "hash", text)
     chunks = [Chunk("a.txt", n, n + 500, text[n : n + 500]) for n in range(0, len(text) - 500, 500)]
     assert len(contextualize(document, chunks, STRUCTURAL)) == len(chunks)
+
+
+def test_rows_of_separated_values_are_told_their_columns() -> None:
+    text = "name,fee\n" + "Acme,12\n" * 40
+    chunk = Chunk("fees.csv", 200, 240, text[200:240])
+    document = Document("fees.csv", "", text, media_type="text/csv")
+    settings = StructuralContext(method="structural")
+    (context,) = structural_contexts(document, [chunk], settings)
+    assert "columns: name,fee" in context

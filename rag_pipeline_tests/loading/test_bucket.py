@@ -10,7 +10,9 @@ from rag_pipeline import indexing
 from rag_pipeline.config import load_config, parse_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.indexing import listing_digest
+from rag_pipeline.indexing.documents import plan_documents
 from rag_pipeline.loading import bucket as objects
+from rag_pipeline.loading.parsers import PARSER_VERSIONS
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import attributes, write_documents, write_file
 
@@ -247,3 +249,29 @@ def test_endpoint_and_keys_may_come_from_a_profile(workspace, tmp_path, monkeypa
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws"))
     monkeypatch.setenv("AWS_PROFILE", "team")
     assert len(objects.list_bucket(workspace.config.documents)) == 2
+
+
+def test_the_plan_says_that_an_object_is_parsed_anew(workspace, monkeypatch):
+    put("page.html", "<p>Rent is due on the first day of the month.</p>")
+    indexing.update_documents(workspace)
+    assert plan_documents(workspace).why == ""
+    monkeypatch.setitem(PARSER_VERSIONS, ".html", 2)
+    again = plan_documents(workspace)
+    assert again.stale == ("page.html",)
+    assert again.why == "1 document is read again: its parser is a newer one"
+    indexing.update_documents(workspace)
+    assert plan_documents(workspace).is_current
+
+
+def test_a_line_about_an_object_brings_it_up_to_date(workspace, tmp_path):
+    indexing.update_documents(workspace)
+    sidecar = tmp_path / "documents.csv"
+    sidecar.write_text("document_id,access\nnda/acme.txt,legal\n")
+    documents = {"s3": "s3://bucket/raw", "metadata": str(sidecar)}
+    described = Workspace(load_config(write_file(tmp_path, queries=None, documents=documents)))
+    assert plan_documents(described).stale == ("nda/acme.txt",)
+    assert plan_documents(described).why == ""
+    indexing.update_documents(described)
+    by_id = {row["document_id"]: json.loads(row["metadata"]) for row in rows(described)}
+    assert by_id["nda/acme.txt"]["access"] == "legal"
+    assert plan_documents(described).is_current

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.loading.folder import matcher
+from rag_pipeline.loading.folder import _LINK, matcher
 from rag_pipeline_tests.testing.scanning import fill, ids, items, outcomes
 
 NAMES = ["a.txt", "b.md", "sub/c.txt", "sub/deep/d.txt", ".hidden.txt", ".git/e.txt", "sub/.f.txt"]
@@ -107,8 +107,8 @@ def test_links_and_special_files(tmp_path: Path) -> None:
         "broken.txt": "a broken link: there is no nowhere.txt",
         "loop1.txt": "a link that leads back to itself",
         "loop2.txt": "a link that leads back to itself",
-        "x.txt/up": "a link to a folder, which is not followed",
-        "folder": "a link to a folder, which is not followed",
+        "x.txt/up": _LINK,
+        "folder": _LINK,
         "pipe.txt": "not a regular file",
     }
 
@@ -166,3 +166,38 @@ def test_unreadable_files_and_folders(unprivileged: Path) -> None:
     unprivileged.chmod(0)
     with pytest.raises(ConfigError, match=r"cannot read .*: Permission denied"):
         without_privileges(lambda: items(unprivileged))
+
+
+def test_links_to_folders_are_followed_once_on_request(tmp_path: Path) -> None:
+    fill(tmp_path / "root", "a/one.txt", "b/two.txt")
+    fill(tmp_path / "out", "three.txt")
+    root = tmp_path / "root"
+    (root / "a" / "up").symlink_to("..")
+    (root / "c").symlink_to("b")
+    (root / "d").symlink_to("../out")
+    (root / "b" / "itself").symlink_to("itself")
+    hidden = root / ".kept"
+    fill(hidden, "four.txt")
+    (root / "e").symlink_to(".kept")
+    (root / "f").symlink_to(".kept")
+    found = outcomes(root, follow_links=True)
+    assert {k for k, v in found.items() if isinstance(v, Document)} == {
+        "a/one.txt",
+        "b/two.txt",
+        "e/four.txt",
+    }
+    assert {k: v for k, v in found.items() if isinstance(v, str)} == {
+        "a/up": f"a link to {root.resolve()}, whose documents are read there",
+        "c": f"a link to {root.resolve()}/b, whose documents are read there",
+        "d": f"a link that leaves the documents folder: {tmp_path.resolve()}/out",
+        "f": f"a link to {root.resolve()}/.kept, whose documents are read there",
+        "b/itself": "a link that leads back to itself",
+    }
+
+
+def test_what_git_ignores_is_no_document_on_request(tmp_path: Path) -> None:
+    fill(tmp_path, "a.txt", "b.log", "build/c.txt", "src/build/d.txt", "src/keep.log", "src/e.tmp")
+    (tmp_path / ".gitignore").write_text("*.log\n/build/\n")
+    (tmp_path / "src" / ".gitignore").write_text("!keep.log\n*.tmp\n")
+    assert ids(tmp_path, gitignore=True) == ["a.txt", "src/build/d.txt", "src/keep.log"]
+    assert len(ids(tmp_path)) == 6

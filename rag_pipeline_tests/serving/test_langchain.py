@@ -23,6 +23,7 @@ def test_documents_carry_their_places(released):
         assert text[place["start"] : place["end"]] == document.page_content
         assert document.id == f"{place['document_id']}#{place['start']}-{place['end']}"
     assert found[0].metadata["document_id"] == "policy/travel.md"
+    assert found[0].metadata["place"]["label"].startswith("section ")
     assert found[0].metadata["score"] >= found[1].metadata["score"]
     assert asyncio.run(retriever.ainvoke("How expensive may a hotel be?")) == found
 
