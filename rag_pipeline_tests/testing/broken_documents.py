@@ -62,7 +62,7 @@ BROKEN: list[tuple[str, bytes, str]] = [
     ("old.doc", OLE, "unsupported type .doc: a legacy Office file"),
     ("pack.zip", BOMB, "unsupported type .zip: a zip archive"),
     ("pack.gz", b"\x1f\x8b\x08abc", "unsupported type .gz: a gzip archive"),
-    ("letter.rtf", b"{\\rtf1 Hi}", "unsupported type .rtf: an RTF document"),
+    ("letter.rtf", b"{\\rft1 Hi}", "not RTF: it does not begin with"),
     ("hidden.txt", pdf_bytes("x"), "unsupported type .txt: a PDF; name it .pdf"),
     ("empty.docx", b"", "empty: 0 bytes"),
     ("cut.docx", docx_bytes()[:5000], "corrupt .docx: File is not a zip file"),
