@@ -51,7 +51,7 @@ def search(
         print_json(
             [
                 {
-                    **asdict(chunk),
+                    **{k: v for k, v in asdict(chunk).items() if k != "token_signs"},
                     "metadata": dict(chunk.metadata),
                     "place": place and place.record(),
                 }
