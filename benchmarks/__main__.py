@@ -14,6 +14,8 @@ BENCHMARKS = (
     "bench_datasets",
     "bench_ablation",
     "bench_significance",
+    "bench_verdicts",
+    "bench_questions",
     "bench_languages",
     "bench_wordings",
     "bench_answers",

@@ -144,7 +144,8 @@ def loss_p_values(
     the group of each query. One-sided sign-flip test whose flips all metrics share: the statistic
     is the sum over its root of squares, its reference the least of all metrics (Westfall and Young,
     Resampling-Based Multiple Testing, 1993). So metrics that say the same cost nothing, unlike by
-    Holm. Exact for up to 12 units.
+    Holm. Exact for up to 12 units. Equally bad patterns count half (mid-p, Lancaster 1961): whole,
+    they would make the test far stricter than it says where few questions differ.
     """
     ids = sorted({query_id for own in gains.values() for query_id in own})
     columns = [[own.get(query_id, 0.0) for query_id in ids] for own in gains.values()]
@@ -166,10 +167,11 @@ def loss_p_values(
         blocks = _one_block(n) if n * _SIGN_FLIPS <= _BLOCK_CELLS else tuple(_signs(n))
         known = 1
     least = np.concatenate([(scaled @ signs).min(axis=0) for signs in blocks])
+    worse = [int((least < value - _TOLERANCE).sum()) for value in observed]
     as_bad = [int((least <= value + _TOLERANCE).sum()) for value in observed]
     return {
-        name: (count + known) / (len(least) + known)
-        for name, count in zip(gains, as_bad, strict=True)
+        name: ((below + count) / 2 + known) / (len(least) + known)
+        for name, below, count in zip(gains, worse, as_bad, strict=True)
     }
 
 

@@ -48,7 +48,7 @@ _DEICTIC = re.compile(
 )
 _BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\s+(.{3,300})")
 _NAME = re.compile(
-    r"(?:[A-Z][\w&’'.-]*\s+){0,5}(?:Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|"
+    r"(?:[A-Z][\w&’'.-]*,?\s+){1,6}(?:Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|"
     r"ApS|DAC|Corp|Corporation|Company|Holdings|Partners|Bank|Trust|Foundation|University|"
     r"Association)\b\.?"
 )

@@ -21,6 +21,8 @@ _ENTITY: dict[Kind, str] = {
     "percentage": "PERCENTAGE",
     "party": "ORGANIZATION",
 }
+_NAMED = 0.6
+"""Share of the questions that name their document where that passes."""
 _TRIED = 3
 """A fact's questions are tried until one passes, at most this many and as many with a name."""
 
@@ -65,14 +67,18 @@ def make_questions(
 def _certified(
     fact: Fact, names: Sequence[str], certifier: Certifier, refused: Counter[str]
 ) -> str | None:
-    """Return a question of the fact that passes: without the document's name where that does."""
+    """Return a question of the fact that passes."""
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     gold = GoldSpan(fact.document_id, fact.start, fact.end)
     answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
     bare = list(questions_of(fact, random))[:_TRIED]
     with_name = [named(q, random.choice(names), random) for q in bare for _ in range(2) if names]
-    for query in (*bare, *with_name[:_TRIED]):
+    # People often say which document they mean, also where they need not.
+    forms = [bare, with_name[:_TRIED]]
+    if random.random() < _NAMED:
+        forms.reverse()
+    for query in (query for form in forms for query in form):
         problem = certifier.problem(Candidate(query, gold, answer))
         if problem is None:
             return query

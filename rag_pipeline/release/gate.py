@@ -13,7 +13,7 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
     pairs,
 )
-from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.evaluation.results import QUERIES, RUN
 from rag_pipeline.evaluation.runs import count_synthetic, load_groups
 from rag_pipeline.evaluation.scores import (
     Scores,
@@ -26,6 +26,8 @@ from rag_pipeline.evaluation.significance import Comparison, loss_p_values
 from rag_pipeline.release.manifest import names
 from rag_pipeline.release.margins import REFUSED, Look, Outcome, judge_metric, spent
 from rag_pipeline.workspace import Workspace
+
+_LOOKS = "gate/looks.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def decide(workspace: Workspace, candidate: str, released: Reference | None) -> 
     if not common:
         reason = f"no query of today was asked of {against}: nothing to compare"
         return Decision(candidate, True, (reason,), against, len(ids), 0, {})
-    alpha = spent(max(1, len(names(workspace))))
+    alpha = spent(look_number(workspace, candidate))
     synthetic = count_synthetic(workspace, ids.keys() & _query_ids(released.scores).keys())
     looks = _looks(own, released.scores, wanted, load_groups(workspace), alpha, synthetic)
     metrics, reasons = {}, []
@@ -90,6 +92,29 @@ def decide(workspace: Workspace, candidate: str, released: Reference | None) -> 
         reasons.append(_reason(name, metrics[name], sentence))
     allowed = not any(m.outcome in REFUSED for m in metrics.values())
     return Decision(candidate, allowed, tuple(reasons), against, len(ids), common, metrics)
+
+
+def look_number(workspace: Workspace, candidate: str) -> int:
+    """Return which comparison with a release this is, from 1: each candidate's build counts once.
+
+    Builds that were refused count as those that were released do, so that looking every night can't
+    drift to a verdict.
+    """
+    digest = RUN.note(workspace, candidate).get("digest")
+    refused = [look for look in _refused(workspace) if look != digest]
+    return max(1, len(names(workspace)) + len(refused))
+
+
+def keep_refusal(workspace: Workspace, candidate: str) -> None:
+    """Note that a candidate's build was compared and refused."""
+    digest = RUN.note(workspace, candidate).get("digest")
+    refused = _refused(workspace)
+    if digest is not None and digest not in refused:
+        workspace.store.write_json(_LOOKS, {"refused": [*refused, digest]})
+
+
+def _refused(workspace: Workspace) -> list[str]:
+    return list((workspace.store.read_json(_LOOKS) or {}).get("refused", []))
 
 
 def _looks(

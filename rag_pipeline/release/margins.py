@@ -44,7 +44,7 @@ class Look:
 def spent(look: int) -> float:
     """Return the error that the n-th comparison with a release may spend, n from 1.
 
-    0.05 / n(n+1): the sum over however many releases is at most 0.05 (alpha spending, as Lan and
+    0.05 / n(n+1): the sum over however many comparisons is at most 0.05 (alpha spending, as Lan and
     DeMets, 1983), so that nightly looks at the same questions can't drift to a verdict.
     """
     return ALPHA / (look * (look + 1))

@@ -10,7 +10,14 @@ from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
-from rag_pipeline.release.gate import Decision, decide, forget_scores, keep_scores, kept_file
+from rag_pipeline.release.gate import (
+    Decision,
+    decide,
+    forget_scores,
+    keep_refusal,
+    keep_scores,
+    kept_file,
+)
 from rag_pipeline.release.hashes import hash_files, pinned_tables
 from rag_pipeline.release.manifest import (
     CURRENT,
@@ -60,6 +67,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
         return load(workspace, before)
     decision = decide(workspace, configuration.name, released(workspace, configuration))
     if not decision.allowed:
+        keep_refusal(workspace, configuration.name)
         raise CheckFailedError(_refusal(workspace, decision))
     board = load_leaderboard(workspace).configurations
     pinned = Pinned(**note["pinned"])

@@ -117,16 +117,17 @@ def test_equal_systems_are_not_called_different_where_documents_matter():
 
 
 def test_losses_are_judged_jointly_by_hand():
-    """3 lost of 3: 1 of 2**3 patterns. The same metric twice says nothing more; another one that is
+    """3 lost of 3: half of 1 of 2**3 patterns, as it ties with itself. The same metric twice says
+    nothing more; another one that is
     lost on 1 and won on 2 has a least of its own in other patterns."""
     one = {"q0": -1.0, "q1": -1.0, "q2": -1.0}
-    assert loss_p_values({"a": one}, {}) == {"a": 1 / 8}
-    assert loss_p_values({"a": one, "b": one}, {}) == {"a": 1 / 8, "b": 1 / 8}
+    assert loss_p_values({"a": one}, {}) == {"a": 1 / 16}
+    assert loss_p_values({"a": one, "b": one}, {}) == {"a": 1 / 16, "b": 1 / 16}
     other = {"q0": -1.0, "q1": 1.0, "q2": 1.0}
     found = loss_p_values({"a": one, "b": other}, {})
-    # a is at its least (-3) in one pattern, and b is in another: 2 of 8; b at +1: all but none.
-    assert found["a"] == 2 / 8
-    assert loss_p_values({"equal": {"q0": 0.0}}, {}) == {"equal": 1.0}
+    # a is at its least (-3) in one pattern, and b is in another: half of 2 of 8.
+    assert found["a"] == 1 / 8
+    assert loss_p_values({"equal": {"q0": 0.0}}, {}) == {"equal": 0.5}
     assert loss_p_values({}, {}) == {}
 
 

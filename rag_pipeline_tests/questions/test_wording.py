@@ -42,11 +42,14 @@ def test_a_sentence_is_turned_into_a_question(sentence: str, expected: set[str])
         assert not any(q.split()[1] in ("must", "may", "shall", "is") for q in made)
 
 
-def test_half_of_the_questions_are_in_other_words() -> None:
+def test_questions_are_in_other_words_first() -> None:
     text = "invoices are\n\nInvoices shall be retained by the Customer for seven (7) years.\n"
     (fact,) = (f for f in read_facts(Document("a.txt", "h", text)) if f.kind == "duration")
-    firsts = [next(questions_of(fact, Random(seed))) for seed in range(200)]
-    assert 60 < sum("bills" in first for first in firsts) < 140
+    first, second, *_ = questions_of(fact, Random(0))
+    assert first == second.replace("invoices", "bills").replace("retained", "kept").replace(
+        "Customer", "Customer"
+    )
+    assert "bills" in first and "invoices" in second
 
 
 def test_a_named_question_holds_the_name_once() -> None:

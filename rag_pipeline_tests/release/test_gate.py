@@ -5,11 +5,18 @@ from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CheckFailedError, ConfigError
 from rag_pipeline.evaluation.comparison import Reference
+from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import queries_digest, save_queries
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release import gate, released
 from rag_pipeline.release.candidate import comparable
-from rag_pipeline.release.gate import decide, keep_scores, kept_scores
+from rag_pipeline.release.gate import (
+    decide,
+    keep_refusal,
+    keep_scores,
+    kept_scores,
+    look_number,
+)
 from rag_pipeline.release.margins import spent
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
@@ -49,8 +56,8 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
 
 
 def test_a_loss_that_may_be_chance_is_let_through(workspace):
-    """3 of 9 lost, none won: an equal candidate looks as bad in 1 of 2**3 cases."""
-    write_scores(workspace, "default", {AP: [0.0] * 3 + [1.0] * 6})
+    """2 of 9 lost, none won: half of the 1 of 2**2 cases in which an equal candidate does so."""
+    write_scores(workspace, "default", {AP: [0.0] * 2 + [1.0] * 7})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
     assert decision.allowed
     assert decision.metrics[AP].outcome == "undecided"
@@ -58,13 +65,13 @@ def test_a_loss_that_may_be_chance_is_let_through(workspace):
 
 
 def test_a_loss_that_equal_candidates_seldom_show_is_refused(workspace):
-    """4 of 9 lost, none won: 1 of 2**4 cases, too many to be sure, too few to be let through."""
-    write_scores(workspace, "default", {AP: [0.0] * 4 + [1.0] * 5})
+    """3 of 9 lost, none won: half of 1 of 2**3 cases, too many to be sure, too few to pass."""
+    write_scores(workspace, "default", {AP: [0.0] * 3 + [1.0] * 6})
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
     assert not decision.allowed
     assert decision.metrics[AP].outcome == "looks worse"
     assert (
-        "looks worse by 0.4444 on 9 questions; an equal candidate looks as bad in 6.2 % of"
+        "looks worse by 0.3333 on 9 questions; an equal candidate looks as bad in 6.2 % of"
         in (decision.reasons[0])
     )
 
@@ -230,3 +237,16 @@ def test_the_sentence_says_how_many_questions_are_synthetic(workspace):
     save_queries(workspace, queries_digest(workspace), queries, [], 9)
     decision = decide(workspace, "default", served(**{AP: [1.0] * 9}))
     assert "on 9 questions (4 of 9 synthetic)" in decision.reasons[0]
+
+
+def test_refused_builds_are_looks_as_released_ones_are(workspace):
+    """The same build counts once, however often it is refused."""
+    for name in ("default", "plain"):
+        RUN.write(workspace, RUN.schema.empty_table(), {"digest": name}, name)
+    assert look_number(workspace, "default") == 1
+    for _ in range(3):
+        keep_refusal(workspace, "default")
+    assert look_number(workspace, "default") == 1
+    keep_refusal(workspace, "plain")
+    RUN.write(workspace, RUN.schema.empty_table(), {"digest": "third"}, "default")
+    assert look_number(workspace, "default") == 2

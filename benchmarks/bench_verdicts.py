@@ -1,0 +1,148 @@
+"""How often intervals hold the truth, verdicts are false, and the gate refuses: simulated.
+
+    python -m benchmarks.bench_verdicts [--draws 300]
+
+Prints the tables of docs/evaluation.md, by the functions that the product uses.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+
+from rag_pipeline.config import Gate
+from rag_pipeline.evaluation.intervals import difference_interval, mean_interval
+from rag_pipeline.evaluation.significance import compare_family, loss_p_values
+from rag_pipeline.release.margins import REFUSED, Look, judge_metric, spent
+
+SIZES = (30, 71, 200, 487)
+LOSSES = (0.0, 0.02, 0.05, 0.10)
+SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
+
+
+def probabilities(rng: np.random.Generator, mean: float, groups: Sequence[str] | None, n: int):
+    """Return each question's chance: the mean, or one that the questions of a group share."""
+    if groups is None:
+        return np.full(n, mean)
+    of_group = rng.beta(4 * mean, 4 * (1 - mean), size=len(set(groups)))
+    return of_group[np.unique(groups, return_inverse=True)[1]]
+
+
+def tens(n: int) -> list[str]:
+    return [f"{i // 10:03}" for i in range(n)]
+
+
+def coverage(draws: int, grouped: bool) -> None:
+    print("| n | " + " | ".join(f"p = {p:g}" for p in SHARES) + " | difference |")
+    print("|" + "---|" * (len(SHARES) + 2))
+    for n in (30, 60, 120, 500):
+        rng = np.random.default_rng(n)
+        groups = tens(n) if grouped else None
+        cells = []
+        for p in SHARES:
+            held = 0
+            for _ in range(draws):
+                values = rng.random(n) < probabilities(rng, p, groups, n)
+                low, high = mean_interval(values.astype(float).tolist(), groups)
+                held += low <= p <= high
+            cells.append(f"{100 * held / draws:.0f} %")
+        held = 0
+        for _ in range(draws):
+            chance = probabilities(rng, 0.8, groups, n), probabilities(rng, 0.8, groups, n)
+            one, other = (rng.random(n) < c for c in chance)
+            low, high = difference_interval((one * 1.0 - other).tolist(), groups)
+            held += low <= 0 <= high
+        print(f"| {n} | " + " | ".join(cells) + f" | {100 * held / draws:.0f} % |")
+
+
+def false_verdicts(draws: int) -> None:
+    """Equal systems on 200 questions in 20 documents that are hard for one system or another."""
+    groups = [f"{i // 10:03}" for i in range(200)]
+    for family, label in ((1, "one comparison"), (24, "24 configurations against one")):
+        rng = np.random.default_rng(family)
+        wrong = 0
+        for _ in range(draws):
+            base = rng.random(200) < probabilities(rng, 0.8, groups, 200)
+            pairs = {}
+            for i in range(family):
+                own = rng.random(200) < probabilities(rng, 0.8, groups, 200)
+                pairs[str(i)] = list(zip(own * 1.0, base * 1.0, strict=True))
+            found = compare_family(pairs, groups=dict.fromkeys(pairs, groups))
+            wrong += any(c.verdict != "cannot tell" for c in found.values())
+        print(f"| {label} | {100 * wrong / draws:.1f} % |")
+    rng = np.random.default_rng(100)
+    histories = max(20, draws // 6)
+    wrong = 0
+    for _ in range(histories):
+        base = rng.random(71) < 0.8
+        said = []
+        for night in range(1, 101):
+            own = rng.random(71) < 0.8
+            said.append(verdict(own * 1.0, base * 1.0, spent(night)))
+        wrong += any(v == "worse" for v in said)
+    print(f'| 100 nightly candidates, "worse" in any night | {100 * wrong / histories:.1f} % |')
+
+
+def verdict(own: np.ndarray, base: np.ndarray, alpha: float) -> str:
+    pairs = list(zip(own.tolist(), base.tolist(), strict=True))
+    return compare_family({"m": pairs}, alpha)["m"].verdict
+
+
+def refused(own: np.ndarray, base: np.ndarray) -> bool:
+    """Tell whether the first look of a gate refuses."""
+    pairs = list(zip(own.tolist(), base.tolist(), strict=True))
+    ids = [f"q{i}" for i in range(len(pairs))]
+    alpha = spent(1)
+    comparison = compare_family({"m": pairs}, alpha)["m"]
+    gains = {i: one - other for i, (one, other) in zip(ids, pairs, strict=True)}
+    loss = loss_p_values({"m": gains}, {})["m"]
+    return judge_metric(Look(comparison, pairs, ids, False, loss), Gate(), alpha)[0] in REFUSED
+
+
+def outcomes(rng: np.random.Generator, n: int, loss: float, agree: float):
+    """Return answers of candidate and release; a share `agree` of the answers is the same."""
+    hard = rng.beta(2, 1, size=n)
+    fit = np.random.default_rng(0).beta(2, 1, size=20_000)
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        reached = float(np.mean(fit - np.maximum(fit - middle, 0)))
+        low, high = (middle, high) if reached < loss / (1 - agree) else (low, middle)
+    lost = high if loss else 0.0
+    base = rng.random(n) < hard
+    own = rng.random(n) < np.maximum(hard - lost, 0)
+    return np.where(rng.random(n) < agree, base, own) * 1.0, base * 1.0
+
+
+def gate(draws: int) -> None:
+    for agree in (0.5, 0.0):
+        print(f"\nshare of answers that are the same in both: {100 * agree:.0f} %\n")
+        print(
+            "| queries | equal | " + " | ".join(f"-{100 * x:.0f} points" for x in LOSSES[1:]) + " |"
+        )
+        print("|" + "---|" * (len(LOSSES) + 1))
+        for n in SIZES:
+            rng = np.random.default_rng(n)
+            cells = []
+            for loss in LOSSES:
+                found = [refused(*outcomes(rng, n, loss, agree)) for _ in range(draws)]
+                cells.append(f"{100 * np.mean(found):.0f} %")
+            print(f"| {n} | " + " | ".join(cells) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--draws", type=int, default=300)
+    draws = parser.parse_args().draws
+    print("## Coverage of the 95 % intervals, independent questions\n")
+    coverage(draws, grouped=False)
+    print("\n## … ten questions a document, documents of different difficulty\n")
+    coverage(draws, grouped=True)
+    print("\n## False verdicts, equal systems\n\n| | said |\n|---|---|")
+    false_verdicts(draws)
+    print("\n## What the first look of a gate refuses")
+    gate(draws)
+
+
+if __name__ == "__main__":
+    main()
