@@ -72,7 +72,7 @@ def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
         chunks = distinct(found.chunks)
         asked = Asked(found.ask, detect(query.query).kind, chunks, found.token_weights)
         (formed,) = form_answers([asked], settings, sentence_vectors)
-        sentences, features = sentence_features(
+        sentences, features, _ = sentence_features(
             found.ask, chunks, sentence_vectors, found.token_weights
         )
         places = [(s.chunk.document_id, s.start, s.start + len(s.text)) for s in sentences]

@@ -3,7 +3,7 @@
 The one way to an answer, for what the leaderboard measures and for what a release serves.
 """
 
-from rag_pipeline.answering.extractive import NOTHING_ANSWERS, extract_answers
+from rag_pipeline.answering.extractive import NOTHING_ANSWERS, extract_answers, passage_confidence
 from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
     NO_ANSWER,
@@ -36,6 +36,7 @@ __all__ = [
     "distinct",
     "extract_answers",
     "form_answers",
+    "passage_confidence",
     "passages_wanted",
     "read_answer",
     "sentence_vectors",

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,17 @@ class Sentence:
     text: str
 
 
+class Compared(NamedTuple):
+    """Sentences with their features, shape (sentences, `FEATURES`), compared with a query.
+
+    `passage` is the best late interaction of a whole chunk.
+    """
+
+    sentences: list[Sentence]
+    features: Floats
+    passage: float
+
+
 def extract_answers(
     questions: Sequence[tuple[str, Sequence[ScoredChunk]]],
     settings: ExtractiveAnswers,
@@ -67,6 +79,12 @@ def extract_answers(
     return [_answer(query, chunks, settings, reader, weights) for query, chunks in questions]
 
 
+def passage_confidence(query: str, chunk: ScoredChunk, reader: Reader) -> float:
+    """Return how surely one passage answers a query, 0..1, as `Answer.confidence` is measured."""
+    sentences, _, passage = sentence_features(query, [chunk], reader)
+    return _confidence(query, sentences, passage) if sentences else 0.0
+
+
 def _answer(
     query: str,
     chunks: Sequence[ScoredChunk],
@@ -74,12 +92,14 @@ def _answer(
     reader: Reader,
     weights: Weights | None,
 ) -> Answer:
-    sentences, features = sentence_features(query, chunks[: settings.contexts], reader, weights)
+    sentences, features, passage = sentence_features(
+        query, chunks[: settings.contexts], reader, weights
+    )
     if not sentences:
         return _nothing(0.0)
     scores = features @ np.array(list(FEATURES.values()))
     order = np.argsort(-scores, kind="stable")[: settings.sentences]
-    confidence = _confidence(query, sentences, features)
+    confidence = _confidence(query, sentences, passage)
     if confidence < settings.confidence:
         return _nothing(confidence)
     chosen = [sentences[i] for i in order if scores[i] >= scores[order[0]] - _WITHIN]
@@ -99,8 +119,8 @@ def _answer(
 
 def sentence_features(
     query: str, chunks: Sequence[ScoredChunk], reader: Reader, weights: Weights | None = None
-) -> tuple[list[Sentence], Floats]:
-    """Return the sentences of ranked chunks, and their features: shape (sentences, `FEATURES`).
+) -> Compared:
+    """Return the sentences of ranked chunks with their features.
 
     - late interaction: the mean, weighted by the tokens' rarity, of the cosine of each token of
       the query to the sentence's nearest (ColBERT's MaxSim, Khattab & Zaharia, SIGIR 2020);
@@ -115,7 +135,7 @@ def sentence_features(
     """
     read = _read(query, chunks, reader)
     if not read:
-        return [], np.empty((0, len(FEATURES)))
+        return Compared([], np.empty((0, len(FEATURES))), 0.0)
     question = reader.question(query)
     importance = _importance(question.ids, [tokens for _, _, tokens in read], weights)
     dimension = question.vectors.shape[1]
@@ -125,11 +145,13 @@ def sentence_features(
     seen: set[tuple[str, int, int]] = set()
     sentences: list[Sentence] = []
     rows: list[list[float]] = []
+    best = 0.0
     for rank, chunk, tokens in read:
         # q . sign = 2 (q . bit) - sum(q), where a bit is 0 or 1
         cosines = (2 * (tokens.signs @ question.vectors.T) - offsets) / math.sqrt(dimension)
         rarity = _rarity(tokens.ids, weights)
         whole = float(_nearest(cosines) @ importance)
+        best = max(best, whole)
         starts = np.array([start for start, _ in tokens.spans], np.int64)
         for start, end in _sentence_spans(chunk.text):
             place = (chunk.document_id, chunk.start + start, chunk.start + end)
@@ -151,7 +173,7 @@ def sentence_features(
     for column in (1, 2, 3):
         features[:, column] -= features[:, column].mean() if len(rows) else 0.0
         features[:, column] /= (features[:, column].std() if len(rows) else 0.0) + 1e-6
-    return sentences, features
+    return Compared(sentences, features, best)
 
 
 def _read(
@@ -197,11 +219,14 @@ def _nearest(cosines: npt.NDArray[np.float32]) -> Floats:
     return best
 
 
-def _confidence(query: str, sentences: Sequence[Sentence], features: Floats) -> float:
-    """Return 0.6 of the best late interaction + 0.4 of the best share of the query's terms."""
+def _confidence(query: str, sentences: Sequence[Sentence], passage: float) -> float:
+    """Return 0.8 of the best passage's late interaction + 0.2 of the best sentence's terms.
+
+    The latter is the share of the query's terms that the sentence holds.
+    """
     asked = frozenset(default_tokenizer().tokenize(query))
     covered = max(len(asked & _terms(s.text)) / max(len(asked), 1) for s in sentences)
-    return float(np.clip(0.6 * features[:, 0].max() + 0.4 * covered, 0, 1))
+    return float(np.clip(0.8 * passage + 0.2 * covered, 0, 1))
 
 
 # The same chunks are found for many queries, and under many configurations.

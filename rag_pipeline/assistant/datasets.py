@@ -32,7 +32,7 @@ class Search:
 
     `stages` are `boosted_files` and `variants`, where these are to be others than the release's.
     Chunks beyond the release's `top_k` are searched for only with `deepen`. `own` says that the
-    query is the assistant's own, the same for many questions.
+    query is the assistant's own, the same for many questions. `where` is a filter in LanceDB's SQL.
     """
 
     query: str
@@ -42,6 +42,7 @@ class Search:
     rerank: bool = True
     deepen: bool = True
     own: bool = False
+    where: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,10 @@ class Found:
 
 
 class Dataset(Protocol):
-    """A set of documents that can be searched."""
+    """A set of documents that can be searched.
+
+    One whose `shows_documents` is False finds passages of documents that it can't show whole.
+    """
 
     name: str
 
@@ -100,9 +104,10 @@ class ReleasedDataset:
         return found
 
     def _search(self, wanted: Search, boost: Boost | None) -> Found:
-        where = None
+        where = wanted.where
         if wanted.document_id is not None:
-            where = f"document_id = {quoted(wanted.document_id)}"
+            only = f"document_id = {quoted(wanted.document_id)}"
+            where = only if where is None else f"({where}) AND {only}"
         found = self.corpus.retrieve(
             *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank),
             discover=not wanted.own,

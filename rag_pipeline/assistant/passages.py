@@ -14,12 +14,16 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.reranking import Weights
-from rag_pipeline.search.staged import Discovered
+from rag_pipeline.search.staged import Discovered, documents_of
 
 MAX_QUERY_CHARACTERS = 4_000
 _DISCOVERED = 200
 _RERANKED = 50
 """Maximum number of documents that are reranked by their best passages."""
+_CANDIDATES = 50
+"""Number of passages that a reranker besides the release's orders, where fewer are wanted."""
+_MOST_CANDIDATES = 100
+"""Maximum number of them; what follows keeps its order."""
 
 PassageScorer = Callable[[str, Sequence[str]], Sequence[float]]
 """From a query and passages to a relevance score for each."""
@@ -54,9 +58,16 @@ class Searcher:
 
     def chosen(self, datasets: Sequence[str] | None, document_id: str | None) -> list[Dataset]:
         """Return the named datasets, or the one that has a document; raise InputError for none."""
+        chosen = choose(self.datasets, datasets)
         if document_id is None:
-            return choose(self.datasets, datasets)
-        dataset, _ = self.holder(document_id, datasets)
+            return chosen
+        try:
+            dataset, _ = self.holder(document_id, datasets)
+        except InputError:
+            elsewhere = [d for d in chosen if not getattr(d, "shows_documents", True)]
+            if not elsewhere:
+                raise
+            return elsewhere
         return [dataset]
 
     def holder(self, document_id: str, datasets: Sequence[str] | None) -> tuple[Dataset, Document]:
@@ -87,6 +98,8 @@ class Searcher:
         Several datasets' documents are merged by reciprocal rank: their scores don't compare.
         """
         found = _each(chosen, lambda d: d.search(Search(query, _DISCOVERED, rerank=rerank)))
+        if rerank:  # discovered by the first pass: the reranker has ordered the chunks alone
+            found = [_by_their_chunks(each) for each in found]
         documents = _merged_documents(chosen, found)
         if not rerank or self.reranker is None:
             return documents[:top_k]
@@ -94,10 +107,12 @@ class Searcher:
         for dataset, each in zip(chosen, found, strict=True):
             for chunk in each.chunks:
                 best.setdefault((dataset.name, chunk.document_id), chunk.text)
-        documents = documents[:_RERANKED]
-        scores = self.reranker(query, [best[d.dataset, d.document_id] for d in documents])
-        scored = [replace(d, score=s) for d, s in zip(documents, scores, strict=True)]
-        return sorted(scored, key=lambda d: -d.score)[:top_k]
+        first = [d for d in documents if (d.dataset, d.document_id) in best][:_RERANKED]
+        scores = self.reranker(query, [best[d.dataset, d.document_id] for d in first])
+        scored = [replace(d, score=s) for d, s in zip(first, scores, strict=True)]
+        lowest = min(scores, default=0.0)
+        others = [replace(d, score=lowest) for d in documents if d not in first]
+        return [*sorted(scored, key=lambda d: -d.score), *others][:top_k]
 
     def search(
         self,
@@ -109,24 +124,29 @@ class Searcher:
         boost: Boost | None = None,
         own: bool = False,
         deepen: bool = True,
+        where: str | None = None,
     ) -> Searched:
-        """Return the k best passages of some datasets; for `own` and `deepen` see `Search`."""
+        """Return the k best passages of some datasets; for the last three see `Search`."""
         stages = None if own else self.settings.stages
-        wanted = Search(query, k, document_id, stages, rerank, deepen, own)
+        reranker = self.reranker if rerank else None
+        depth = k if reranker is None else max(k, _CANDIDATES)
+        wanted = Search(query, depth, document_id, stages, rerank, deepen, own, where)
         found = _each(chosen, lambda d: d.search(wanted, boost))
         rankings = [
             [(f"{n}\0{position}", chunk.score) for position, chunk in enumerate(each.chunks)]
             for n, each in enumerate(found)
         ]
         passages = []
-        for key, _ in reciprocal_rank_fusion(rankings)[:k]:
+        for key, _ in reciprocal_rank_fusion(rankings)[:depth]:
             n, _, position = key.partition("\0")
             passages.append(Passage(chosen[int(n)].name, found[int(n)].chunks[int(position)]))
         passages = _distinct(passages)
-        if rerank and self.reranker is not None and passages:
-            scores = self.reranker(query, [p.chunk.text for p in passages])
-            ranked = sorted(zip(scores, passages, strict=True), key=lambda pair: -pair[0])
-            passages = [replace(p, chunk=replace(p.chunk, score=s)) for s, p in ranked]
+        if reranker is not None and passages:
+            first, others = passages[:_MOST_CANDIDATES], passages[_MOST_CANDIDATES:]
+            scores = reranker(query, [p.chunk.text for p in first])
+            ranked = sorted(zip(scores, first, strict=True), key=lambda pair: -pair[0])
+            ranked += [(min(scores), p) for p in others]
+            passages = [replace(p, chunk=replace(p.chunk, score=s)) for s, p in ranked][:k]
         boosted = {d: list(q) for each in found for d, q in each.boosted.items()}
         asks = {each.ask for each in found}
         ask = asks.pop() if len(asks) == 1 else ""
@@ -150,6 +170,16 @@ def _each(chosen: Sequence[Dataset], search: Callable[[Dataset], Found]) -> list
         return [search(chosen[0])]
     with ThreadPoolExecutor(min(len(chosen), 8)) as pool:
         return list(pool.map(search, chosen))
+
+
+def _by_their_chunks(found: Found) -> Found:
+    """Return the documents in the order of their best chunks, the others behind them."""
+    first = documents_of(found.chunks)
+    known = {d.document_id for d in first}
+    lowest = min((d.score for d in first), default=0.0)
+    others = [d for d in found.documents if d.document_id not in known]
+    behind = [replace(d, score=min(d.score, lowest)) for d in others]
+    return replace(found, documents=[*first, *behind])
 
 
 def _merged_documents(chosen: Sequence[Dataset], found: Sequence[Found]) -> list[FoundDocument]:

@@ -14,6 +14,7 @@ from rag_pipeline.answering import (
     Formed,
     Reader,
     form_answers,
+    passage_confidence,
     passages_wanted,
     written_answers,
 )
@@ -147,11 +148,19 @@ class Assistant:
         datasets: Sequence[str] | None = None,
         document_id: str | None = None,
         k: int = 10,
+        where: str | None = None,
     ) -> list[Passage]:
-        """Return the passages that answer best, of all datasets or of one document."""
+        """Return the passages that answer best, of all datasets or of one document.
+
+        `where` is a filter in LanceDB's SQL, see `Corpus.search`.
+        """
         checked(query)
         chosen = self._searcher.chosen(datasets, document_id)
-        return self._searcher.search(query, chosen, document_id, k).passages
+        return self._searcher.search(query, chosen, document_id, k, where=where).passages
+
+    def confidences(self, query: str, passages: Sequence[Passage]) -> list[float]:
+        """Return how surely each passage answers, 0..1: the measure of an answer's `confidence`."""
+        return [passage_confidence(query, p.chunk, self._reader) for p in passages]
 
     def places(self, passages: Sequence[Passage]) -> list[Place | None]:
         """Return where each passage stands in its document, None where its source keeps that."""

@@ -17,6 +17,8 @@ from rag_pipeline.serving.outgoing import post_json
 
 _NO_KNOWLEDGE = 2001
 _INVALID = 1002
+_MOST = 100
+"""Maximum number of segments that Dify returns."""
 
 
 class _Setting(BaseModel):
@@ -34,7 +36,8 @@ class _Wanted(BaseModel):
 def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
     """Answer Dify's external knowledge request; return the status and the JSON of the reply.
 
-    Scores are scaled so that the best passage has 1.0; those below the threshold are left out.
+    A record's score tells how surely it answers, 0..1, as an answer's confidence does; those below
+    the threshold are left out.
     """
     try:
         wanted = _Wanted.model_validate_json(body)
@@ -53,13 +56,13 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
             wanted.query, [wanted.knowledge_id], k=wanted.retrieval_setting.top_k
         )
         places = assistant.places(found)
+        scores = assistant.confidences(wanted.query, found)
     except RagPipelineError as error:
         return 500, _failure(500, str(error))
-    best = max((p.chunk.score for p in found), default=0.0)
     records: list[dict[str, Any]] = [
         {
             "content": p.chunk.text,
-            "score": max(p.chunk.score, 0.0) / best if best > 0 else 0.0,
+            "score": score,
             "title": p.chunk.title or p.chunk.document_id,
             "metadata": {
                 **p.chunk.metadata,
@@ -70,7 +73,7 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
                 **({"page": place.page} if place and place.page else {}),
             },
         }
-        for p, place in zip(found, places, strict=True)
+        for p, place, score in zip(found, places, scores, strict=True)
     ]
     limit = wanted.retrieval_setting.score_threshold
     return 200, {"records": [r for r in records if r["score"] >= limit]}
@@ -83,6 +86,8 @@ def _failure(code: int, message: str) -> dict[str, Any]:
 class DifyDataset:
     """A Dify dataset as a dataset of ours; its segments are documents' chunks without offsets."""
 
+    shows_documents = False
+
     def __init__(self, name: str, endpoint: str, key: str) -> None:
         self.name = name
         self._url = f"{endpoint.rstrip('/')}/datasets/{name}/retrieve"
@@ -92,13 +97,18 @@ class DifyDataset:
         return f"DifyDataset({self.name!r})"
 
     def search(self, wanted: Search, boost: Boost | None = None) -> Found:
-        """Retrieve segments; one document is chosen among what Dify returns."""
+        """Retrieve segments; one document is chosen among what Dify returns.
+
+        Raises InputError for a filter, which Dify's segments can't be held against.
+        """
+        if wanted.where is not None:
+            raise InputError(f"{self.name}: `where` filters our own indexes, not a Dify dataset")
         body = {
             "query": wanted.query,
             "retrieval_model": {
                 "search_method": "hybrid_search",
                 "reranking_enable": False,
-                "top_k": min(wanted.k, 100),
+                "top_k": min(wanted.k, _MOST) if wanted.document_id is None else _MOST,
                 "score_threshold_enabled": False,
             },
         }

@@ -36,6 +36,12 @@ DocumentName = Annotated[
 TopK = Annotated[int, Field(description="How many to return.", ge=1, le=100)]
 
 
+_WHERE = (
+    "A filter in LanceDB's SQL over document_id, title and metadata, such as: document_id LIKE "
+    "'policies/%' AND json_get_string(metadata, 'suffix') = '.pdf'. Empty: no filter."
+)
+
+
 class FoundFile(BaseModel):
     """A document that a question is about."""
 
@@ -200,13 +206,18 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
         dataset_info: DatasetInfo = "",
         document_name: DocumentName = "",
         top_k_return: TopK = 10,
+        where: Annotated[str, Field(description=_WHERE, max_length=2000)] = "",
     ) -> list[FoundChunk]:
         """Return the passages that answer best, with their places."""
         answering = chosen()
 
         def search() -> list[FoundChunk]:
             passages = answering.search(
-                query, dataset_names(dataset_info), document_name or None, top_k_return
+                query,
+                dataset_names(dataset_info),
+                document_name or None,
+                top_k_return,
+                where or None,
             )
             places = answering.places(passages)
             return [chunk_of(p, place) for p, place in zip(passages, places, strict=True)]

@@ -7,7 +7,7 @@ import pytest
 
 from rag_pipeline.assistant import Assistant, sentence_vectors
 from rag_pipeline.config import AssistantSettings
-from rag_pipeline.errors import ProviderError
+from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.serving.dify import DifyDataset
 
 
@@ -21,13 +21,21 @@ def ask(url, **changes):
     return httpx.post(f"{url}/retrieval", json=body)
 
 
-def test_dify_finds_records_by_the_best_score(serving):
-    reply = ask(serving().url).json()
+def test_records_tell_how_surely_they_answer(serving):
+    reply = ask(serving().url, retrieval_setting={"top_k": 2, "score_threshold": 0.3}).json()
     first = reply["records"][0]
     assert "180 euros" in first["content"]
-    assert first["score"] == 1.0
     assert first["metadata"]["document_id"] == "policy/travel.md"
-    assert all(r["score"] >= 0.5 for r in reply["records"])
+    assert 0.3 <= first["score"] <= 1
+    assert all(r["score"] >= 0.3 for r in reply["records"])
+
+
+def test_what_nothing_answers_has_no_record_above_the_threshold(serving):
+    setting = {"top_k": 3, "score_threshold": 0.9}
+    reply = ask(serving().url, query="xylophone zeppelin quartz", retrieval_setting=setting)
+    assert reply.json() == {"records": []}
+    lower = ask(serving().url, query="xylophone zeppelin quartz", retrieval_setting={"top_k": 3})
+    assert max(r["score"] for r in lower.json()["records"]) < 0.3
 
 
 @pytest.mark.parametrize(
@@ -101,6 +109,20 @@ def test_a_dify_dataset_is_searched_and_cited(dify):
     assert path == "/v1/datasets/d1/retrieve"
     assert sent["authorization"] == "Bearer secret-key"
     assert body["query"] == "How high is the fee?"
+
+
+def test_one_document_of_a_dify_dataset_is_chosen_among_all_that_it_returns(dify):
+    records = [
+        {"segment": {"id": n, "content": f"Fee {n}.", "document": {"name": f"{n}.pdf"}}}
+        for n in range(3)
+    ]
+    dataset, seen = dify(records)
+    assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
+    found = assistant.search("How high is the fee?", ["d1"], "2.pdf", k=1)
+    assert [p.chunk.document_id for p in found] == ["2.pdf"]
+    assert seen[0][2]["retrieval_model"]["top_k"] == 100
+    with pytest.raises(InputError, match="`where` filters our own indexes"):
+        assistant.search("How high is the fee?", ["d1"], where="title = 'x'")
 
 
 @pytest.mark.parametrize(("records", "status"), [([], 500), ([], 401), ("no", 200), ([1], 200)])

@@ -25,6 +25,9 @@ def test_every_tool_answers_over_http(serving):
                 "search_chunks",
                 {"query": "governing law", "document_name": "nda/cedar.txt", "top_k_return": 1},
             ),
+            "filtered": await client.call_tool(
+                "search_chunks", {"query": "governing law", "where": "document_id LIKE 'policy/%'"}
+            ),
             "document": await client.call_tool(
                 "get_document", {"document_name": "policy/leave.md", "start": 10}
             ),
@@ -50,6 +53,8 @@ def test_every_tool_answers_over_http(serving):
     assert said["files"].structured_content["result"][0]["document_name"] == "policy/leave.md"
     (chunk,) = said["chunks"].structured_content["result"]
     assert DOCUMENTS["nda/cedar.txt"][chunk["start"] : chunk["end"]] == chunk["text"]
+    kept = {c["document_name"] for c in said["filtered"].structured_content["result"]}
+    assert kept == {"policy/leave.md", "policy/travel.md"}
     document = said["document"].structured_content
     assert document["text"] == DOCUMENTS["policy/leave.md"][10:]
     assert document["next_start"] is None

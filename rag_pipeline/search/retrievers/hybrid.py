@@ -102,7 +102,12 @@ def _weighted(search: Search, settings: HybridRetriever) -> Ranking:
     bonus = np.empty(0)
     if settings.document_weight:
         bonus = settings.document_weight * _document_scores(index, question)
-        documents = best(bonus, _LEADING_DOCUMENTS)
+        there = bonus
+        if allowed is not None:  # documents that the filter leaves nothing of lead nothing
+            there = np.zeros_like(bonus)
+            kept = np.unique(terms.document_of[allowed])
+            there[kept] = bonus[kept]
+        documents = best(there, _LEADING_DOCUMENTS)
         leading = terms.chunks_of(documents, allowed)
     also = np.union1d(near.positions, leading)
     found, bm25 = terms.search(question.ask, wanted, allowed, also)
