@@ -1,11 +1,14 @@
 """The files under deploy/, held against what reads them as far as a machine without Docker can."""
 
+import itertools
 import os
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
 import tomllib
+import zipfile
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import yaml
 from dagster._config import process_config
 from dagster._core.instance import InstanceRef
 
+from rag_pipeline_tests.testing.checkout import copy_of_checkout
 from rag_pipeline_tests.testing.servers import free_port, program
 
 ROOT = Path(__file__).parents[1]
@@ -77,6 +81,21 @@ def test_the_dockerfile_copies_what_is_there_and_installs_extras_that_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras) <= set(project["optional-dependencies"])
     assert next(a for name, a in found if name == "USER") == ["dagster"], "not as root"
+
+
+def test_what_the_dockerfile_copies_can_be_installed(tmp_path):
+    before_pip = itertools.takewhile(lambda one: one[0] != "RUN", instructions())
+    parts = [part for name, copied in before_pip if name == "COPY" for part in copied[:-1]]
+    copy_of_checkout(tmp_path, *parts)
+    for build in ("build_editable", "build_wheel"):
+        code = f"from setuptools.build_meta import {build}; {build}('{build}')"
+        (tmp_path / build).mkdir()
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
+        (wheel,) = (tmp_path / build).glob("*.whl")
+        with zipfile.ZipFile(wheel) as packed:
+            names = {name.rpartition("/")[2]: name for name in packed.namelist()}
+            assert b"[rag_pipeline.retrievers]" in packed.read(names["entry_points.txt"])
+            assert (names.get("queries.jsonl") is None) == (build == "build_editable")
 
 
 def test_the_compose_file_names_what_exists():

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -252,15 +253,26 @@ def test_mistakes_are_named_as_those_of_built_in_ones(site, file, before, after,
     assert message in " ".join(refused.stderr.split())
 
 
-def test_each_kind_takes_less_than_thirty_lines():
-    file = ast.parse((ROOT / "examples/plugin/rag_pipeline_example.py").read_text())
-    lines: dict[str, int] = {}
-    for node in file.body:
+def definitions(code: str) -> dict[str, tuple[int, str]]:
+    """Return lines, and the code without docstrings, of each class and constant by its name."""
+    found = {}
+    for node in ast.parse(code).body:
         size = (node.end_lineno or 0) - node.lineno + 1
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(inner):
+                inner.body = inner.body[1:]
         if isinstance(node, ast.ClassDef):
-            lines[node.name] = size
+            found[node.name] = size, ast.dump(node)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            lines[node.targets[0].id] = size
+            found[node.targets[0].id] = size, ast.dump(node)
+    return found
+
+
+EXAMPLE = definitions((ROOT / "examples/plugin/rag_pipeline_example.py").read_text())
+GUIDE = (ROOT / "docs/extending.md").read_text()
+
+
+def test_each_kind_takes_less_than_thirty_lines():
     points = tomllib.loads((ROOT / "examples/plugin/pyproject.toml").read_text())["project"]
     named = {
         group: [target.partition(":")[2] for target in own.values()]
@@ -268,8 +280,25 @@ def test_each_kind_takes_less_than_thirty_lines():
     }
     groups = {value for name, value in vars(plugins).items() if name.isupper()}
     assert set(named) == {group for group in groups if str(group).startswith("rag_pipeline.")}
-    sizes = {group: sum(lines[name] for name in names) for group, names in named.items()}
-    assert {group: size for group, size in sizes.items() if size >= 30} == {}
+    shown = [name for names in named.values() for name in names]
+    assert {name: EXAMPLE[name][0] for name in shown if EXAMPLE[name][0] >= 30} == {}
+    table = re.findall(r"(?m)^\| [\w ]+ \| 1 \| .* \| `(\w+)` \|$", GUIDE)
+    assert sorted(table) == sorted(shown)
+    assert all(f"| `{group}` |" in GUIDE for group in named)
+
+
+def test_the_guide_shows_the_example_as_it_is():
+    blocks = re.findall(r"(?ms)^```python\n(.*?)^```", GUIDE)
+    told: dict[str, tuple[int, str]] = {}
+    for block in blocks:
+        if not block.startswith(" "):
+            told |= definitions(block)
+    assert told.pop("ExampleChat")
+    points = tomllib.loads((ROOT / "examples/plugin/pyproject.toml").read_text())["project"]
+    targets = [t.partition(":")[2] for own in points["entry-points"].values() for t in own.values()]
+    assert sorted(told) == sorted(targets)
+    for name, (_, code) in told.items():
+        assert code == EXAMPLE[name][1], name
 
 
 def test_without_the_package_its_names_are_unknown(file):

@@ -5,26 +5,39 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PARTS = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "rag_pipeline", "data")
+from rag_pipeline_tests.testing.checkout import ROOT, copy_of_checkout
+
+PARTS = (
+    *("pyproject.toml", "setup.py", "MANIFEST.in", "constraints.txt", "README.md", "LICENSE"),
+    *("rag_pipeline", "data"),
+)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a wheel that is built of this checkout's files, without a network."""
-    folder = tmp_path_factory.mktemp("build")
-    files = ("git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *PARTS)
-    listed = subprocess.run(files, cwd=ROOT, check=True, capture_output=True, text=True)
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((ROOT / name).read_bytes())
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a source archive, unpacked, that is built of this checkout's files."""
+    folder = tmp_path_factory.mktemp("source")
+    copy_of_checkout(folder, *PARTS)
+    build = "import sys; from setuptools.build_meta import build_sdist; build_sdist('dist')"
+    subprocess.run([sys.executable, "-c", build], check=True, capture_output=True, cwd=folder)
+    (archive,) = (folder / "dist").glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    """Return a wheel that is built of the source archive, without a network."""
+    folder = source
     # A table that was built must not be packed with the documents.
     (folder / "data/store").mkdir()
     (folder / "data/store/built").touch()

@@ -188,13 +188,9 @@ class CapitalEntities(EntityExtractor):
         self, texts: Sequence[str], models: Models
     ) -> Sequence[Sequence[Entity] | ProviderError]:
         """Find both in each text."""
-        kinds = {"ORGANIZATION": r"\b[A-Z]\w+", "MONEY": r"\b\d[\d.,]*\b"}
+        kinds = {"ORGANIZATION": re.compile(r"\b[A-Z]\w+"), "MONEY": re.compile(r"\b\d[\d.,]*\b")}
         return [
-            [
-                Entity(kind, found)
-                for kind, form in kinds.items()
-                for found in re.findall(form, text)
-            ]
+            [Entity(kind, found) for kind, form in kinds.items() for found in form.findall(text)]
             for text in texts
         ]
 
