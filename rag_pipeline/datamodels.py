@@ -5,7 +5,7 @@ Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -124,6 +124,11 @@ class ScoredChunk:
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     token_signs: bytes = field(default=b"", compare=False, repr=False)
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain JSON values, without the vectors of its tokens."""
+        shown = (f.name for f in fields(self) if f.name != "token_signs")
+        return {name: getattr(self, name) for name in shown} | {"metadata": dict(self.metadata)}
 
 
 @dataclass(frozen=True, slots=True)

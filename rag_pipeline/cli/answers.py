@@ -12,10 +12,7 @@ from rag_pipeline.cli.tables import source_of
 def as_record(made: Assisted) -> dict[str, Any]:
     """Return an answer as plain JSON values."""
     record = asdict(made)
-    record["passages"] = [
-        {"dataset": p.dataset, **asdict(p.chunk), "metadata": dict(p.chunk.metadata)}
-        for p in made.passages
-    ]
+    record["passages"] = [{"dataset": p.dataset, **p.chunk.record()} for p in made.passages]
     for source, made_source in zip(record["sources"], made.sources, strict=True):
         source["place"] = made_source.place and made_source.place.record()
     return record

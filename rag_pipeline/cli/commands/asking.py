@@ -46,15 +46,9 @@ def search(
     found = searched.search(query, k=k, where=where)
     places = searched.places(found)
     if as_json:
-        from dataclasses import asdict
-
         print_json(
             [
-                {
-                    **{k: v for k, v in asdict(chunk).items() if k != "token_signs"},
-                    "metadata": dict(chunk.metadata),
-                    "place": place and place.record(),
-                }
+                {**chunk.record(), "place": place and place.record()}
                 for chunk, place in zip(found, places, strict=True)
             ]
         )
