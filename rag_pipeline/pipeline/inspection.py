@@ -15,6 +15,7 @@ from rag_pipeline.pipeline.findings import Finding
 from rag_pipeline.pipeline.planning import steps, upstream
 from rag_pipeline.pipeline.rot import lost_pins, rotten_calls, rotten_tables
 from rag_pipeline.release import Release
+from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.store import State, Table
@@ -38,6 +39,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     findings += _rows(workspace, states)
     broken = {f.place for f in findings}
     if full:
+        findings += _judged(workspace, broken)
         findings += lost_pins(workspace)
         findings += rotten_calls(workspace)
     findings += _results(workspace, full)
@@ -124,12 +126,29 @@ def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> 
     )
 
 
+def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
+    """Yield the tables that are current and fail their check, of all rows."""
+    for step in steps(workspace.config):
+        if step.asset not in CHECKS or step.row.table is None or step.row.plan is None:
+            continue
+        name, key = step.store_name, step.key(workspace.config)
+        if name in broken or not workspace.store.table(name, None).exists():
+            continue
+        if step.row.sharded and not step.row.plan(workspace, key).is_current:
+            continue  # the next run makes it, and judges it
+        result = CHECKS[step.asset](workspace, key)
+        if not result.passed:
+            cure = "remove it; the next run builds it again"
+            drop = partial(workspace.store.drop_table, name)
+            yield Finding(name, "; ".join(result.failures), cure, drop)
+
+
 # --- files ---
 
 
 def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
     store = workspace.store
-    folders = ("checks", "hashes", "released_scores", "costs")
+    folders = ("checks", "judged", "hashes", "released_scores", "costs")
     paths = [f"{folder}/{name}" for folder in folders for name in store.list(folder)]
     paths.append("documents.listing.json")
     for folder in store.list("evaluation"):

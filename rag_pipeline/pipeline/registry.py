@@ -41,7 +41,8 @@ from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.release.candidate import check_gate
-from rag_pipeline.release.checks import CHECKS, check_queries_complete
+from rag_pipeline.release.checks import check_queries_complete
+from rag_pipeline.release.judging import JUDGES
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import Table, state_digest
@@ -76,7 +77,7 @@ def _sharded(
         plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
         update=lambda workspace, key: updates.sharded(stage(workspace, key)),
         made_from=made_from,
-        checks=(Check(f"{name}_is_sound", CHECKS[name]),),
+        checks=(Check(f"{name}_is_sound", JUDGES[name]),),
         sharded=True,
         kind="lancedb",
         unit=unit,
@@ -173,7 +174,7 @@ _ROWS = (
         plan=lambda workspace, _: indexing.plan_documents(workspace),
         update=updates.documents,
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
-        checks=(Check("documents_are_sound", CHECKS["documents"]),),
+        checks=(Check("documents_are_sound", JUDGES["documents"]),),
         kind="lancedb",
         about="Files and JSON Lines records, decoded. What can't be used is quarantined with the "
         "reason.",
@@ -189,7 +190,7 @@ _ROWS = (
         made_from=lambda workspace, _: (runs.queries_digest(workspace),),
         state=_queries_state,
         checks=(
-            Check("gold_spans_lie_in_documents", CHECKS["queries"]),
+            Check("gold_spans_lie_in_documents", JUDGES["queries"]),
             Check("no_query_left_out", check_queries_complete, blocking=False),
         ),
         kind="parquet",
@@ -229,7 +230,7 @@ _ROWS = (
         sweep="after",
         made_from=_lexical_paths,
         state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
-        checks=(Check("lexical_index_is_sound", CHECKS["lexical_index"]),),
+        checks=(Check("lexical_index_is_sound", JUDGES["lexical_index"]),),
         kind="bm25",
         about="BM25 over contextualized chunks.",
         doing="index all chunks for BM25",

@@ -17,6 +17,7 @@ from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
+from rag_pipeline.release.judging import FOLDER
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 
@@ -150,7 +151,12 @@ def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     before = time.time() - config.retention.keep_days * _DAY
     known = set(config.all_configurations)
     verdicts = {step.store_name for step in steps(config)}
-    candidates = [f"checks/{n}" for n in store.list("checks") if _stem(n) not in verdicts]
+    candidates = [
+        f"{folder}/{name}"
+        for folder in ("checks", FOLDER)
+        for name in store.list(folder)
+        if _stem(name) not in verdicts
+    ]
     for folder in store.list("evaluation"):
         if "." not in folder:
             names = store.list(f"evaluation/{folder}")

@@ -15,6 +15,7 @@ from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
 from rag_pipeline.release.checks import CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
+from rag_pipeline.release.judging import judge
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
 from rag_pipeline.release.settings import read_settings
 from rag_pipeline.workspace import Workspace
@@ -195,9 +196,9 @@ def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[s
     left_out = () if config.engine(configuration) else ("lexical_index",)
     return [
         f"{asset}: {failure}"
-        for asset, check in CHECKS.items()
+        for asset in CHECKS
         if asset not in left_out
-        for failure in check(workspace, configuration.key).failures
+        for failure in judge(workspace, asset, configuration.key).failures
     ]
 
 

@@ -1,7 +1,7 @@
 """LanceDB tables whose rows belong to documents."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -126,6 +126,19 @@ class Table:
         for row in rows.select(["version", "path"]).to_pylist():
             found.setdefault(row["version"], set()).add(row["path"])
         return found
+
+    def documents_since(self, known: Collection[str]) -> tuple[set[str], list[str]]:
+        """Return the documents with rows in other data files than these, and all data files."""
+        with clear_errors(self.name, "read"):
+            lance = self.open().to_lance()
+            fragments = lance.get_fragments()
+            files = {f.fragment_id: [d.path for d in f.data_files()] for f in fragments}
+            new = [f for f in fragments if not set(known).issuperset(files[f.fragment_id])]
+            ids: set[str] = set()
+            if new:
+                rows = lance.scanner(columns=["document_id"], fragments=new).to_table()
+                ids.update(rows.column("document_id").unique().to_pylist())
+        return ids, sorted(path for paths in files.values() for path in paths)
 
     def count(self) -> int:
         """Return the number of rows, 0 if there is no table."""
