@@ -97,7 +97,10 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
                 }
             )
     return _expect(
-        rows, "document_id", ("no_chunks", "duplicate_ids", "bad_offsets", "text_differs")
+        rows,
+        "document_id",
+        ("no_chunks", "duplicate_ids", "bad_offsets", "text_differs"),
+        len(every),
     )
 
 
@@ -167,18 +170,23 @@ def _expect_same_rows(
 ) -> CheckResult:
     before, after = upstream.state(), table.state()
     rows = []
-    for document_id in sorted((set(before) | set(after)) - set(left_out)):
+    every = sorted((set(before) | set(after)) - set(left_out))
+    for document_id in every:
         wanted = before[document_id].rows if document_id in before else 0
         have = after[document_id].rows if document_id in after else 0
         if only is not None and document_id not in only and wanted == have:
             continue
         faults = {"rows_missing": max(0, wanted - have), "rows_too_many": max(0, have - wanted)}
         rows.append({"document_id": document_id, **faults, **extra(document_id)})
-    return _expect(rows, "document_id", ("rows_missing", "rows_too_many", *extra_columns))
+    return _expect(
+        rows, "document_id", ("rows_missing", "rows_too_many", *extra_columns), len(every)
+    )
 
 
-def _expect(rows: Sequence[dict[str, Any]], key: str, zero: tuple[str, ...]) -> CheckResult:
-    """Validate that `key` is unique and every count of faults is zero."""
+def _expect(
+    rows: Sequence[dict[str, Any]], key: str, zero: tuple[str, ...], of: int | None = None
+) -> CheckResult:
+    """Validate that `key` is unique and every count of faults is zero; `of` counts all rows."""
     if not rows:
         return CheckResult(True, 0, ())
     rows_of = _batch_definition()  # first: it says how Great Expectations is to be imported
@@ -196,7 +204,7 @@ def _expect(rows: Sequence[dict[str, Any]], key: str, zero: tuple[str, ...]) -> 
     )
     result = batch.validate(suite)
     failures = [
-        _failure(outcome.expectation_config, rows, key)
+        _failure(outcome.expectation_config, rows, key, of or len(rows))
         for outcome in result.results
         if not outcome.success
     ]
@@ -216,13 +224,13 @@ def _batch_definition() -> Any:
     return asset.add_batch_definition_whole_dataframe("all")
 
 
-def _failure(expectation: Any, rows: Sequence[dict[str, Any]], key: str) -> str:
+def _failure(expectation: Any, rows: Sequence[dict[str, Any]], key: str, of: int) -> str:
     column = expectation.kwargs["column"]
     if column == key:
         return f"{key} is not unique"
     bad = [row for row in rows if row[column]]
     examples = ", ".join(f"{row[key]} ({row[column]})" for row in bad[:5])
-    return f"{column} in {len(bad)} of {len(rows)}: {examples}"
+    return f"{column} in {len(bad)} of {of}: {examples}"
 
 
 def _groups(ids: Sequence[str]) -> Iterable[Sequence[str]]:
