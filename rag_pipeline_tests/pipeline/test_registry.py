@@ -41,7 +41,7 @@ def test_a_row_reads_earlier_rows_and_says_how_it_is_planned_and_made(asset: Any
     assert asset.update is not None
     assert (asset.plan is None) != (asset.is_current is None)
     assert not asset.sharded or (asset.table and len(asset.reads) == 1)
-    assert not asset.checks or asset.table or asset.state
+    assert not asset.is_judged or asset.table or asset.state
     if asset.made_with:
         assert ASSETS[asset.made_with].by == asset.by
 
