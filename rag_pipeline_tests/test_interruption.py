@@ -91,7 +91,8 @@ def start(file: Path, log: Path, place: str = "", times: int = 1) -> subprocess.
         text=True,
     )
     assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
+    with child.stdout:  # it says no more
+        assert child.stdout.readline() == "ready\n"
     return child
 
 
