@@ -1,17 +1,15 @@
 """Answers written by a chat model from numbered passages, with citations that are checked."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rag_pipeline.answering.support import supports
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import ChatAnswers
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.models.chat import Ask as Ask
 from rag_pipeline.models.chat import Prompt, Reply
-
-Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
-"""From prompts to a reply or a failure for each, in their order."""
 
 CITING = (
     "End every sentence with the numbers of the passages it rests on in square brackets, such as "

@@ -15,18 +15,18 @@ FOLDER = "assistant/prompts"
 Metric = Literal["EntityF1", "AnswerPresence"]
 
 
-class _Record(BaseModel):
+class _PromptRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class StoredPrompt(_Record):
+class StoredPrompt(_PromptRecord):
     """What one signature is sent with."""
 
     instructions: str
     examples: list[dict[str, Any]]
 
 
-class PromptVersion(_Record):
+class PromptVersion(_PromptRecord):
     """One result of an optimization.
 
     Scores are means over the `validated` queries that no example was made of or chosen by;

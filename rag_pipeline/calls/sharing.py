@@ -44,7 +44,7 @@ class Record(NamedTuple):
     value: bytes
 
 
-class Files(Protocol):
+class SharedFiles(Protocol):
     """The bucket's folder that segments are in."""
 
     def address(self, path: str) -> str:
@@ -113,7 +113,7 @@ def post(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
 class Exchange:
     """One machine's exchange with the others: `files` in the bucket, `folder` on this machine."""
 
-    files: Files
+    files: SharedFiles
     folder: Path
     shelves: Sequence[Shelf] = ()
     _timer: threading.Timer | None = None

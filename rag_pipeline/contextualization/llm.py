@@ -7,7 +7,7 @@ once by the same model, and the part around the chunk; chunks near each other ar
 part, so that this too is served from the cache.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -26,9 +26,7 @@ from rag_pipeline.contextualization.structural import (
 )
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.chat import Prompt, Reply
-
-Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
+from rag_pipeline.models.chat import Ask, Prompt, Reply
 
 _SUMMARY_CHARACTERS = 2_000
 _NAME = "{document_name}"

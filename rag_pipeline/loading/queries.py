@@ -64,7 +64,7 @@ def _as_groups(value: Any) -> Any:
 Text = Annotated[StrictStr, AfterValidator(_not_blank)]
 Identifier = Annotated[Text, BeforeValidator(_as_id)]
 Variants = Annotated[tuple[Text, ...], AfterValidator(_not_empty)]
-Groups = Annotated[tuple[Variants, ...], BeforeValidator(_as_groups)]
+VariantGroups = Annotated[tuple[Variants, ...], BeforeValidator(_as_groups)]
 
 
 class _Record(BaseModel):
@@ -104,7 +104,7 @@ class QueryRecord(_Record):
     query: Text
     gold_spans: tuple[SpanRecord, ...] = ()
     answer: Text | None = None
-    entities: dict[EntityType, Groups] = {}
+    entities: dict[EntityType, VariantGroups] = {}
     critical_types: tuple[EntityType, ...] = ()
     tags: tuple[Text, ...] = ()
     group: Identifier | None = None

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -49,6 +49,9 @@ from rag_pipeline.models.replies import (
     unpack,
     unpack_first,
 )
+
+Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
+"""From prompts to a reply or a failure for each, in their order."""
 
 _PER_CLAIM = 32
 

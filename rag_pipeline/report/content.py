@@ -36,7 +36,7 @@ class EntityType:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthFigures:
     """The five figures of context health over `queries`; None where one is not defined."""
 
     queries: int
@@ -63,7 +63,7 @@ class Content:
     slices: Sequence[Slice]
     failures: Sequence[Diagnosis]
     entities: Sequence[EntityType]
-    health: Health | None
+    health: HealthFigures | None
     origin: str = ""
     """How many questions are synthetic, as a sentence; "" where none is."""
     doubtful: Sequence[str] = ()
@@ -124,13 +124,13 @@ def _entities(workspace: Workspace, configuration: str | None) -> list[EntityTyp
     ]
 
 
-def _health(workspace: Workspace, configuration: str | None) -> Health | None:
+def _health(workspace: Workspace, configuration: str | None) -> HealthFigures | None:
     note = CONTEXT_SCORES.note(workspace, configuration or "")
     found = dict(note.get("health", {}))
     if not found.get("queries"):
         return None
     queries, missing = found.pop("queries"), found.pop("missing")
-    return Health(queries, missing, {name.replace("_", " "): v for name, v in found.items()})
+    return HealthFigures(queries, missing, {name.replace("_", " "): v for name, v in found.items()})
 
 
 def presence_curve(row: BoardRow) -> dict[int, Summary]:

@@ -18,13 +18,13 @@ def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     _need_packages()
     from rag_pipeline.assistant import open_assistant
     from rag_pipeline.serving.app import build_app
-    from rag_pipeline.serving.connections import Server, listening
+    from rag_pipeline.serving.connections import StoppableServer, listening
     from rag_pipeline.serving.guards import log_to_stderr
     from rag_pipeline.serving.tracing import trace_to_collector
 
     log_to_stderr()
     trace_to_collector()
-    Server(listening(build_app(open_assistant(corpora), settings), settings)).run()
+    StoppableServer(listening(build_app(open_assistant(corpora), settings), settings)).run()
 
 
 def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:

@@ -30,7 +30,7 @@ _PAGE_HEADERS = {
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class _Asked(BaseModel):
+class _AskBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     question: str = Field(max_length=4000)
     dataset: str = Field(default="", max_length=200)
@@ -66,7 +66,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         return JSONResponse({"datasets": made.datasets})
 
     async def ask(request: Request) -> Response:
-        asked = _Asked.model_validate_json(await request.body())
+        asked = _AskBody.model_validate_json(await request.body())
         made = await asyncio.to_thread(
             own.ask,
             asked.question,

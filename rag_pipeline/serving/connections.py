@@ -42,7 +42,7 @@ def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
     )
 
 
-class Server(uvicorn.Server):
+class StoppableServer(uvicorn.Server):
     """Serves until SIGINT or SIGTERM, then finishes what is open for a bounded time and returns.
 
     A second SIGINT stops at once.

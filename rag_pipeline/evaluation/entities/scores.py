@@ -14,7 +14,7 @@ from rag_pipeline.evaluation.entities.rules import Entity
 from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.summary import mean_of_known
 
-Groups = Mapping[str, Sequence[Sequence[str]]]
+FactGroups = Mapping[str, Sequence[Sequence[str]]]
 """Type -> facts -> acceptable variants."""
 
 
@@ -118,7 +118,7 @@ ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
 def score_entities(
     answer: str,
     extracted: Iterable[Entity],
-    truth: Groups,
+    truth: FactGroups,
     critical_types: Sequence[str] = (),
     similarity: float = 88.0,
 ) -> EntityScore:

@@ -52,7 +52,7 @@ class _Meta(Record):
     repo_name: str | None = None
 
 
-class _Question(Record):
+class _AskedQuestion(Record):
     query: NonBlank
     answer: str | None = None
     golden_chunk_uuids: list[tuple[str, int]]
@@ -80,7 +80,7 @@ def read(source: Path) -> DataSet:
     lines = read_bytes(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     for count, (number, line) in enumerate(numbered, start=1):
-        question = parse(_Question, line, f"{path}: line {number}")
+        question = parse(_AskedQuestion, line, f"{path}: line {number}")
         query_id = f"anthropic-contextual-{count:04d}"
         try:
             golden = list(_golden_chunks(question, chunks))
@@ -158,7 +158,7 @@ def _find_chunk(text: str, content: str, previous: Chunk) -> tuple[int, int] | N
     return loose.span() if loose else None
 
 
-def _golden_chunks(question: _Question, chunks: _Chunks) -> Iterator[Chunk]:
+def _golden_chunks(question: _AskedQuestion, chunks: _Chunks) -> Iterator[Chunk]:
     texts = {(c.doc_uuid, c.index): c.content.strip() for c in question.golden_chunks}
     for uuid, index in question.golden_chunk_uuids:
         what = f"golden chunk {index} of {uuid}"

@@ -30,7 +30,7 @@ class _References(RootModel[list[_Reference]]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _ChromaQuestion:
     query_id: str
     question: str
     references: list[_Reference]
@@ -71,7 +71,7 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _read_questions(path: Path) -> Iterator[_Question]:
+def _read_questions(path: Path) -> Iterator[_ChromaQuestion]:
     rows = csv.DictReader(
         io.StringIO(_read_text(path).removeprefix("\ufeff"), newline=""), strict=True
     )
@@ -91,6 +91,8 @@ def _read_questions(path: Path) -> Iterator[_Question]:
             if "/" in corpus_id:
                 raise InputError(f"{where}: corpus_id: {corpus_id!r}: expected a name without '/'")
             references = parse(_References, row["references"], f"{where}: references").root
-            yield _Question(f"chroma-chunking-{number:04d}", row["question"], references, corpus_id)
+            yield _ChromaQuestion(
+                f"chroma-chunking-{number:04d}", row["question"], references, corpus_id
+            )
     except csv.Error as error:
         raise InputError(f"{path}: line {rows.reader.line_num}: not valid CSV: {error}") from error

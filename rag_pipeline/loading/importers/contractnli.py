@@ -31,7 +31,7 @@ class _AnnotationSet(Record):
     annotations: dict[str, _Annotation]
 
 
-class _Document(Record):
+class _Contract(Record):
     file_name: str
     text: NonBlank
     spans: list[tuple[int, int]]
@@ -43,7 +43,7 @@ class _Label(Record):
 
 
 class _Agreements(Record):
-    documents: list[_Document]
+    documents: list[_Contract]
     labels: dict[str, _Label]
 
 
@@ -69,7 +69,7 @@ def read(source: Path) -> DataSet:
 
 
 def _add(
-    document: _Document,
+    document: _Contract,
     labels: dict[str, _Label],
     numbers: Iterator[int],
     where: str,
@@ -95,7 +95,7 @@ def _add(
 
 
 def _evidence(
-    document: _Document, document_id: str, annotation: _Annotation, where: str
+    document: _Contract, document_id: str, annotation: _Annotation, where: str
 ) -> list[Evidence]:
     if annotation.choice == "NotMentioned":
         return []

@@ -48,12 +48,12 @@ class OpenAIBatches:
             file.flush()
             file.seek(0)
             name = f"{token}.jsonl"
-            with _clear_errors(self._what, self._key):
+            with _batch_errors(self._what, self._key):
                 uploaded = self._client.files.create(file=(name, file), purpose="batch")
         create = self._client.with_options(max_retries=0).batches.create
         for is_last in (False, False, True):
             try:
-                with _clear_errors(self._what, self._key):
+                with _batch_errors(self._what, self._key):
                     made = create(
                         input_file_id=uploaded.id,
                         endpoint="/v1/chat/completions",
@@ -71,7 +71,7 @@ class OpenAIBatches:
 
     def find(self, token: str) -> Batch | None:
         """Return the newest batch with a token, None if there is none that may bring answers."""
-        with _clear_errors(self._what, self._key):
+        with _batch_errors(self._what, self._key):
             newest = self._client.batches.list(limit=_BATCHES_PER_PAGE)
             for batch in itertools.islice(newest, _MOST_LOOKED_AT):
                 if (batch.metadata or {}).get(_TOKEN) == token and batch.status != "failed":
@@ -80,7 +80,7 @@ class OpenAIBatches:
 
     def get(self, batch_id: str) -> Batch | None:
         """Return a batch as it stands now, None if the provider has it no longer."""
-        with _clear_errors(self._what, self._key):
+        with _batch_errors(self._what, self._key):
             try:
                 return _read(self._client.batches.retrieve(batch_id))
             except openai.NotFoundError:
@@ -89,7 +89,7 @@ class OpenAIBatches:
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
         """Yield the answered lines and the failed ones, in no order."""
         for file_id in batch.files:
-            with _clear_errors(self._what, self._key):
+            with _batch_errors(self._what, self._key):
                 try:
                     content = self._client.files.content(file_id)
                 except openai.NotFoundError:  # kept for a month only
@@ -109,7 +109,7 @@ def _read(batch: "openai.types.Batch") -> Batch:
     return Batch(batch.id, batch.status, files, tuple(e.message or "" for e in errors))
 
 
-class _clear_errors:  # noqa: N801 - reads as a verb where it is used
+class _batch_errors:  # noqa: N801 - reads as a verb where it is used
     """Turn the SDK's exceptions into the pipeline's, without the key."""
 
     def __init__(self, what: str, key: str | None) -> None:

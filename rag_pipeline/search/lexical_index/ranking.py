@@ -10,7 +10,7 @@ Mask = npt.NDArray[np.bool_]
 
 Rows = npt.NDArray[np.int64]
 
-Scores = npt.NDArray[np.floating[Any]]
+BM25Scores = npt.NDArray[np.floating[Any]]
 
 
 class Found(NamedTuple):
@@ -18,7 +18,7 @@ class Found(NamedTuple):
     those of the rows asked for besides (`also`)."""
 
     rows: npt.NDArray[np.int64]
-    scores: Scores
+    scores: BM25Scores
 
 
 class Engine(Protocol):
@@ -38,7 +38,7 @@ class Engine(Protocol):
         ...
 
 
-def best(scores: Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Found:
+def best(scores: BM25Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Found:
     """Choose from one score per row."""
     hits = scores > 0
     if allowed is not None:

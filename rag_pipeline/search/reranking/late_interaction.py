@@ -17,7 +17,7 @@ _PRODUCT_SIZE = 1 << 18
 """Multiplications up to which OpenBLAS starts no threads: these would wait for each other where
 many queries are answered at once, or cores are few."""
 
-Scores = npt.NDArray[np.float64]
+MaxSimScores = npt.NDArray[np.float64]
 Weights = npt.NDArray[np.float32]
 
 
@@ -53,7 +53,7 @@ def token_weights(token_ids: Iterable[pa.Array]) -> Weights:
     return weights
 
 
-def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> Scores:
+def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimScores:
     """Return each chunk's late interaction with the query, shape (chunks,).
 
     Every token of the query counts, by its weight, with its cosine to the nearest token of the
