@@ -85,6 +85,7 @@ def test_the_leaderboard_is_a_table_of_configurations_and_metrics(server, page):
         "RR@10",
         "R@5",
         "IoU@5",
+        "DocumentPresence@5",
         "ContextRelevance",
         "chunks",
         "cost_usd",
