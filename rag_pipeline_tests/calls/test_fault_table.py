@@ -38,7 +38,7 @@ COUNT = 40
 REFUSED: list[Failure] = [Fault(429, headers={"Retry-After": "0"}), Fault(500), Fault(503), CUT]
 """Not billed."""
 SPOILT: list[Failure] = [CUT_REPLY, garbled, Fault(200, b"<html>busy</html>")]
-LATE = Late(1.5)
+LATE = Late(6.0)
 
 
 def no_number(reply: Body) -> Any:
@@ -49,7 +49,7 @@ def no_number(reply: Body) -> Any:
 
 def _chat(url: str, cache: CallCache, **changes: Any) -> None:
     settings = ChatModel(
-        provider="openai", model="m", base_url=url, batch_poll_seconds=0, timeout_seconds=1,
+        provider="openai", model="m", base_url=url, batch_poll_seconds=0, timeout_seconds=5,
         **changes,
     )  # fmt: skip
     replies = ask([Prompt(f"p{n} word") for n in range(COUNT)], settings, cache)
@@ -67,7 +67,7 @@ def batches(url: str, cache: CallCache) -> None:
 
 def embeddings(url: str, cache: CallCache) -> None:
     settings = VoyageEmbedding(
-        provider="voyage", base_url=url, dimensions=256, max_texts=2, timeout_seconds=1
+        provider="voyage", base_url=url, dimensions=256, max_texts=2, timeout_seconds=5
     )
     texts = [f"t{n}" for n in range(COUNT)]
     vectors = embed(texts, open_embedder(settings), cache)
@@ -75,7 +75,7 @@ def embeddings(url: str, cache: CallCache) -> None:
 
 
 def rerankings(url: str, cache: CallCache) -> None:
-    scorer = open_scorer(JinaReranker(method="jina", model="m", base_url=url, timeout_seconds=1))
+    scorer = open_scorer(JinaReranker(method="jina", model="m", base_url=url, timeout_seconds=5))
     asked = [Asked(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
     found = score_passages(asked, scorer, cache)
     assert found == [[score_of(query, p) for p in passages] for query, passages in asked]
