@@ -117,6 +117,7 @@ def corpus(folder: Path, embedding: str, evaluation: dict[str, object]) -> Path:
         embeddings={"minilm": {"provider": "minilm"}, "lengths": {"provider": "lengths"}},
         retrievers={"dense": {"method": "dense", "top_k": 4}},
         evaluation=evaluation,
+        gate={"metrics": []},
         configurations=[
             {"chunking": "recursive_150", "embedding": embedding, "retriever": "dense"}
         ],
