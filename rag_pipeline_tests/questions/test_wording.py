@@ -6,7 +6,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.facts import read_facts
 from rag_pipeline.questions.wording import named, questions_of
 
-SENTENCES = {
+SENTENCES: dict[str, set[str]] = {
     "The Supplier shall deliver the goods within thirty (30) days of the order.": {
         "Within what time must the Supplier deliver the goods of the order?",
         "How soon must the Supplier deliver the goods of the order?",
@@ -27,8 +27,9 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize(("sentence", "expected"), SENTENCES.items(), ids=lambda v: str(v)[:30])
-def test_a_sentence_is_turned_into_a_question(sentence: str, expected: set[str]) -> None:
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_a_sentence_is_turned_into_a_question(sentence: str) -> None:
+    expected = SENTENCES[sentence]
     text = f"the either party first contract it.\n\n{sentence}\n"
     made = {
         question
@@ -46,9 +47,7 @@ def test_questions_are_in_other_words_first() -> None:
     text = "invoices are\n\nInvoices shall be retained by the Customer for seven (7) years.\n"
     (fact,) = (f for f in read_facts(Document("a.txt", "h", text)) if f.kind == "duration")
     first, second, *_ = questions_of(fact, Random(0))
-    assert first == second.replace("invoices", "bills").replace("retained", "kept").replace(
-        "Customer", "Customer"
-    )
+    assert first == second.replace("invoices", "bills").replace("retained", "kept")
     assert "bills" in first and "invoices" in second
 
 
