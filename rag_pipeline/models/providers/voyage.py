@@ -1,24 +1,23 @@
-"""Voyage's embedding models and rerankers.
+"""Voyage's embedding models and rerankers, by the requests of the `voyageai` SDK.
 
-docs.voyageai.com/reference: `embeddings`, `contextualizedembeddings` and `rerank`.
+docs.voyageai.com/reference: `embeddings`, `contextualizedembeddings` and `rerank`. The SDK's own
+results leave out what is needed here: the `index` of each row, and the reply's headers.
 """
 
 import base64
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import httpx
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import Answer
+from rag_pipeline.calls import Answer, unreachable
 from rag_pipeline.calls.costs import Kind
 from rag_pipeline.config.models import EmbedRequest, InputType
 from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers import RerankRequest
-from rag_pipeline.models.providers.http import connected, post
 from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
 from rag_pipeline.models.providers.remote import (
     RemoteEmbedding,
@@ -32,6 +31,9 @@ from rag_pipeline.models.providers.remote import (
     read_ranking,
     read_vectors,
 )
+
+if TYPE_CHECKING:
+    from voyageai.api_resources.api_requestor import APIRequestor
 
 _HOME = "https://api.voyageai.com/v1"
 
@@ -77,7 +79,7 @@ class VoyageEmbedder(RequestBuilder):
     async def connect(self) -> AsyncIterator[EmbedRequest]:
         """Open the connections of the running event loop."""
         server = self._server
-        async with connected(server, self._timeout) as client:
+        async with _session(server) as client:
 
             async def embed(
                 inputs: Sequence[Sequence[str]], input_type: InputType
@@ -94,7 +96,7 @@ class VoyageEmbedder(RequestBuilder):
             yield embed
 
     async def _attempt(
-        self, client: httpx.AsyncClient, inputs: list[list[str]], input_type: InputType
+        self, client: "APIRequestor", inputs: list[list[str]], input_type: InputType
     ) -> Answer[tuple[Vectors, Usage]]:
         server = self._server
         body: dict[str, Any] = {
@@ -109,7 +111,7 @@ class VoyageEmbedder(RequestBuilder):
             path, body["inputs"] = "contextualizedembeddings", inputs
         else:
             path, body["input"], body["truncation"] = "embeddings", texts, self._truncate
-        made, headers = await post(server, client, path, body)
+        made, headers = await _post(server, client, path, body, self._timeout)
         used = _charged(server, "embedding", made)
         try:
             data = in_order(made["data"], len(inputs), server.what)
@@ -156,7 +158,7 @@ class VoyageScorer:
     async def connect(self) -> AsyncIterator[RerankRequest]:
         """Open the connections of the running event loop."""
         server = self._server
-        async with connected(server, self._timeout) as client:
+        async with _session(server) as client:
 
             async def attempt(query: str, passages: list[str]) -> Answer[tuple[list[float], Usage]]:
                 body = {
@@ -166,7 +168,7 @@ class VoyageScorer:
                     "truncation": self.truncate,
                 }
                 async with server.paying(pair_tokens(query, passages), pair_texts(query, passages)):
-                    made, headers = await post(server, client, "rerank", body)
+                    made, headers = await _post(server, client, "rerank", body, self._timeout)
                     used = _charged(server, "rerank", made)
                 try:
                     found = [(int(r["index"]), float(r["relevance_score"])) for r in made["data"]]
@@ -183,6 +185,51 @@ class VoyageScorer:
                 )
 
             yield rerank
+
+
+@asynccontextmanager
+async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
+    """Open what sends the requests of the running event loop, which share their connections."""
+    import aiohttp
+    import voyageai
+    from voyageai.api_resources.api_requestor import APIRequestor
+
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        token = voyageai.aiosession.set(session)
+        try:
+            yield APIRequestor(  # type: ignore[no-untyped-call]
+                key=server.key, base_url=server.address.rstrip("/")
+            )
+        finally:
+            voyageai.aiosession.reset(token)
+
+
+async def _post(
+    server: Server, client: "APIRequestor", path: str, body: Mapping[str, Any], timeout: float
+) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
+    import aiohttp
+    from voyageai import error as voyage
+
+    try:
+        reply = await client.arequest("post", f"/{path}", params=body, request_timeout=timeout)
+    except (voyage.Timeout, voyage.APIConnectionError, aiohttp.ClientError) as error:
+        raise unreachable(server.what, error, server.key) from None
+    except voyage.VoyageError as error:
+        status = error.http_status
+        if not status or status < 400:
+            raise TransientError(f"{server.what}: the reply is not JSON") from None
+        said = error.json_body if isinstance(error.json_body, dict) else {}
+        reason = str(said.get("detail") or error.user_message or "")
+        raise server.refusal(status, reason, error.headers) from None
+    except (ValueError, RecursionError) as error:
+        raise TransientError(f"{server.what}: the reply is not JSON: {str(error)[:80]}") from None
+    if not isinstance(reply.data, dict):
+        raise TransientError(
+            f"{server.what}: the reply is no JSON object: {str(reply.data)[:80]!r}"
+        )
+    return reply.data, reply._headers
 
 
 def _charged(server: Server, kind: Kind, made: Mapping[str, Any]) -> Usage:
