@@ -103,6 +103,8 @@ def read_facts(document: Document) -> Iterator[Fact]:
             continue
         begin = start + _prefix(raw)
         sentence = plain(text[begin:end])
+        if not _is_said(sentence):
+            continue
         found = document.document_id, begin, end, _small(sentence, small)
         heading = "" if heading.casefold() == document.title.casefold() else heading
         if level_start >= 0 and _asks_for(heading):
@@ -122,6 +124,12 @@ def read_facts(document: Document) -> Iterator[Fact]:
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:
                 yield Fact("party", *found, between.span(1), heading, names=names)
+
+
+def _is_said(sentence: str) -> bool:
+    """Tell whether it is words: no line to sign on, no row of figures."""
+    words = re.findall(r"[^\W\d_]{2,}", sentence)
+    return len(words) >= 4 and sum(map(len, words)) >= len(sentence) / 2
 
 
 def _small(text: str, known: frozenset[str]) -> str:

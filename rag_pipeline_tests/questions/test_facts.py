@@ -55,7 +55,7 @@ def test_parties_are_names_of_companies() -> None:
 
 def test_a_section_is_asked_for_by_its_heading_with_its_first_sentences() -> None:
     (fact,) = facts(kind="section")
-    assert fact.subject == "delivery and prices" or fact.subject == "Delivery and prices"
+    assert fact.subject == "Delivery and prices"
     assert TEXT[fact.start :].startswith("“Goods” means")
 
 
@@ -63,7 +63,14 @@ def test_a_sentence_of_two_sums_is_not_asked_about() -> None:
     assert all("Late deliveries" not in fact.sentence for fact in facts(kind="amount"))
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "1.", "# A\n", "“Goods” means", "a" * 5_000])
+LINE_TO_SIGN_ON = "# Print Name and Title\n\n" + "_" * 60 + " Date\n"
+ROW_OF_FIGURES = "# Revenue in 2023\n\nQ1 10,500 Q2 11,900 Q3 12,300 Q4 11,800 USD 46,500.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n\n", "1.", "# A\n", "“Goods” means", "a" * 5_000, LINE_TO_SIGN_ON, ROW_OF_FIGURES],
+)
 def test_texts_without_facts_give_none(text: str) -> None:
     assert facts(text) == []
 
