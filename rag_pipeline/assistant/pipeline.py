@@ -69,7 +69,7 @@ class _Asked:
     k: int
     by_model: ModelOrRules
     answers: Answers
-    """How answers are made."""
+    """Settings of how answers are made."""
     write: Ask | None
     """What asks the chat model that `answers` names."""
 

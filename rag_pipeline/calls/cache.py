@@ -32,7 +32,7 @@ NO_USAGE: Mapping[bytes, Usage] = {}
 
 @dataclass(slots=True)
 class CallCounts:
-    """How many inputs were sent to a model, and how many were answered from the cache."""
+    """Counts of the inputs sent to a model and of those answered from the cache."""
 
     made: int = 0
     saved: int = 0

@@ -1,4 +1,4 @@
-"""How large a chunk may be: in characters, in tokens of the model that reads it, or in both."""
+"""Limits of a chunk's size: in characters, in tokens of the model that reads it, or in both."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self

@@ -53,7 +53,7 @@ class Expansion(Settings):
 
 
 class AssistantSettings(Settings):
-    """How a question becomes an answer; without `chat`, by rules and verbatim sentences.
+    """The way from a question to an answer; without `chat`, by rules and verbatim sentences.
 
     How an answer is made from its passages is set in `evaluation.answers`, so that what is served
     is what is measured; `passages` is the earlier name of its `contexts`. `files` is how many

@@ -83,7 +83,7 @@ def _marks(*annotations: Any) -> Iterator[NameIn]:
 
 
 class RemoteModel(Settings):
-    """How a model behind a network is called; each provider's settings add what it is asked.
+    """Settings of calls to a model behind a network; each provider's settings add what it is asked.
 
     The limits hold for all processes of a user on a machine together; what the provider tells of
     its limits lowers them. A call is tried again for `patience_seconds`, and when nothing succeeds
@@ -175,7 +175,7 @@ class DocumentsSource(Settings):
 
 
 class Retention(Settings):
-    """How long what is superseded is kept; what is served or current always stays.
+    """Time and number of what is superseded and kept; what is served or current always stays.
 
     `keep_releases` newest releases can be rolled back to. Tables, indexes and results of variants
     that have left the file stay `keep_days`. A table's superseded versions stay `version_hours`,

@@ -70,7 +70,7 @@ class Board:
     queries: int = 0
     """Queries that are asked; leaderboards of earlier versions do not say it."""
     synthetic: int = 0
-    """How many of them were made from the documents by `rag questions`."""
+    """Count of those that `rag questions` made from the documents."""
     compared_with: Mapping[str, ComparedWith | None] = field(default_factory=dict)
     """By kind, `baseline` and `released`; None where there is none."""
 

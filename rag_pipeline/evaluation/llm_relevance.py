@@ -166,7 +166,7 @@ class Evaluator:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How two judges' labels of the same passages agree; `gold` against `judge`.
+    """Agreement of two judges' labels of the same passages; `gold` against `judge`.
 
     `kappa` is None where nothing was judged by both, or where both gave everything the same
     label, so that chance alone agrees fully.

@@ -40,10 +40,10 @@ class Ranking:
     labels: Sequence[bool]
     """Whether each chunk answers the query, by its gold spans or by a judge."""
     relevant: int
-    """How many chunks of the whole index answer the query, and one for each gold span that none
+    """Count of the chunks of the whole index that answer the query, and of the gold spans that none
     answers: gold that a chunking destroyed counts as not found."""
     lost: int = 0
-    """How many gold spans no chunk of the index answers."""
+    """Count of the gold spans that no chunk of the index answers."""
     _characters: dict[int, CharacterCounts] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -18,7 +18,7 @@ Verdict = Literal["better", "worse", "cannot tell"]
 Pair = tuple[float | None, float | None]
 
 ALPHA = 0.05
-"""How often, at most, two equal configurations may be called different."""
+"""Largest share of pairs of equal configurations that may be called different."""
 
 _SEED = 0
 _SIGN_FLIPS = 10_000

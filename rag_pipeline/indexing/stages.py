@@ -112,7 +112,7 @@ STAGES: dict[str, Callable[[Workspace, Key], Stage]] = {
     "contextualized_chunks": _contextualized_chunks,
     "vector_index": _vector_index,
 }
-"""How each sharded table is opened, by its asset, in the order of the flow."""
+"""Functions that open each sharded table, by its asset, in the order of the flow."""
 
 
 def open_stage(workspace: Workspace, asset: str, partition: str) -> Stage:

@@ -19,7 +19,7 @@ _LINK = (
     "that stay in the documents folder"
 )
 _UNREAD = "cannot read"
-"""How the reasons begin that may be gone at the next load."""
+"""First words of the reasons that the next load may not meet again."""
 
 
 class Found(NamedTuple):

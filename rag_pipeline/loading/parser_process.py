@@ -26,7 +26,7 @@ _MOST_MEMORY = 2 << 30
 """Bytes that the parser's process may grow by with one document; `_MEMORY` by suffix."""
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
-"""How C libraries end where memory runs out."""
+"""Exit codes of C libraries that run out of memory."""
 _started: dict[int, "subprocess.Popen[bytes]"] = {}
 """This process's parser by this process's id: a fork must not share its parent's."""
 

@@ -18,7 +18,7 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.providers import Chat, Completion, open_chat
 
 _MORE_ROOM = 4
-"""How many times as long the reply may be that is asked for in the place of a cut one."""
+"""Factor by which a reply may be longer that is asked for in the place of a cut one."""
 
 
 @dataclass(slots=True)

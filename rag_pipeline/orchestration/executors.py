@@ -20,7 +20,7 @@ EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
 
 _VISIBILITY_SECONDS = 3600
 _RECONNECTS = 30
-"""How often a lost broker is tried again: with waits of at most 2 s, for about a minute."""
+"""Number of tries to reach a lost broker: with waits of at most 2 s, about a minute."""
 
 
 def chosen_executor() -> dg.ExecutorDefinition:

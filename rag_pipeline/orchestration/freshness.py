@@ -1,4 +1,4 @@
-"""How old the documents and the release may be, by the corpus file's schedule."""
+"""The largest age of the documents and the release, by the corpus file's schedule."""
 
 from datetime import timedelta
 from itertools import islice, pairwise

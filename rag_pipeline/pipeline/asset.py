@@ -79,7 +79,7 @@ class Asset:
     unit: str = ""
     """What its progress is counted in; `texts` are those that an embedding model is sent."""
     total: Callable[[Workspace, Key], int] | None = None
-    """How much there is to do in that unit, where no plan tells it."""
+    """Returns the amount of work in that unit, where no plan tells it."""
     words: tuple[tuple[str, str], ...] = ()
     """The numbers of its metadata that the command line shows, each with its word."""
     asks: bool = False

@@ -38,7 +38,7 @@ class Look:
     lower_is_better: bool
     loss: float | None
     synthetic: int = 0
-    """How many of the common queries are synthetic."""
+    """Count of the common queries that are synthetic."""
 
 
 def spent(look: int) -> float:

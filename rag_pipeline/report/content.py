@@ -26,7 +26,7 @@ K = 5
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """How well the answers' facts of one type are told; `n` counts the facts that are expected."""
+    """Scores of the answers' facts of one type; `n` counts the facts that are expected."""
 
     kind: str
     precision: float | None
@@ -65,7 +65,7 @@ class Content:
     entities: Sequence[EntityType]
     health: HealthFigures | None
     origin: str = ""
-    """How many questions are synthetic, as a sentence; "" where none is."""
+    """The number of synthetic questions as a sentence; "" where there is none."""
     doubtful: Sequence[str] = ()
     """A line for every document whose text is doubtful."""
 

@@ -1,4 +1,4 @@
-"""How a server is set up: where it listens, who may ask, and how much."""
+"""Settings of a server: where it listens, who may ask, and how much."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How many tokens a text has, without the model's tokenizer: hosted models don't hand theirs out.
+"""Estimates of a text's tokens without the model's tokenizer: hosted models don't hand theirs out.
 
 Byte-pair vocabularies of some 100,000 entries make a token of 4 to 5 bytes of English prose, of
 about 3 bytes of code or tables, and of 3 bytes (a character) of Chinese or Japanese.

@@ -1,4 +1,4 @@
-"""How good it is, and at what price: leaderboard, costs, compare, explain, gate, report."""
+"""Commands that judge: leaderboard, costs, compare, why, explain, gate, report."""
 
 from pathlib import Path
 from typing import Annotated

@@ -20,7 +20,7 @@ FactGroups = Mapping[str, Sequence[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many entities were extracted and matched, how many facts there are and were found."""
+    """Counts of entities extracted and matched, and of facts expected and found."""
 
     extracted: int = 0
     right: int = 0

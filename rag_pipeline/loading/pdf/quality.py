@@ -1,4 +1,4 @@
-"""How good the text of a document is, measured, and what to warn of."""
+"""Measures of the quality of a document's text, and the warnings they give rise to."""
 
 import json
 import re

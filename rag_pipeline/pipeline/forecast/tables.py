@@ -43,7 +43,7 @@ class Todo:
 
 
 NOTHING = Todo(frozenset(), frozenset(), 0)
-"""Of a step that is not foretold: what follows reads it as it is."""
+"""Marks a step that is not foretold: what follows reads it as it is."""
 
 
 @dataclass(slots=True)

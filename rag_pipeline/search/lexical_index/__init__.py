@@ -74,7 +74,7 @@ _CHUNKS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class LexicalStats:
-    """How many chunks an index holds, and how many distinct terms."""
+    """Counts of an index's chunks and of its distinct terms."""
 
     rows: int
     terms: int

@@ -29,7 +29,7 @@ _SEPARATORS = re.compile(r"[\s_+-]+")
 _NAMES_READ = 2_000
 _MAX_KNOWN = 50_000
 _MISSPELT = 0.95
-"""How much a term counts that a word is read as."""
+"""Weight of a term that a word is read as; the word itself weighs 1."""
 _LENGTHS_CORRECTED = (5, 20)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
