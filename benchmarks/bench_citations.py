@@ -22,7 +22,7 @@ from benchmarks.bench_datasets import SETS as PUBLIC
 from benchmarks.bench_datasets import prepared, rag
 from benchmarks.bench_wordings import sample
 from rag_pipeline import Corpus
-from rag_pipeline.answering import Asked, detect, distinct, form_answers, sentence_vectors
+from rag_pipeline.answering import ToAnswer, detect, distinct, form_answers, sentence_vectors
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
 from rag_pipeline.config import ExtractiveAnswers, load_config
 from rag_pipeline.datamodels import Citation, Query, ScoredChunk
@@ -70,7 +70,7 @@ def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
             continue
         found = corpus.retrieve(query.query, settings.contexts, deepen=False, tokens=True)
         chunks = distinct(found.chunks)
-        asked = Asked(found.ask, detect(query.query).kind, chunks, found.token_weights)
+        asked = ToAnswer(found.ask, detect(query.query).kind, chunks, found.token_weights)
         (formed,) = form_answers([asked], settings, sentence_vectors)
         sentences, features, _ = sentence_features(
             found.ask, chunks, sentence_vectors, found.token_weights

@@ -19,7 +19,7 @@ import numpy as np
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import Assistant, open_assistant, sentence_vectors
-from rag_pipeline.assistant.datasets import Boost, Found, Search
+from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
 from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.datamodels import Document, Query
@@ -46,7 +46,7 @@ class Without:
         listed = ", ".join(quoted(document_id) for document_id in sorted(document_ids))
         self._where = f"document_id NOT IN ({listed})" if document_ids else None
 
-    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
         """Search what is left."""
         found = self._corpus.retrieve(
             *(wanted.query, wanted.k, self._where, boost, wanted.stages, wanted.rerank),

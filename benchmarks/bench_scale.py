@@ -27,7 +27,7 @@ from benchmarks.scale_corpus import Asked, ScaleCorpus
 from rag_pipeline.config import MaxSimReranker, NoReranker, load_config
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.indexing import (
-    Stage,
+    TableStage,
     build_shard,
     finish,
     open_stage,
@@ -81,7 +81,7 @@ class Scale:
         self.chosen = self.config.configuration(CONFIGURATION)
         self.token_vectors = self.chosen.reranker == "maxsim"
 
-    def vectors(self) -> Stage:
+    def vectors(self) -> TableStage:
         """Return the stage of the vector index, with vectors that no model made."""
         key = self.chosen.vector_key
         stage = open_stage(self.workspace, "vector_index", key)

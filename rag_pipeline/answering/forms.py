@@ -42,7 +42,7 @@ class Formed:
     table: tuple[Row, ...] = ()
 
 
-class Asked(NamedTuple):
+class ToAnswer(NamedTuple):
     """A question: what of it is searched for, what kind of answer it wants, its passages.
 
     `weights` are those of the tokens of the index that the passages are from.
@@ -74,7 +74,7 @@ def wording(chunk: ScoredChunk) -> tuple[str, str]:
 
 
 def form_answers(
-    questions: Sequence[Asked], settings: ExtractiveAnswers, reader: Reader
+    questions: Sequence[ToAnswer], settings: ExtractiveAnswers, reader: Reader
 ) -> list[Formed]:
     """Answer from ranked chunks with quotes alone.
 
@@ -92,7 +92,7 @@ def form_answers(
     return made
 
 
-def _formed(asked: Asked, answers: Sequence[Answer]) -> Formed:
+def _formed(asked: ToAnswer, answers: Sequence[Answer]) -> Formed:
     if asked.kind == "comparison":
         return _compared(list(_by_document(asked.chunks)), answers)
     (answer,) = answers

@@ -27,7 +27,7 @@ _REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class DatasetSearch:
     """One search of a dataset; `document_id` restricts it to one document.
 
     `stages` are `boosted_files` and `variants`, where these are to be others than the release's.
@@ -66,7 +66,7 @@ class Dataset(Protocol):
 
     name: str
 
-    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
         """Return ranked chunks and documents."""
 
     def document(self, document_id: str) -> Document:
@@ -82,10 +82,10 @@ class ReleasedDataset:
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
         self.name = corpus.name
-        self._made: OrderedDict[tuple[str, Search], Found] = OrderedDict()
+        self._made: OrderedDict[tuple[str, DatasetSearch], Found] = OrderedDict()
         self._lock = Lock()
 
-    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
         """Search the release in stages; what the assistant itself asks is searched once."""
         if not wanted.own or boost is not None:
             return self._search(wanted, boost)
@@ -103,7 +103,7 @@ class ReleasedDataset:
                     self._made.popitem(last=False)
         return found
 
-    def _search(self, wanted: Search, boost: Boost | None) -> Found:
+    def _search(self, wanted: DatasetSearch, boost: Boost | None) -> Found:
         where = wanted.where
         if wanted.document_id is not None:
             only = f"document_id = {quoted(wanted.document_id)}"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rag_pipeline.answering.forms import wording
-from rag_pipeline.assistant.datasets import Boost, Dataset, Found, Search, choose
+from rag_pipeline.assistant.datasets import Boost, Dataset, DatasetSearch, Found, choose
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.results import FoundDocument, Passage
 from rag_pipeline.config import AssistantSettings
@@ -97,7 +97,7 @@ class Searcher:
 
         Several datasets' documents are merged by reciprocal rank: their scores don't compare.
         """
-        found = _each(chosen, lambda d: d.search(Search(query, _DISCOVERED, rerank=rerank)))
+        found = _each(chosen, lambda d: d.search(DatasetSearch(query, _DISCOVERED, rerank=rerank)))
         if rerank:  # discovered by the first pass: the reranker has ordered the chunks alone
             found = [_by_their_chunks(each) for each in found]
         documents = _merged_documents(chosen, found)
@@ -130,7 +130,7 @@ class Searcher:
         stages = None if own else self.settings.stages
         reranker = self.reranker if rerank else None
         depth = k if reranker is None else max(k, _CANDIDATES)
-        wanted = Search(query, depth, document_id, stages, rerank, deepen, own, where)
+        wanted = DatasetSearch(query, depth, document_id, stages, rerank, deepen, own, where)
         found = _each(chosen, lambda d: d.search(wanted, boost))
         rankings = [
             [(f"{n}\0{position}", chunk.score) for position, chunk in enumerate(each.chunks)]

@@ -10,9 +10,9 @@ from typing import Any
 from rag_pipeline.answering import (
     NEUTRAL_QUERIES,
     Ask,
-    Asked,
     Formed,
     Reader,
+    ToAnswer,
     form_answers,
     passage_confidence,
     passages_wanted,
@@ -36,7 +36,7 @@ from rag_pipeline.config import Answers, AssistantSettings, ChatAnswers, Extract
 from rag_pipeline.datamodels import Citation, Document, ScoredChunk
 from rag_pipeline.errors import ProviderError, RagPipelineError
 from rag_pipeline.loading.places import Place, place_of
-from rag_pipeline.search.staged import Expansion
+from rag_pipeline.search.staged import LocalExpansion
 
 
 @dataclass(slots=True)
@@ -253,7 +253,7 @@ class Assistant:
             detail,
             "keywords",
             lambda: model.keywords(asked.query, document_id, texts, asked.instructions),
-            lambda: Expansion(asked.query, texts)(document_id, texts),
+            lambda: LocalExpansion(asked.query, texts)(document_id, texts),
             of=document_id,
         )
 
@@ -310,7 +310,7 @@ class Assistant:
         """Answer by rule; where the release's answers are a model's, with the defaults."""
         answers = asked.answers
         settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
-        question = Asked(found.ask, asked.intent.kind, chunks, found.token_weights)
+        question = ToAnswer(found.ask, asked.intent.kind, chunks, found.token_weights)
         (formed,) = form_answers([question], settings, self._reader)
         return formed
 
@@ -370,7 +370,7 @@ class Assistant:
             return 0.0
         if answer.confidence is not None:
             return answer.confidence
-        asked = Asked(query, "general", [p.chunk for p in draft.passages])
+        asked = ToAnswer(query, "general", [p.chunk for p in draft.passages])
         (by_rules,) = form_answers([asked], ExtractiveAnswers(), self._reader)
         return by_rules.answer.confidence or 0.0
 

@@ -8,16 +8,16 @@ want the same at once pay for it once.
 
 from rag_pipeline.calls.cache import CallCache, CallCounts, call_key, count_calls
 from rag_pipeline.calls.claims import Claims
-from rag_pipeline.calls.endpoint import Answer, Endpoint, asked_again, open_endpoint
+from rag_pipeline.calls.endpoint import Endpoint, Received, asked_again, open_endpoint
 from rag_pipeline.calls.failures import failure_of_status, redacted, unreachable
 from rag_pipeline.calls.pool import run_bounded, run_calls
 
 __all__ = [
-    "Answer",
     "CallCache",
     "CallCounts",
     "Claims",
     "Endpoint",
+    "Received",
     "asked_again",
     "call_key",
     "count_calls",

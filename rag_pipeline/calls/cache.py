@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_pipeline.calls.databases import open_database
-from rag_pipeline.calls.sharing import Exchange, Record, open_outbox, post
+from rag_pipeline.calls.sharing import Exchange, SharedRecord, open_outbox, post
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 
@@ -197,8 +197,10 @@ class CallCache:
                 "DELETE FROM failures WHERE key = ?", ((key,) for key in answers)
             )
             if self.exchange is not None:
-                post(connection, [Record("answer", *answer) for answer in answers.items()])
-                post(connection, [Record("usage", key, u.encode()) for key, u in told.items()])
+                post(connection, [SharedRecord("answer", *answer) for answer in answers.items()])
+                post(
+                    connection, [SharedRecord("usage", key, u.encode()) for key, u in told.items()]
+                )
         if self.exchange is not None:
             self.exchange.posted(len(answers))
 
@@ -222,7 +224,7 @@ class CallCache:
 
     kinds = frozenset({"answer", "usage"})
 
-    def adopt(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
         """Add another machine's answers, and what they used."""
         now = int(time.time())
         connection.executemany(

@@ -40,7 +40,7 @@ _PROBE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class Received(Generic[T]):
     """What one attempt brought: a value, the reply's headers, and the tokens it used if told."""
 
     value: T
@@ -186,7 +186,7 @@ class Endpoint:
     patience: float
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def send(self, attempt: Callable[[], Awaitable[Answer[T]]], tokens: float = 0.0) -> T:
+    async def send(self, attempt: Callable[[], Awaitable[Received[T]]], tokens: float = 0.0) -> T:
         """Return what `attempt` brings, made again as long as it fails in a way that may pass.
 
         `attempt` makes one request and raises TransientError, CallsStoppedError, or ProviderError
@@ -228,8 +228,8 @@ class Endpoint:
             wait = self.limiter.paused
 
     async def _attempt(
-        self, attempt: Callable[[], Awaitable[Answer[T]]], sending: Sending
-    ) -> Answer[T]:
+        self, attempt: Callable[[], Awaitable[Received[T]]], sending: Sending
+    ) -> Received[T]:
         timeout = self.timeout * 2 ** min(sending.failed_before, _MOST_DOUBLINGS)
         try:
             async with asyncio.timeout(timeout):

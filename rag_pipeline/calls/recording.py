@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag_pipeline.calls.cache import NO_USAGE, CallCache
-from rag_pipeline.calls.costs import Kind, Learned, Tokens, estimating
+from rag_pipeline.calls.costs import ChargedTokens, Kind, Learned, estimating
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 
@@ -25,7 +25,7 @@ class RecordingCache(CallCache):
     """Whether an UnknownReply stands for a text; without, it is an UnknownReplyError."""
     known_keys: set[bytes] = field(default_factory=set)
     """Calls with an answer that were looked up since `begin`."""
-    missing: dict[Kind, dict[bytes, Tokens]] = field(default_factory=dict)
+    missing: dict[Kind, dict[bytes, ChargedTokens]] = field(default_factory=dict)
     """Calls without an answer that were looked up since `begin`, with their expected tokens."""
     learned: Callable[[Kind], Learned] = lambda kind: Learned()
     """What is known of the tokens of the model that is asked now."""
@@ -38,7 +38,7 @@ class RecordingCache(CallCache):
         self.reads, self.stands_in, self.guessed = reads, stands_in, False
 
     def note(
-        self, kind: Kind, keys: Sequence[bytes], tokens: Callable[[bytes], Tokens]
+        self, kind: Kind, keys: Sequence[bytes], tokens: Callable[[bytes], ChargedTokens]
     ) -> list[bytes]:
         """Note calls; return those without an answer. `tokens` estimates what such a call uses."""
         known = self.known(keys)

@@ -36,7 +36,7 @@ _FOLDER = "segments"
 _log = logging.getLogger(__name__)
 
 
-class Record(NamedTuple):
+class SharedRecord(NamedTuple):
     """One row of a segment: what it is (`answer`, `charge`, `batch` …), its key and its value."""
 
     kind: str
@@ -77,7 +77,7 @@ class Shelf(Protocol):
         """Open a transaction."""
         ...
 
-    def adopt(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
         """Add another machine's rows; those that are here already change nothing."""
         ...
 
@@ -104,7 +104,7 @@ def open_outbox(connection: sqlite3.Connection, existing: str) -> None:
             connection.execute(f"INSERT INTO outbox (kind, key, value) {existing}")
 
 
-def post(connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+def post(connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
     """Put rows into the outbox, in the transaction that adds them."""
     connection.executemany("INSERT INTO outbox (kind, key, value) VALUES (?, ?, ?)", records)
 
@@ -218,7 +218,7 @@ class Exchange:
     def _push_segment(self) -> bool:
         """Write one segment of what waits; return whether there may be more."""
         taken: list[tuple[Shelf, int]] = []
-        records: list[Record] = []
+        records: list[SharedRecord] = []
         for shelf in self.shelves:
             with shelf.connection() as connection:
                 rows = connection.execute(
@@ -226,7 +226,7 @@ class Exchange:
                 ).fetchall()
             if rows:
                 taken.append((shelf, rows[-1][0]))
-                records += [Record(*row[1:]) for row in rows]
+                records += [SharedRecord(*row[1:]) for row in rows]
         if not records:
             return False
         with self._names() as known:
@@ -236,14 +236,14 @@ class Exchange:
                 connection.execute("DELETE FROM outbox WHERE id <= ?", (last,))
         return True
 
-    def _write(self, records: Sequence[Record], known: "_Names") -> None:
+    def _write(self, records: Sequence[SharedRecord], known: "_Names") -> None:
         content = _packed(records)
         # The time first: by name, what was learned earlier comes earlier.
         name = f"{time.time_ns() // 1_000_000:013d}-{_digest(content)}.parquet"
         self.files.write_bytes(f"{_FOLDER}/{name}", content)
         known.add(name, len(content))
 
-    def _read(self, name: str) -> tuple[list[Record], int] | None:
+    def _read(self, name: str) -> tuple[list[SharedRecord], int] | None:
         """Return a segment's records and bytes; None, and a warning, if it is not whole."""
         content = self.files.read_bytes(f"{_FOLDER}/{name}")
         if content is None:  # merged into another meanwhile
@@ -271,7 +271,7 @@ class Exchange:
 
     def _compact(self, names: Sequence[str], known: "_Names") -> None:
         """Merge small segments; the merged one is there before any of them is deleted."""
-        merged: dict[Record, None] = {}
+        merged: dict[SharedRecord, None] = {}
         gone: list[str] = []
         size = 0
         for name in names:
@@ -337,7 +337,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _packed(records: Sequence[Record]) -> bytes:
+def _packed(records: Sequence[SharedRecord]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -352,10 +352,10 @@ def _packed(records: Sequence[Record]) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _unpacked(content: bytes) -> list[Record]:
+def _unpacked(content: bytes) -> list[SharedRecord]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pq.read_table(pa.BufferReader(content))
-    columns = (table.column(name).to_pylist() for name in Record._fields)
-    return [Record(*row) for row in zip(*columns, strict=True)]
+    columns = (table.column(name).to_pylist() for name in SharedRecord._fields)
+    return [SharedRecord(*row) for row in zip(*columns, strict=True)]

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from rag_pipeline.calls.costs import Tokens, Totals
+from rag_pipeline.calls.costs import ChargedTokens, Totals
 from rag_pipeline.pipeline.forecast import ERROR, Forecast, is_known
 from rag_pipeline.workspace import Workspace
 
@@ -18,7 +18,7 @@ def estimate_lines(found: Sequence[Forecast]) -> list[str]:
     lines = []
     for model in dict.fromkeys(f.model for f in found if f.model):
         own = [f for f in found if f.model == model]
-        tokens = sum((f.tokens for f in own), Tokens())
+        tokens = sum((f.tokens for f in own), ChargedTokens())
         asks = sum(f.asks or 0 for f in own)
         texts = sum(f.calls or 0 for f in own)
         parts = [f"{asks:,} prompts"] * (asks > 0) + [f"{texts:,} texts"] * (texts > 0)
@@ -62,7 +62,7 @@ def outcome_line(note: Mapping[str, Any]) -> str:
 
 
 def _summary(estimate: Sequence[Forecast]) -> dict[str, Any]:
-    tokens = sum((f.tokens for f in estimate if f.model), Tokens())
+    tokens = sum((f.tokens for f in estimate if f.model), ChargedTokens())
     known = all(f.usd is not None for f in estimate if f.model)
     return {**asdict(tokens), "usd": sum(f.usd or 0.0 for f in estimate) if known else None}
 

@@ -23,7 +23,7 @@ from rag_pipeline.search.excerpt import excerpt
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant.results import Source
-    from rag_pipeline.evaluation.failures import GoldText, Passage
+    from rag_pipeline.evaluation.failures import GoldText, RankedPassage
     from rag_pipeline.loading.importers import ImportReport
     from rag_pipeline.loading.places import Place
 
@@ -135,7 +135,9 @@ def show_chunks(
         console.print("\n".join(lines), soft_wrap=True)
 
 
-def source_of(span: "ScoredChunk | Source | Passage | GoldText", place: "Place | None") -> str:
+def source_of(
+    span: "ScoredChunk | Source | RankedPassage | GoldText", place: "Place | None"
+) -> str:
     """Return document and place of a span; its offsets where nothing else is known."""
     return f"{span.document_id}[{place.label if place else f'{span.start}:{span.end}'}]"
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class ChargedTokens:
     """What a call is charged by; `cached` are those of `input` that a prompt cache served."""
 
     input: int = 0
@@ -15,17 +15,17 @@ class Tokens:
     searches: int = 0
     """Requests to a reranker that charges by the search and not by the token."""
 
-    def __add__(self, other: "Tokens") -> "Tokens":
-        return Tokens(
+    def __add__(self, other: "ChargedTokens") -> "ChargedTokens":
+        return ChargedTokens(
             self.input + other.input,
             self.cached + other.cached,
             self.output + other.output,
             self.searches + other.searches,
         )
 
-    def __mul__(self, factor: float) -> "Tokens":
+    def __mul__(self, factor: float) -> "ChargedTokens":
         counts = (self.input, self.cached, self.output, self.searches)
-        return Tokens(*(round(count * factor) for count in counts))
+        return ChargedTokens(*(round(count * factor) for count in counts))
 
 
 class Price(BaseModel):
@@ -43,7 +43,7 @@ class Price(BaseModel):
     search: float = Field(default=0.0, ge=0.0)
     batch: float = Field(default=1.0, ge=0.0, le=1.0)
 
-    def usd(self, tokens: Tokens, batch: bool = False) -> float:
+    def usd(self, tokens: ChargedTokens, batch: bool = False) -> float:
         """Return what a call costs.
 
         ((input - cached) x input price + cached x cached price + output x output price) / 10^6

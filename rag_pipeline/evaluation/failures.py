@@ -44,7 +44,7 @@ _PLACED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class RankedPassage:
     """A retrieved chunk, its rank from 1, and whether it answers: by the judge, else by gold.
 
     `place` is known of the first few only.
@@ -81,7 +81,7 @@ class Diagnosis:
     reason: Reason
     rank: int | None
     gold: tuple[GoldText, ...]
-    retrieved: tuple[Passage, ...]
+    retrieved: tuple[RankedPassage, ...]
 
     @property
     def why(self) -> str:
@@ -218,7 +218,7 @@ def _document_reason(rank: int | None, k: int) -> Reason:
 
 def _passages(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
-) -> tuple[dict[str, list[Passage]], dict[str, int]]:
+) -> tuple[dict[str, list[RankedPassage]], dict[str, int]]:
     """Return the passages of each query, and the rank of the first that answers by gold."""
     run = RUN.read(workspace, configuration)
     if run is None:
@@ -230,10 +230,10 @@ def _passages(
     for row in run.filter(pc.is_in(run.column("query_id"), value_set=wanted)).to_pylist():
         rows.setdefault(row["query_id"], []).append(row)
     fields = ("rank", "chunk_id", "document_id", "start", "end", "text")
-    found: dict[str, list[Passage]] = {}
+    found: dict[str, list[RankedPassage]] = {}
     by_gold: dict[str, int] = {}
     for query_id, ranked in rows.items():
-        bare = [Passage(**{f: row[f] for f in fields}, answers=False) for row in ranked]
+        bare = [RankedPassage(**{f: row[f] for f in fields}, answers=False) for row in ranked]
         query = gold[query_id]
         labels = relevance_labels(bare, query.gold_spans)
         if not query.gold_spans:
@@ -245,7 +245,7 @@ def _passages(
             told = [bool(label) for label in judged.get(query_id, [])]
             labels = [*told, *[False] * (len(bare) - len(told))][: len(bare)]
         found[query_id] = [
-            Passage(p.rank, p.chunk_id, p.document_id, p.start, p.end, p.text, label)
+            RankedPassage(p.rank, p.chunk_id, p.document_id, p.start, p.end, p.text, label)
             for p, label in zip(bare, labels, strict=True)
         ]
     return found, by_gold

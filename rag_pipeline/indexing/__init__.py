@@ -18,7 +18,7 @@ from rag_pipeline.indexing.lexical import plan_lexical, update_lexical
 from rag_pipeline.indexing.plans import MADE_OTHERWISE, Plan, Report
 from rag_pipeline.indexing.stages import (
     STAGES,
-    Stage,
+    TableStage,
     build_shard,
     finish,
     open_stage,
@@ -32,7 +32,7 @@ __all__ = [
     "STAGES",
     "Plan",
     "Report",
-    "Stage",
+    "TableStage",
     "build_shard",
     "document_rows",
     "finish",

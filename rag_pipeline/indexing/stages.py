@@ -30,7 +30,7 @@ _BATCH_DOCUMENTS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TableStage:
     """One partition of a sharded asset: from which table to which, and how."""
 
     key: Key
@@ -49,10 +49,10 @@ class Stage:
     """The most documents of a shard, where it is not `MAX_SHARD_DOCUMENTS`."""
 
 
-def _chunks(workspace: Workspace, key: Key) -> Stage:
+def _chunks(workspace: Workspace, key: Key) -> TableStage:
     config, key = workspace.config, key.at("chunking")
     table = workspace.chunks(key)
-    return Stage(
+    return TableStage(
         key,
         workspace.store,
         table,
@@ -67,13 +67,13 @@ def _chunks(workspace: Workspace, key: Key) -> Stage:
     )
 
 
-def _contextualized_chunks(workspace: Workspace, key: Key) -> Stage:
+def _contextualized_chunks(workspace: Workspace, key: Key) -> TableStage:
     config, key = workspace.config, key.at("contextualizer")
     settings = config.contextualizers[key.contextualizer]
     # A batch may take a day, and the shards of one process follow each other.
     in_batches = any(getattr(model, "batch", False) for model in settings.asked(config))
     table = workspace.contextualized_chunks(key)
-    return Stage(
+    return TableStage(
         key,
         workspace.store,
         table,
@@ -89,10 +89,10 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> Stage:
     )
 
 
-def _vector_index(workspace: Workspace, key: Key) -> Stage:
+def _vector_index(workspace: Workspace, key: Key) -> TableStage:
     config, key = workspace.config, key.at("embedding")
     table = workspace.vector_index(key)
-    return Stage(
+    return TableStage(
         key,
         workspace.store,
         table,
@@ -107,7 +107,7 @@ def _vector_index(workspace: Workspace, key: Key) -> Stage:
     )
 
 
-STAGES: dict[str, Callable[[Workspace, Key], Stage]] = {
+STAGES: dict[str, Callable[[Workspace, Key], TableStage]] = {
     "chunks": _chunks,
     "contextualized_chunks": _contextualized_chunks,
     "vector_index": _vector_index,
@@ -115,14 +115,14 @@ STAGES: dict[str, Callable[[Workspace, Key], Stage]] = {
 """Functions that open each sharded table, by its asset, in the order of the flow."""
 
 
-def open_stage(workspace: Workspace, asset: str, partition: str) -> Stage:
+def open_stage(workspace: Workspace, asset: str, partition: str) -> TableStage:
     """Return the stage of one partition (`chunking[.contextualizer[.embedding]]`)."""
     if asset not in STAGES:
         raise ValueError(f"{asset!r} is not one of: {', '.join(STAGES)}")
     return STAGES[asset](workspace, Key.parse(partition))
 
 
-def plan(stage: Stage) -> Plan:
+def plan(stage: TableStage) -> Plan:
     """Compare a table with the one before it; read both tables' states, no rows."""
     before, mine = stage.upstream.state(), stage.table.state()
     refused = stage.quarantine.state()
@@ -156,7 +156,7 @@ def plan(stage: Stage) -> Plan:
     return Plan(tuple(stale), tuple(sorted(known)), current, waiting, shards, why)
 
 
-def build_shard(stage: Stage, document_ids: Sequence[str]) -> Report:
+def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
     """Build the rows of these documents and put them in the place of the old ones.
 
     Documents that a model failed on keep what they had and stay stale; they stand in quarantine
@@ -188,7 +188,7 @@ def build_shard(stage: Stage, document_ids: Sequence[str]) -> Report:
     return report
 
 
-def finish(stage: Stage, orphaned: Sequence[str], changed: bool) -> State:
+def finish(stage: TableStage, orphaned: Sequence[str], changed: bool) -> State:
     """Drop the orphans' rows, maintain the table if it changed, return what it now holds."""
     stage.table.ensure()
     stage.table.drop(orphaned)
@@ -200,7 +200,7 @@ def finish(stage: Stage, orphaned: Sequence[str], changed: bool) -> State:
     return stage.table.state()
 
 
-def update_stage(stage: Stage, todo: Plan) -> tuple[Report, State]:
+def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, State]:
     """Build what a plan lists in this process; return what was done and what the table holds."""
     report = Report(dropped=len(todo.orphaned))
     for shard in todo.shards:
@@ -214,7 +214,7 @@ def update(workspace: Workspace, asset: str, partition: str) -> Report:
     return update_stage(stage, plan(stage))[0]
 
 
-def _weights(stage: Stage, before: State, stale: Sequence[str]) -> Mapping[str, int]:
+def _weights(stage: TableStage, before: State, stale: Sequence[str]) -> Mapping[str, int]:
     if "characters" not in stage.upstream.schema.names:
         return {d: before[d].rows for d in stale}
     if not stale:

@@ -22,7 +22,7 @@ _UNREAD = "cannot read"
 """First words of the reasons that the next load may not meet again."""
 
 
-class Found(NamedTuple):
+class ListedFile(NamedTuple):
     """A file by its POSIX path relative to the root; `reason` says why it can't be used.
 
     `unread` says that it may be readable by the next load.
@@ -68,7 +68,7 @@ def find_files(
     *,
     gitignore: bool = False,
     follow_links: bool = False,
-) -> tuple[list[Found], int]:
+) -> tuple[list[ListedFile], int]:
     """Return the files that match, unsorted, and how many files there are at all.
 
     Hidden files and folders are skipped unless an include pattern names them, and with `gitignore`
@@ -80,7 +80,7 @@ def find_files(
     included, excluded = _matchers(include, exclude)
     enter_hidden = any(s.startswith(".") for p in include for s in p.split("/") if s != ".")
     real_root = os.path.realpath(root)
-    found: list[Found] = []
+    found: list[ListedFile] = []
     seen = 0
     for relative, entry, reason in _walk(str(root), enter_hidden, gitignore, follow_links):
         seen += 1
@@ -92,7 +92,7 @@ def find_files(
             reason = _obstacle(entry, real_root)
         if not reason and UNSAFE.search(relative):
             reason = "the file name has control characters or is not UTF-8; rename it"
-        found.append(Found(relative, reason, reason.startswith(_UNREAD)))
+        found.append(ListedFile(relative, reason, reason.startswith(_UNREAD)))
     return found, seen
 
 

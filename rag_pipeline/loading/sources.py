@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
-from rag_pipeline.loading.folder import UNSAFE, Found, find_files
+from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.parser_process import parse_apart
 from rag_pipeline.loading.parsers import PARSER_VERSIONS, PARSERS
@@ -193,11 +193,11 @@ def scan(
 
 def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Source | Rejected]:
     """List the documents of one file under `base`, in order of document_id."""
-    return _scan(base, [Found(relative)], source)
+    return _scan(base, [ListedFile(relative)], source)
 
 
 def _scan(
-    base: Path, found: list[Found], source: DocumentsSource, seen: SeenFiles | None = None
+    base: Path, found: list[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
 ) -> Iterator[Source | Rejected]:
     located: list[Located] = []
     for name, reason, unread in found:
@@ -245,9 +245,9 @@ def _hashed(base: Path, document: Located, seen: SeenFiles | None) -> Located:
     return document
 
 
-def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[Found]]:
+def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFile]]:
     if root.is_file():
-        return root.parent, [Found(root.name)]
+        return root.parent, [ListedFile(root.name)]
     if not root.is_dir():
         raise ConfigError(f"documents.path: no such file or folder: {root}")
     try:

@@ -19,7 +19,7 @@ from typing import Any
 
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.calls.sharing import Exchange, Record, open_outbox, post
+from rag_pipeline.calls.sharing import Exchange, SharedRecord, open_outbox, post
 from rag_pipeline.errors import CallsStoppedError, ProviderError, StoreError, TransientError
 from rag_pipeline.models.providers.batching import (
     MOST_BYTES,
@@ -245,7 +245,7 @@ class BatchNotes:
             if changed and self.exchange is not None:
                 found = connection.execute("SELECT key FROM requests WHERE token = ?", (token,))
                 note = {"batch_id": batch_id, "keys": [key.hex() for (key,) in found]}
-                post(connection, [Record("batch", token.encode(), json.dumps(note).encode())])
+                post(connection, [SharedRecord("batch", token.encode(), json.dumps(note).encode())])
         if changed and self.exchange is not None:
             self.exchange.push_if_possible()
 
@@ -262,7 +262,7 @@ class BatchNotes:
                         "SELECT batch_id FROM batches WHERE token = ?", (token,)
                     ).fetchone()
                     value = ((found and found[0]) or "").encode()
-                    post(connection, [Record("batch done", token.encode(), value)])
+                    post(connection, [SharedRecord("batch done", token.encode(), value)])
                 connection.execute("DELETE FROM requests WHERE token = ?", (token,))
             else:
                 connection.executemany(
@@ -274,7 +274,7 @@ class BatchNotes:
 
     kinds = frozenset({"batch", "batch done"})
 
-    def adopt(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
         """Add other machines' batches, in the order in which they were noted.
 
         A batch that is done with is forgotten only if it failed as a whole: asked again, any

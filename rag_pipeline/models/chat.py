@@ -19,7 +19,7 @@ from rag_pipeline.calls import (
 )
 from rag_pipeline.calls.costs import (
     USUAL_OUTPUT,
-    Tokens,
+    ChargedTokens,
     estimate_tokens,
     forfeit,
     measuring,
@@ -265,7 +265,7 @@ def _note(
     """Note the prompts of a dry run; return the known replies, and what stands for the others."""
     prefixes: set[str] = set()
 
-    def tokens(key: bytes) -> Tokens:
+    def tokens(key: bytes) -> ChargedTokens:
         prompt = prompts[key]
         is_first = prompt.prefix not in prefixes
         prefixes.add(prompt.prefix)
@@ -286,7 +286,7 @@ def _note(
     return replies
 
 
-def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> Tokens:
+def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> ChargedTokens:
     """Return about what a call would use; `is_first` of the prompts that share its prefix.
 
     OpenAI's prompt cache serves prefixes of 1,024 tokens and more, in steps of 128; what it
@@ -296,7 +296,7 @@ def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> T
     prefix = estimate_tokens(prompt.system + prompt.prefix)
     cold = is_first or settings.batch or prefix < 1024
     output = usual_output(settings.max_output_tokens)
-    return Tokens(whole, 0 if cold else prefix // 128 * 128, output)
+    return ChargedTokens(whole, 0 if cold else prefix // 128 * 128, output)
 
 
 def _key(settings: ChatSettings, prompt: Prompt) -> bytes:

@@ -20,8 +20,7 @@ from rag_pipeline.calls import (
     run_calls,
 )
 from rag_pipeline.calls.cache import NO_USAGE
-from rag_pipeline.calls.costs import Tokens as ChargedTokens
-from rag_pipeline.calls.costs import estimate_tokens
+from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.datamodels import Usage

@@ -16,7 +16,7 @@ from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
-from rag_pipeline.indexing import Report, Stage
+from rag_pipeline.indexing import Report, TableStage
 from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.pipeline.facts import (
     Fact,
@@ -61,7 +61,7 @@ def documents(workspace: Workspace, _: Key) -> Outcome:
     return Outcome(state_digest(state), facts)
 
 
-def table_outcome(stage: Stage, state: State, report: Report, shards: int) -> Outcome:
+def table_outcome(stage: TableStage, state: State, report: Report, shards: int) -> Outcome:
     """Return what building a sharded table came to, over all its shards."""
     facts: dict[str, Fact] = {
         "dagster/row_count": sum(s.rows for s in state.values()),
@@ -78,7 +78,7 @@ def table_outcome(stage: Stage, state: State, report: Report, shards: int) -> Ou
     return Outcome(state_digest(state), facts)
 
 
-def sharded(stage: Stage) -> Outcome:
+def sharded(stage: TableStage) -> Outcome:
     """Bring a sharded table up to date in this process, shard by shard."""
     todo = indexing.plan(stage)
     total, state = indexing.update_stage(stage, todo)

@@ -133,7 +133,7 @@ def boosted_queries(
         for document_id in leading
     }
     if boost is None:
-        made = list(starmap(Expansion(query, [c.text for c in chunks]), best.items()))
+        made = list(starmap(LocalExpansion(query, [c.text for c in chunks]), best.items()))
     else:
         made = together(lambda item: list(boost(*item)), list(best.items()))
     return {
@@ -186,7 +186,7 @@ def boosted_ranking(
     return [(int(positions[i]), scores[int(positions[i])]) for i in order]
 
 
-class Expansion:
+class LocalExpansion:
     """Local query expansion: a query with the words that set some chunks apart from all found.
 
     A word counts by how often it stands in a document's best chunks, times its inverse frequency

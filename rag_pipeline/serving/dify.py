@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.datasets import Boost, Found, Search
+from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
 from rag_pipeline.search.staged import Discovered
@@ -96,7 +96,7 @@ class DifyDataset:
     def __repr__(self) -> str:
         return f"DifyDataset({self.name!r})"
 
-    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
         """Retrieve segments; one document is chosen among what Dify returns.
 
         Raises InputError for a filter, which Dify's segments can't be held against.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.calls.endpoint import Answer, Circuit, Endpoint, Sending, asked_again
+from rag_pipeline.calls.endpoint import Circuit, Endpoint, Received, Sending, asked_again
 from rag_pipeline.calls.limits import RateLimiter
 from rag_pipeline.errors import (
     CallsStoppedError,
@@ -38,8 +38,8 @@ class World:
         assert seconds >= 0
         self.now += seconds
 
-    def send(self, outcome: Callable[[int], Answer[str] | Exception], tokens: float = 0) -> str:
-        async def attempt() -> Answer[str]:
+    def send(self, outcome: Callable[[int], Received[str] | Exception], tokens: float = 0) -> str:
+        async def attempt() -> Received[str]:
             self.tries += 1
             made = outcome(self.tries)
             if isinstance(made, Exception):
@@ -51,7 +51,7 @@ class World:
 
 def test_what_may_pass_is_tried_until_it_does():
     world = World()
-    assert world.send(lambda n: BUSY if n < 5 else Answer("yes")) == "yes"
+    assert world.send(lambda n: BUSY if n < 5 else Received("yes")) == "yes"
     assert world.tries == 5
     assert world.now <= 0.5 + 1 + 2 + 4, "full jitter stays below the doubled waits"
 
@@ -67,10 +67,10 @@ def test_what_will_not_pass_is_tried_once(error):
 def test_retry_after_is_obeyed_by_all_calls():
     world = World()
     limited = TransientError("m: slow down (HTTP 429)", 20.0, limited=True)
-    assert world.send(lambda n: limited if n == 1 else Answer("yes")) == "yes"
+    assert world.send(lambda n: limited if n == 1 else Received("yes")) == "yes"
     assert 20.0 <= world.now <= 20.5
     world.endpoint.limiter.pause(10)
-    world.send(lambda n: Answer("yes"))
+    world.send(lambda n: Received("yes"))
     assert 30.0 <= world.now <= 31.0
 
 
@@ -102,12 +102,12 @@ def test_one_input_that_always_fails_is_given_up_and_the_provider_is_not():
             world.send(lambda n: BUSY)
         assert not isinstance(failure.value, CallsStoppedError)
     assert world.now <= 60 + 8, "the second one is not waited for as long: the provider is in doubt"
-    assert world.send(lambda n: Answer("yes")) == "yes"
+    assert world.send(lambda n: Received("yes")) == "yes"
 
 
 def test_a_provider_that_is_down_stops_the_run_by_the_third_input():
     world = World(patience=60)
-    world.send(lambda n: Answer("yes"))
+    world.send(lambda n: Received("yes"))
     for _ in range(2):
         with pytest.raises(ProviderError):
             world.send(lambda n: BUSY)
@@ -122,14 +122,14 @@ def test_an_input_that_failed_before_is_tried_three_times_and_says_nothing_of_th
         with asked_again(2), pytest.raises(ProviderError, match="given up after 3 tries"):
             world.send(lambda n: BUSY)
     assert world.tries == 15
-    assert world.send(lambda n: Answer("yes")) == "yes"
+    assert world.send(lambda n: Received("yes")) == "yes"
 
 
 def test_an_input_gets_more_time_with_every_run_that_it_failed_in():
     world = World(patience=60)
     world.endpoint.timeout = 0.01
 
-    async def hang() -> Answer[str]:
+    async def hang() -> Received[str]:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -147,7 +147,7 @@ def test_replies_that_may_be_paid_and_cannot_be_used_are_asked_for_eight_times()
         world.send(lambda n: TransientError("m: the reply is not JSON"))
 
 
-def many(world: World, outcome: Callable[[], Awaitable[Answer[str]]], count: int) -> list[object]:
+def many(world: World, outcome: Callable[[], Awaitable[Received[str]]], count: int) -> list[object]:
     async def run() -> list[object]:
         sends = (world.endpoint.send(outcome) for _ in range(count))
         return await asyncio.gather(*sends, return_exceptions=True)
@@ -186,11 +186,11 @@ def test_a_call_that_hangs_is_cut_off_and_made_again():
     world = World()
     world.endpoint.timeout = 0.01
 
-    async def hang() -> Answer[str]:
+    async def hang() -> Received[str]:
         world.tries += 1
         if world.tries == 1:
             await asyncio.Event().wait()
-        return Answer("yes")
+        return Received("yes")
 
     assert many(world, hang, 1) == ["yes"]
     assert world.tries == 2
@@ -199,22 +199,22 @@ def test_a_call_that_hangs_is_cut_off_and_made_again():
 def test_calls_are_paced_by_requests_and_tokens():
     world = World(requests_per_minute=60)
 
-    async def answer() -> Answer[str]:
-        return Answer("yes")
+    async def answer() -> Received[str]:
+        return Received("yes")
 
     assert many(world, answer, 120) == ["yes"] * 120
     assert world.now >= 1.0
     paced = World(tokens_per_minute=600)
-    paced.send(lambda n: Answer("yes", {}, 100), tokens=600)
-    paced.send(lambda n: Answer("yes", {}, 500), tokens=500)
+    paced.send(lambda n: Received("yes", {}, 100), tokens=600)
+    paced.send(lambda n: Received("yes", {}, 500), tokens=500)
     assert paced.now == 0.0, "500 of the 600 reserved were given back"
-    paced.send(lambda n: Answer("yes"), tokens=10)
+    paced.send(lambda n: Received("yes"), tokens=10)
     assert 1.0 <= paced.now <= 1.25
 
 
 def test_limits_are_learned_from_replies():
     world = World()
     headers = {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0"}
-    world.send(lambda n: Answer("yes", headers))
-    world.send(lambda n: Answer("yes"))
+    world.send(lambda n: Received("yes", headers))
+    world.send(lambda n: Received("yes"))
     assert world.now >= 1.0

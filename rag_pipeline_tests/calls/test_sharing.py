@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.calls import CallCache, sharing
-from rag_pipeline.calls.costs import Ledger, Tokens, charging
+from rag_pipeline.calls.costs import ChargedTokens, Ledger, charging
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import ChatModel, load_config
 from rag_pipeline.errors import BudgetError, StoreError
@@ -23,7 +23,7 @@ from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.model_server import serving
 
-MILLION = Tokens(input=1_000_000)  # 0.15 USD of gpt-4o-mini
+MILLION = ChargedTokens(input=1_000_000)  # 0.15 USD of gpt-4o-mini
 
 
 class Machine:

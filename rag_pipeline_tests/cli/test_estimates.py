@@ -4,8 +4,8 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.calls.costs import (
+    ChargedTokens,
     Learned,
-    Tokens,
     Totals,
     estimate_tokens,
     estimating,
@@ -64,7 +64,7 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
         -(-(frame + len(DOCUMENTS[r["document_id"]].encode()) + len(r["text"].encode())) // 4)
         for r in rows
     )
-    assert mine.tokens == Tokens(input=tokens, cached=0, output=150 * chunks)
+    assert mine.tokens == ChargedTokens(input=tokens, cached=0, output=150 * chunks)
     assert mine.usd == pytest.approx((tokens + 10 * 150 * chunks) / 1e6)
     vectors = found[Step("vector_index", "markdown.llm.minilm")]
     assert (vectors.calls, vectors.exact, vectors.usd) == (chunks, False, 0.0)
@@ -76,7 +76,7 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
 
     indexing.update(workspace, "contextualized_chunks", "markdown.llm")
     after = {f.step: f for f in forecast(workspace)}
-    assert (after[CONTEXTS].asks, after[CONTEXTS].tokens) == (0, Tokens())
+    assert (after[CONTEXTS].asks, after[CONTEXTS].tokens) == (0, ChargedTokens())
     assert after[Step("vector_index", "markdown.llm.minilm")].exact
     actual = Totals()
     for charge in workspace.ledger.charges():
@@ -95,13 +95,13 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
 def test_the_cached_share_of_a_prefix_is_expected_from_its_second_prompt_on():
     chat = ChatModel(provider="openai", model="m")
     prompt = Prompt("chunk" * 4, prefix="x" * 4 * 1200)
-    assert expected_tokens(prompt, chat, is_first=True) == Tokens(1205, 0, 150)
+    assert expected_tokens(prompt, chat, is_first=True) == ChargedTokens(1205, 0, 150)
     # 1,200 tokens in steps of 128: nine of them.
-    assert expected_tokens(prompt, chat, is_first=False) == Tokens(1205, 1152, 150)
+    assert expected_tokens(prompt, chat, is_first=False) == ChargedTokens(1205, 1152, 150)
     short = Prompt("chunk", prefix="x" * 4000)
     assert expected_tokens(short, chat, is_first=False).cached == 0
     batched = chat.model_copy(update={"batch": True, "max_output_tokens": 20})
-    assert expected_tokens(prompt, batched, is_first=False) == Tokens(1205, 0, 20)
+    assert expected_tokens(prompt, batched, is_first=False) == ChargedTokens(1205, 0, 20)
 
 
 def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: ModelServer, capsys):

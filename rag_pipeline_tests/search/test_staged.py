@@ -9,7 +9,7 @@ from rag_pipeline import Corpus
 from rag_pipeline.config import ContextAwareRetriever, HybridRetriever, NoReranker
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.retrieval import remembering, retrieve_all
-from rag_pipeline.search.staged import Expansion, together
+from rag_pipeline.search.staged import LocalExpansion, together
 
 NONE = NoReranker(method="none")
 
@@ -84,9 +84,9 @@ def test_a_filter_holds_in_every_stage(served):
 
 def test_expansion_takes_the_words_that_set_a_document_apart():
     found = ["the fee is due in June", "the fee is due in May", "the penalty is due in May"]
-    (query,) = Expansion("when is the fee due", found)("a", [found[2]])
+    (query,) = LocalExpansion("when is the fee due", found)("a", [found[2]])
     assert query == "when is the fee due penalty May"
-    assert Expansion("the fee is due in June", found)("a", [found[0]]) == []
+    assert LocalExpansion("the fee is due in June", found)("a", [found[0]]) == []
 
 
 def test_vectors_too_large_for_memory_are_searched_from_the_table_and_rank_the_same(served):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.calls.costs import Ledger, Price, Prices, Tokens, charging
+from rag_pipeline.calls.costs import ChargedTokens, Ledger, Price, Prices, charging
 from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, ask
@@ -61,7 +61,7 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
         asked = sum(len(m["content"].split()) for m in body["messages"])
         with lock:
             said = lengths.randint(1, most)
-            bills.append(price.usd(Tokens(asked, output=said), is_batch))
+            bills.append(price.usd(ChargedTokens(asked, output=said), is_batch))
         return "w " * said
 
     def faults(path: str, body: Body) -> Failure:
@@ -79,7 +79,7 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
             provider="openai", model="m", base_url=server.url, max_concurrency=concurrency,
             batch=is_batch, batch_poll_seconds=0, max_output_tokens=MOST_OUTPUT,
         )  # fmt: skip
-        whole = shards * count * price.usd(Tokens(20, output=most // 2), is_batch)
+        whole = shards * count * price.usd(ChargedTokens(20, output=most // 2), is_batch)
         budget = whole * chance.choice([0.01, 0.2, 0.7, 1.5])
         prices = Prices.model_validate({"providers": listed})
         ledger = Ledger(folder / "costs.sqlite", "tiny", prices, budget)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_pipeline.answering import Reader, extract_answers
-from rag_pipeline.assistant.datasets import Boost, Found, Search
+from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
 from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, open_source
 from rag_pipeline.calls.costs import attributed, charging
@@ -67,7 +67,7 @@ class ExpandedDataset:
         # Two who ask the same at once look for it once.
         self._looking = [threading.Lock() for _ in range(_LOCKS)]
 
-    def search(self, wanted: Search, boost: Boost | None = None) -> Found:
+    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
         """Search what is kept; its chunks carry their origin as `metadata["expanded"]`."""
         where = None
         if wanted.document_id is not None:

@@ -10,7 +10,7 @@ from rag_pipeline.calls.costs.charging import (
     reserve_batch,
 )
 from rag_pipeline.calls.costs.ledger import Ledger
-from rag_pipeline.calls.costs.prices import FREE, Price, Prices, Tokens, load_prices, vendor
+from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices, vendor
 from rag_pipeline.calls.costs.purposes import Charge, Kind, Totals, attributed, measuring
 from rag_pipeline.calls.costs.report import GROUPS, Group, totals_by
 from rag_pipeline.calls.costs.reservations import settling
@@ -32,13 +32,13 @@ __all__ = [
     "GROUPS",
     "USUAL_OUTPUT",
     "Charge",
+    "ChargedTokens",
     "Group",
     "Kind",
     "Learned",
     "Ledger",
     "Price",
     "Prices",
-    "Tokens",
     "Totals",
     "attributed",
     "charging",

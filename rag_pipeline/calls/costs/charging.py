@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from rag_pipeline.calls.costs import reservations
 from rag_pipeline.calls.costs.ledger import Ledger
-from rag_pipeline.calls.costs.prices import Tokens, vendor
+from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
 from rag_pipeline.calls.costs.purposes import Kind, measuring
 
 _POLL_SECONDS = 0.2
@@ -45,7 +45,7 @@ def record(
     """
     ledger = _ledger.get()
     if ledger is not None:
-        tokens = Tokens(input_tokens, cached_tokens, output_tokens, searches)
+        tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
         name = vendor(provider, base_url)
         ledger.record(kind, name, model, tokens, batch=batch, call_id=call_id)
 
@@ -61,8 +61,8 @@ def require_budget(provider: str, model: str, base_url: str | None = None) -> No
 async def paying(
     provider: str,
     model: str,
-    expected: Tokens,
-    most: Tokens | None = None,
+    expected: ChargedTokens,
+    most: ChargedTokens | None = None,
     base_url: str | None = None,
     texts: Sequence[str] = (),
 ) -> AsyncIterator[None]:
@@ -83,7 +83,7 @@ async def paying(
 
 @asynccontextmanager
 async def _holding(
-    ledger: Ledger, server: str, model: str, expected: Tokens, most: Tokens
+    ledger: Ledger, server: str, model: str, expected: ChargedTokens, most: ChargedTokens
 ) -> AsyncIterator[None]:
     name = uuid4().hex
     async with reservations.held(
@@ -98,7 +98,7 @@ async def _holding(
 def reserve_batch(
     provider: str,
     model: str,
-    requests: Mapping[str, tuple[Tokens, Tokens]],
+    requests: Mapping[str, tuple[ChargedTokens, ChargedTokens]],
     base_url: str | None = None,
     *,
     wait: bool = True,

@@ -7,7 +7,7 @@ language; the ledger's charges give the length of the replies that an asset asks
 
 import sqlite3
 
-from rag_pipeline.calls.costs.prices import Tokens
+from rag_pipeline.calls.costs.prices import ChargedTokens
 from rag_pipeline.calls.costs.purposes import measured
 from rag_pipeline.calls.costs.tokens import Learned
 
@@ -28,7 +28,7 @@ Of = tuple[str, str, str, str]
 """Corpus, provider, model and kind of calls."""
 
 
-def learn(connection: sqlite3.Connection, of: Of, tokens: Tokens) -> None:
+def learn(connection: sqlite3.Connection, of: Of, tokens: ChargedTokens) -> None:
     """Add what a call of measured texts used to the sums; see `measuring`."""
     estimate = measured.get()
     if estimate is None or not estimate.tokens or not tokens.input:

@@ -15,12 +15,12 @@ from pathlib import Path
 from uuid import uuid4
 
 from rag_pipeline.calls.costs import learning, purposes, reservations
-from rag_pipeline.calls.costs.prices import FREE, Price, Prices, Tokens, load_prices
+from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
 from rag_pipeline.calls.costs.purposes import Charge, Kind
 from rag_pipeline.calls.costs.reservations import Cost, Purse
 from rag_pipeline.calls.costs.tokens import Learned
 from rag_pipeline.calls.databases import open_database
-from rag_pipeline.calls.sharing import Record, open_outbox, post
+from rag_pipeline.calls.sharing import SharedRecord, open_outbox, post
 from rag_pipeline.errors import BudgetError, StoreError
 
 _TABLE = """
@@ -60,7 +60,7 @@ class Ledger:
         kind: Kind,
         provider: str,
         model: str,
-        tokens: Tokens,
+        tokens: ChargedTokens,
         *,
         batch: bool = False,
         call_id: str | None = None,
@@ -85,7 +85,7 @@ class Ledger:
                 learning.learn(connection, (self.corpus, provider, model, kind), tokens)
             if added and self.shares:
                 value = json.dumps(values).encode()
-                post(connection, [Record("charge", call_id.encode(), value)])
+                post(connection, [SharedRecord("charge", call_id.encode(), value)])
         meter = purposes.meter.get()
         if meter is not None:
             meter.add(row)
@@ -112,7 +112,9 @@ class Ledger:
             if spent >= self.budget_usd:
                 raise self._purse.error(spent, 0.0, 0.0)
 
-    def reserve(self, name: str, provider: str, model: str, expected: Tokens, most: Tokens) -> bool:
+    def reserve(
+        self, name: str, provider: str, model: str, expected: ChargedTokens, most: ChargedTokens
+    ) -> bool:
         """Set aside what one call may cost; return False if it must wait for others' ends.
 
         Raises BudgetError where it doesn't fit, and for a model without a price.
@@ -127,7 +129,7 @@ class Ledger:
             return self._purse.reserve(connection, name, cost)
 
     def reserve_batch(
-        self, provider: str, model: str, requests: Mapping[str, tuple[Tokens, Tokens]]
+        self, provider: str, model: str, requests: Mapping[str, tuple[ChargedTokens, ChargedTokens]]
     ) -> list[str] | None:
         """Set aside what requests of a batch may cost: as many as fit, None to wait for others.
 
@@ -198,7 +200,7 @@ class Ledger:
 
     kinds = frozenset({"charge"})
 
-    def adopt(self, connection: sqlite3.Connection, records: Sequence[Record]) -> None:
+    def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
         """Add what calls of other machines cost."""
         connection.executemany(_INSERT, ((*json.loads(r.value), r.key.decode()) for r in records))
 

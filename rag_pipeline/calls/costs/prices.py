@@ -14,8 +14,8 @@ from pydantic import Field, ValidationError
 from rag_pipeline.calls.addresses import is_loopback
 from rag_pipeline.config import Settings
 from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, RERANKERS, load_group
+from rag_pipeline.config.prices import ChargedTokens as ChargedTokens
 from rag_pipeline.config.prices import Price as Price
-from rag_pipeline.config.prices import Tokens as Tokens
 from rag_pipeline.errors import ConfigError
 
 _SNAPSHOT = re.compile(r"-\d{4}-\d{2}-\d{2}$")

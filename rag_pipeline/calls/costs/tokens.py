@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rag_pipeline.calls.costs.prices import Tokens
+from rag_pipeline.calls.costs.prices import ChargedTokens
 
 ESTIMATE_ERROR = 0.25
 """Relative error that an estimate may have; the tests measure it against SmolLM2's tokenizer."""
@@ -102,9 +102,11 @@ def request_tokens(
     messages: Sequence[Mapping[str, str]],
     schema: Mapping[str, Any] | None,
     max_output_tokens: int,
-) -> tuple[Tokens, Tokens]:
+) -> tuple[ChargedTokens, ChargedTokens]:
     """Return what a chat request is expected to use, and the most that it may use."""
     texts = request_texts(messages, schema)
-    expected = Tokens(sum(map(estimate_tokens, texts)), output=min(USUAL_OUTPUT, max_output_tokens))
+    expected = ChargedTokens(
+        sum(map(estimate_tokens, texts)), output=min(USUAL_OUTPUT, max_output_tokens)
+    )
     framing = _FRAME_TOKENS * (len(texts) + 1)
-    return expected, Tokens(sum(map(most_tokens, texts)) + framing, output=max_output_tokens)
+    return expected, ChargedTokens(sum(map(most_tokens, texts)) + framing, output=max_output_tokens)

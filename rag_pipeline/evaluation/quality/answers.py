@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from rag_pipeline.answering import (
     NEUTRAL_QUERIES,
-    Asked,
     Formed,
     SentenceEmbed,
+    ToAnswer,
     detect,
     distinct,
     form_answers,
@@ -117,7 +117,7 @@ def sentence_embed(workspace: Workspace, counts: CallCounts | None = None) -> Se
 def _extracted(
     workspace: Workspace,
     configuration: Configuration,
-    asked: Sequence[Asked],
+    asked: Sequence[ToAnswer],
     settings: ExtractiveAnswers,
     counts: CallCounts,
     index: Index | None,
@@ -137,12 +137,12 @@ def _extracted(
     return made
 
 
-def _asked(ask: str, kind: Kind, chunks: Sequence[ScoredChunk], index: Index | None) -> Asked:
+def _asked(ask: str, kind: Kind, chunks: Sequence[ScoredChunk], index: Index | None) -> ToAnswer:
     """Return a question with its chunks' tokens, as a search of the release tells them."""
     if index is None:
-        return Asked(ask, kind, chunks)
+        return ToAnswer(ask, kind, chunks)
     found = with_tokens(index, Retrieved(list(chunks), ask))
-    return Asked(ask, kind, found.chunks, found.token_weights)
+    return ToAnswer(ask, kind, found.chunks, found.token_weights)
 
 
 def _pack(answer: Answer | ProviderError) -> str | None:

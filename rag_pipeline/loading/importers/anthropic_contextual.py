@@ -20,18 +20,24 @@ from rag_pipeline.loading.importers.dataset import (
     SpanNotFoundError,
     safe_path,
 )
-from rag_pipeline.loading.importers.parsing import NonBlank, Record, parse, parse_file, read_bytes
+from rag_pipeline.loading.importers.parsing import (
+    NonBlank,
+    SourceRecord,
+    parse,
+    parse_file,
+    read_bytes,
+)
 
 _DOCUMENTS, _QUESTIONS = "codebase_chunks.json", "evaluation_set.jsonl"
 
 
-class _GivenChunk(Record):
+class _GivenChunk(SourceRecord):
     chunk_id: str
     original_index: int
     content: str
 
 
-class _Document(Record):
+class _Document(SourceRecord):
     doc_id: NonBlank
     original_uuid: str
     content: str
@@ -42,17 +48,17 @@ class _Documents(RootModel[list[_Document]]):
     pass
 
 
-class _GoldenChunk(Record):
+class _GoldenChunk(SourceRecord):
     doc_uuid: str
     index: int
     content: str
 
 
-class _Meta(Record):
+class _Meta(SourceRecord):
     repo_name: str | None = None
 
 
-class _AskedQuestion(Record):
+class _AskedQuestion(SourceRecord):
     query: NonBlank
     answer: str | None = None
     golden_chunk_uuids: list[tuple[str, int]]

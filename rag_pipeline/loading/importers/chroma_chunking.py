@@ -13,13 +13,13 @@ from pydantic import RootModel
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, Evidence, safe_path
-from rag_pipeline.loading.importers.parsing import Record, parse, read_bytes
+from rag_pipeline.loading.importers.parsing import SourceRecord, parse, read_bytes
 
 _QUESTIONS = "questions_df.csv"
 _COLUMNS = ("question", "references", "corpus_id")
 
 
-class _Reference(Record):
+class _Reference(SourceRecord):
     content: str
     start_index: int
     end_index: int

@@ -16,33 +16,33 @@ from pydantic import Field
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.folder import UNSAFE
 from rag_pipeline.loading.importers.dataset import DataSet, Evidence
-from rag_pipeline.loading.importers.parsing import NonBlank, Record, parse_file
+from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file
 
 _NAME_BYTES = 180
 """Longest name before numbering and extension: file systems take 255 bytes."""
 
 
-class _Annotation(Record):
+class _Annotation(SourceRecord):
     choice: Literal["Entailment", "Contradiction", "NotMentioned"]
     spans: list[int]
 
 
-class _AnnotationSet(Record):
+class _AnnotationSet(SourceRecord):
     annotations: dict[str, _Annotation]
 
 
-class _Contract(Record):
+class _Contract(SourceRecord):
     file_name: str
     text: NonBlank
     spans: list[tuple[int, int]]
     annotation_sets: list[_AnnotationSet] = Field(min_length=1)
 
 
-class _Label(Record):
+class _Label(SourceRecord):
     hypothesis: NonBlank
 
 
-class _Agreements(Record):
+class _Agreements(SourceRecord):
     documents: list[_Contract]
     labels: dict[str, _Label]
 

@@ -11,7 +11,7 @@ from typing import Any
 from rag_pipeline.datamodels import Chunk, Query
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, safe_path
-from rag_pipeline.loading.importers.parsing import Record, parse_file
+from rag_pipeline.loading.importers.parsing import SourceRecord, parse_file
 
 Progress = Callable[[int, int], None]
 
@@ -19,7 +19,7 @@ _MARKER = ".rag-import.json"
 _PART = ".rag-import.part"
 
 
-class _Marker(Record):
+class _Marker(SourceRecord):
     format: str
     documents: list[str]
 

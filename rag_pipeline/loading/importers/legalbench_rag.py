@@ -7,22 +7,22 @@ from pathlib import Path
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, Evidence, safe_path
-from rag_pipeline.loading.importers.parsing import NonBlank, Record, parse_file, read_bytes
+from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file, read_bytes
 
 
-class _Snippet(Record):
+class _Snippet(SourceRecord):
     file_path: str
     span: tuple[int, int]
     answer: str | None = None
 
 
-class _Test(Record):
+class _Test(SourceRecord):
     query: NonBlank
     snippets: list[_Snippet]
     tags: tuple[str, ...] = ()
 
 
-class _Benchmark(Record):
+class _Benchmark(SourceRecord):
     tests: list[_Test]
 
 

@@ -13,7 +13,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _SHOWN_CHARACTERS = 80
 
 
-class Record(BaseModel):
+class SourceRecord(BaseModel):
     """An object of a data set: types are not coerced, fields we don't use are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)

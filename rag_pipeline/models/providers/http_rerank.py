@@ -7,7 +7,7 @@ from typing import Any, Literal
 import httpx
 from pydantic import Field
 
-from rag_pipeline.calls import Answer
+from rag_pipeline.calls import Received
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers import RerankRequest, Usage
 from rag_pipeline.models.providers.http import connected, post
@@ -74,7 +74,7 @@ class HTTPScorer:
                 # Cohere charges by the hundred passages.
                 searches = -(-len(passages) // 100) if server.provider == "cohere" else 0
 
-                async def attempt() -> Answer[tuple[list[float], Usage]]:
+                async def attempt() -> Received[tuple[list[float], Usage]]:
                     async with server.paying(tokens, pair_texts(query, passages), searches):
                         return await self._attempt(client, query, passages)
 
@@ -84,7 +84,7 @@ class HTTPScorer:
 
     async def _attempt(
         self, client: httpx.AsyncClient, query: str, passages: list[str]
-    ) -> Answer[tuple[list[float], Usage]]:
+    ) -> Received[tuple[list[float], Usage]]:
         server = self._server
         body: dict[str, Any] = {
             "model": self.model,
@@ -107,7 +107,7 @@ class HTTPScorer:
                 f"{server.what}: the reply is not a ranking: {str(error)[:80]}"
             ) from None
         scores = read_ranking(found, len(passages), server.what)
-        return Answer((scores, usage), headers, usage.input_tokens or None)
+        return Received((scores, usage), headers, usage.input_tokens or None)
 
 
 def _usage(made: dict[str, Any]) -> Usage:

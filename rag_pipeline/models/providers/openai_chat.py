@@ -7,7 +7,7 @@ from typing import Any
 
 import openai
 
-from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, unreachable
+from rag_pipeline.calls import Received, failure_of_status, open_endpoint, unreachable
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
 from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Usage
@@ -59,7 +59,7 @@ class OpenAIChat:
         size = sum(len(message["content"]) for message in messages)
         tokens = size / _CHARACTERS_PER_TOKEN + self._settings.max_output_tokens
 
-        async def attempt() -> Answer[Completion]:
+        async def attempt() -> Received[Completion]:
             async with self._paying(messages, schema):
                 return await self._attempt(messages, schema)
 
@@ -75,7 +75,7 @@ class OpenAIChat:
 
     async def _attempt(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> Answer[Completion]:
+    ) -> Received[Completion]:
         settings = self._settings
         try:
             raw = await self._client.chat.completions.with_raw_response.create(
@@ -100,7 +100,7 @@ class OpenAIChat:
             raise TransientError(f"{self._what}: the reply is not JSON: {str(made)[:80]!r}")
         completion = self._read(made)
         used = completion.usage
-        return Answer(completion, raw.headers, used.input_tokens + used.output_tokens or None)
+        return Received(completion, raw.headers, used.input_tokens + used.output_tokens or None)
 
     def request(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import openai
 
-from rag_pipeline.calls import Answer, unreachable
+from rag_pipeline.calls import Received, unreachable
 from rag_pipeline.config.models import EmbedRequest, InputType
 from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import TransientError
@@ -46,7 +46,7 @@ class OpenAIEmbedder(RequestBuilder):
                 texts = self.fit([text for texts in inputs for text in texts])
                 tokens = self.tokens(inputs)
 
-                async def attempt() -> Answer[tuple[Vectors, Usage]]:
+                async def attempt() -> Received[tuple[Vectors, Usage]]:
                     async with server.paying(tokens, texts):
                         return await self._attempt(client, texts)
 
@@ -56,7 +56,7 @@ class OpenAIEmbedder(RequestBuilder):
 
     async def _attempt(
         self, client: openai.AsyncOpenAI, texts: list[str]
-    ) -> Answer[tuple[Vectors, Usage]]:
+    ) -> Received[tuple[Vectors, Usage]]:
         server = self._server
         try:
             raw = await client.embeddings.with_raw_response.create(
@@ -83,4 +83,4 @@ class OpenAIEmbedder(RequestBuilder):
             [row.embedding for row in rows], len(texts), self.dimension, server.what
         )
         self.refuse_cut(used, texts)
-        return Answer((vectors, used), raw.headers, used.input_tokens or None)
+        return Received((vectors, used), raw.headers, used.input_tokens or None)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import openai
 
-from rag_pipeline.calls import Answer, failure_of_status, open_endpoint, run_calls, unreachable
-from rag_pipeline.calls.costs import Tokens, estimate_tokens, paying, record
+from rag_pipeline.calls import Received, failure_of_status, open_endpoint, run_calls, unreachable
+from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, paying, record
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
@@ -51,7 +51,7 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
     what = f"web search by {settings.model} at {settings.base_url or 'api.openai.com'}"
     endpoint = open_endpoint(what, settings.model_copy(update={"patience_seconds": patience}))
 
-    async def attempt() -> Answer[list[CitedPage]]:
+    async def attempt() -> Received[list[CitedPage]]:
         try:
             raw = await client.responses.with_raw_response.create(
                 model=settings.model,
@@ -86,11 +86,11 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
             input_tokens=tokens[0],
             output_tokens=tokens[1],
         )
-        return Answer(cited_pages(made.model_dump(warnings=False)), raw.headers, sum(tokens))
+        return Received(cited_pages(made.model_dump(warnings=False)), raw.headers, sum(tokens))
 
-    async def paid() -> Answer[list[CitedPage]]:
+    async def paid() -> Received[list[CitedPage]]:
         asked = estimate_tokens(_INSTRUCTIONS + query) + _PAGES_TOKENS
-        expected = Tokens(asked, output=settings.max_output_tokens)
+        expected = ChargedTokens(asked, output=settings.max_output_tokens)
         address = settings.base_url
         async with paying(settings.provider, settings.model, expected, base_url=address):
             return await attempt()

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from rag_pipeline.calls import Endpoint, failure_of_status, open_endpoint
-from rag_pipeline.calls.costs import Kind, Tokens, paying, record
+from rag_pipeline.calls.costs import ChargedTokens, Kind, paying, record
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import EmbeddingSettings
@@ -88,7 +88,7 @@ class Server:
         self, tokens: int, texts: Sequence[str], searches: int = 0
     ) -> AbstractAsyncContextManager[None]:
         """Hold the budget over one request of about so many tokens; see `costs.paying`."""
-        expected, address = Tokens(tokens, searches=searches), self._settings.base_url
+        expected, address = ChargedTokens(tokens, searches=searches), self._settings.base_url
         return paying(self.provider, self._model, expected, base_url=address, texts=texts)
 
     def charge(self, kind: Kind, usage: Usage) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import Answer, unreachable
+from rag_pipeline.calls import Received, unreachable
 from rag_pipeline.calls.costs import Kind
 from rag_pipeline.config.models import EmbedRequest, InputType
 from rag_pipeline.datamodels import Usage, Vectors
@@ -87,7 +87,7 @@ class VoyageEmbedder(RequestBuilder):
                 fitting = [self.fit(texts) for texts in inputs]
                 tokens = self.tokens(inputs)
 
-                async def attempt() -> Answer[tuple[Vectors, Usage]]:
+                async def attempt() -> Received[tuple[Vectors, Usage]]:
                     async with server.paying(tokens, [t for own in fitting for t in own]):
                         return await self._attempt(client, fitting, input_type)
 
@@ -97,7 +97,7 @@ class VoyageEmbedder(RequestBuilder):
 
     async def _attempt(
         self, client: "APIRequestor", inputs: list[list[str]], input_type: InputType
-    ) -> Answer[tuple[Vectors, Usage]]:
+    ) -> Received[tuple[Vectors, Usage]]:
         server = self._server
         body: dict[str, Any] = {
             "model": self.model,
@@ -127,7 +127,7 @@ class VoyageEmbedder(RequestBuilder):
             ) from None
         vectors = read_vectors(rows, len(texts), self.dimension, server.what)
         self.refuse_cut(used, texts)
-        return Answer((vectors, used), headers, used.input_tokens or None)
+        return Received((vectors, used), headers, used.input_tokens or None)
 
 
 class VoyageReranker(RemoteReranker):
@@ -160,7 +160,9 @@ class VoyageScorer:
         server = self._server
         async with _session(server) as client:
 
-            async def attempt(query: str, passages: list[str]) -> Answer[tuple[list[float], Usage]]:
+            async def attempt(
+                query: str, passages: list[str]
+            ) -> Received[tuple[list[float], Usage]]:
                 body = {
                     "query": query,
                     "documents": passages,
@@ -177,7 +179,7 @@ class VoyageScorer:
                         f"{server.what}: the reply is not a ranking: {str(error)[:80]}"
                     ) from None
                 scores = read_ranking(found, len(passages), server.what)
-                return Answer((scores, used), headers, used.input_tokens or None)
+                return Received((scores, used), headers, used.input_tokens or None)
 
             async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
                 return await server.endpoint.send(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from rag_pipeline.calls.costs import FREE, Kind, Learned, Tokens, vendor
+from rag_pipeline.calls.costs import FREE, ChargedTokens, Kind, Learned, vendor
 from rag_pipeline.config import (
     ChatSettings,
     Configuration,
@@ -89,7 +89,7 @@ def learned_of(workspace: Workspace, step: Step) -> Callable[[Kind], Learned]:
     return learned
 
 
-def price(workspace: Workspace, payee: Payee | None, tokens: Tokens | None) -> float | None:
+def price(workspace: Workspace, payee: Payee | None, tokens: ChargedTokens | None) -> float | None:
     """Return what calls would cost in USD, None where their tokens or their price is not known."""
     if payee is None:
         return 0.0

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rag_pipeline.calls.costs import Tokens
+from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.pipeline.forecast.payees import (
     Payee,
@@ -54,7 +54,7 @@ class Forecast:
     """Prompts that would be sent to a chat model."""
     model: str = ""
     """The model that would be paid for them, "" where none is."""
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: ChargedTokens = field(default_factory=ChargedTokens)
     usd: float | None = 0.0
     """None where the model's price or the calls are not known."""
     why: str = ""
@@ -122,7 +122,7 @@ def _forecast(
     new = [key for key in noted.calls if key not in answered]
     exact = noted.exact and noted.scale == 1.0 and all(answered.get(k, True) for k in noted.calls)
     answered.update(dict.fromkeys(new, exact))
-    tokens = sum((noted.calls[key] for key in new), Tokens()) * noted.scale
+    tokens = sum((noted.calls[key] for key in new), ChargedTokens()) * noted.scale
     count = round(len(new) * noted.scale) if noted.calls_known else None
     return Forecast(
         step,

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from rag_pipeline.calls.costs import Tokens
+from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.indexing import (
     Report,
-    Stage,
+    TableStage,
     open_stage,
     plan,
     plan_documents,
@@ -51,7 +51,7 @@ class Noted:
     """What one step would do: chunks to write, and calls without an answer, each once."""
 
     chunks: int = 0
-    calls: dict[bytes, Tokens] = field(default_factory=dict)
+    calls: dict[bytes, ChargedTokens] = field(default_factory=dict)
     chunks_known: bool = True
     calls_known: bool = True
     exact: bool = True
@@ -126,7 +126,7 @@ def build_tables(dry: DryWorkspace, chunking: str, todo: Mapping[Step, Todo]) ->
 
 
 def _build(
-    dry: DryWorkspace, step: Step, stage: Stage, document_ids: Sequence[str], noted: Noted
+    dry: DryWorkspace, step: Step, stage: TableStage, document_ids: Sequence[str], noted: Noted
 ) -> set[str]:
     """Build the rows of documents and hold them; return the documents whose rows are unknown."""
     report = Report()

@@ -34,13 +34,13 @@ from rag_pipeline.search.lexical_index.documents import (
 from rag_pipeline.search.lexical_index.lance_engine import LANCE_B, LANCE_K1, LanceEngine
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
 from rag_pipeline.search.lexical_index.rank_bm25_engine import RankBm25Engine
-from rag_pipeline.search.lexical_index.ranking import Engine, Found, Mask, Rows
+from rag_pipeline.search.lexical_index.ranking import Engine, Hits, Mask, Rows
 from rag_pipeline.search.tokenization import Tokenizer
 
 __all__ = [
     "DocumentIndex",
     "Earlier",
-    "Found",
+    "Hits",
     "LexicalIndex",
     "LexicalStats",
     "build_lexical_index",
@@ -138,7 +138,7 @@ class LexicalIndex:
 
     def search_rows(
         self, query: str, k: int, allowed: Mask | None = None, also: Rows | None = None
-    ) -> Found:
+    ) -> Hits:
         """Return rows of the index with their scores, in any order.
 
         These are the k best with every tie of the last, and of the rows in `also`, which must be
@@ -146,7 +146,7 @@ class LexicalIndex:
         """
         terms = self._tokenizer.tokenize(query)
         if self._engine is None or not terms or k < 1:
-            return Found(np.empty(0, np.int64), np.empty(0))
+            return Hits(np.empty(0, np.int64), np.empty(0))
         return self._engine.search(terms, k, allowed, also)
 
 

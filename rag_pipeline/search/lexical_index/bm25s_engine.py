@@ -13,7 +13,7 @@ from rag_pipeline.search.lexical_index.postings import (
     bm25_scores,
     save_counts,
 )
-from rag_pipeline.search.lexical_index.ranking import Found, Mask, Rows, best
+from rag_pipeline.search.lexical_index.ranking import Hits, Mask, Rows, best
 
 
 class Bm25sEngine:
@@ -53,7 +53,7 @@ class Bm25sEngine:
 
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
-    ) -> Found:
+    ) -> Hits:
         """Rank the rows that hold any of the terms."""
         return best(self.scores(terms), k, allowed, also)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.search.lexical_index.ranking import Found, Mask, Rows, best
+from rag_pipeline.search.lexical_index.ranking import Hits, Mask, Rows, best
 
 LANCE_K1, LANCE_B = 1.2, 0.75
 """LanceDB's constants; it has no setting for them."""
@@ -77,7 +77,7 @@ class LanceEngine:
 
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
-    ) -> Found:
+    ) -> Hits:
         """Rank the rows that hold any of the terms.
 
         A few allowed rows are named to Lance; many would take longer to name than to look through
@@ -88,12 +88,12 @@ class LanceEngine:
             answers = [self.search(terms, k, allowed)]
             answers += [self._query(terms, len(part), _among(part)) for part in parts]
             rows, first = np.unique(np.concatenate([a.rows for a in answers]), return_index=True)
-            return Found(rows, np.concatenate([a.scores for a in answers])[first])
+            return Hits(rows, np.concatenate([a.scores for a in answers])[first])
         where = None
         if allowed is not None and np.count_nonzero(allowed) <= _MAX_LISTED:
             rows = np.flatnonzero(allowed)
             if not len(rows):
-                return Found(np.empty(0, np.int64), np.empty(0))
+                return Hits(np.empty(0, np.int64), np.empty(0))
             where, allowed = _among(rows), None
         limit = 2 * k + 10
         while True:
@@ -110,7 +110,7 @@ class LanceEngine:
         """Return rows that hold a term, of a frequent one so many that it names nothing."""
         return np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
 
-    def _query(self, terms: list[str], limit: int, where: str | None) -> Found:
+    def _query(self, terms: list[str], limit: int, where: str | None) -> Hits:
         from lancedb.query import MatchQuery
 
         query = self._table.search(MatchQuery(" ".join(terms), _TABLE), query_type="fts")
@@ -119,13 +119,13 @@ class LanceEngine:
             query = query.where(where, prefilter=True)
         found = query.to_arrow()
         scores = found.column("_score").to_numpy()
-        return Found(found.column("row").to_numpy(), scores / np.float32(LANCE_K1 + 1))
+        return Hits(found.column("row").to_numpy(), scores / np.float32(LANCE_K1 + 1))
 
 
 def _among(rows: Rows) -> str:
     return f"row IN ({', '.join(map(str, rows.tolist()))})"
 
 
-def _chosen(found: Found, k: int, allowed: Mask | None) -> Found:
+def _chosen(found: Hits, k: int, allowed: Mask | None) -> Hits:
     chosen = best(found.scores, k, None if allowed is None else allowed[found.rows])
-    return Found(found.rows[chosen.rows], chosen.scores)
+    return Hits(found.rows[chosen.rows], chosen.scores)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rank_bm25 import BM25Okapi
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.search.lexical_index.ranking import Found, Mask, Rows, best
+from rag_pipeline.search.lexical_index.ranking import Hits, Mask, Rows, best
 
 _FILE = "terms.arrow"
 _SCHEMA = pa.schema([pa.field("terms", pa.list_(pa.string()))])
@@ -43,7 +43,7 @@ class RankBm25Engine:
 
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
-    ) -> Found:
+    ) -> Hits:
         """Rank the rows that hold any of the terms."""
         known = [term for term in terms if term in self._index.idf]
         # b = 1 makes 0 / 0 of a chunk without terms

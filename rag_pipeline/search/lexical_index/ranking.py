@@ -13,7 +13,7 @@ Rows = npt.NDArray[np.int64]
 BM25Scores = npt.NDArray[np.floating[Any]]
 
 
-class Found(NamedTuple):
+class Hits(NamedTuple):
     """Rows that score above 0, in any order: the k best, every tie with the last of them, and
     those of the rows asked for besides (`also`)."""
 
@@ -26,7 +26,7 @@ class Engine(Protocol):
 
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
-    ) -> Found:
+    ) -> Hits:
         """Rank the rows that hold any of the terms; a repeated term counts repeatedly.
 
         `also` names rows to score however they rank, a subset of the allowed ones.
@@ -38,7 +38,7 @@ class Engine(Protocol):
         ...
 
 
-def best(scores: BM25Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Found:
+def best(scores: BM25Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Hits:
     """Choose from one score per row."""
     hits = scores > 0
     if allowed is not None:
@@ -51,4 +51,4 @@ def best(scores: BM25Scores, k: int, allowed: Mask | None, also: Rows | None = N
     if also is not None:
         rows = np.union1d(rows, also[scores[also] > 0])
         found = scores[rows]
-    return Found(rows, found)
+    return Hits(rows, found)

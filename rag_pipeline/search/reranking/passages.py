@@ -15,7 +15,7 @@ from rag_pipeline.calls import (
     run_bounded,
     run_calls,
 )
-from rag_pipeline.calls.costs import Tokens, estimate_tokens
+from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
@@ -183,10 +183,10 @@ def _joined(
     return errors[0] if errors else [score for key in parts for score in found[key]]
 
 
-def _expected_tokens(asked: Asked) -> Tokens:
+def _expected_tokens(asked: Asked) -> ChargedTokens:
     question = estimate_tokens(asked.query)
     tokens = sum(question + estimate_tokens(passage) for passage in asked.passages)
-    return Tokens(tokens, searches=-(-len(asked.passages) // _PER_SEARCH))
+    return ChargedTokens(tokens, searches=-(-len(asked.passages) // _PER_SEARCH))
 
 
 def _key(scorer: Scorer, asked: Asked) -> bytes:

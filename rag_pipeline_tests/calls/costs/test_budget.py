@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.calls.costs import Ledger, Tokens
+from rag_pipeline.calls.costs import ChargedTokens, Ledger
 from rag_pipeline.errors import BudgetError
 from rag_pipeline_tests.testing.budget_runs import run_under_budget
 
-USUAL, MOST = Tokens(output=100), Tokens(output=1000)
+USUAL, MOST = ChargedTokens(output=100), ChargedTokens(output=1000)
 MODEL = "openai", "gpt-4o"  # 10 USD per million tokens of output
 PRICE = 10e-6
 
@@ -49,7 +49,7 @@ def test_the_last_call_goes_alone_and_one_that_is_not_expected_to_fit_not_at_all
     assert mine.reserve("a", *MODEL, USUAL, MOST), "expected to fit"
     assert not mine.reserve("b", *MODEL, USUAL, MOST)
     mine.release(["a"])
-    mine.record("chat", *MODEL, Tokens(output=250))
+    mine.record("chat", *MODEL, ChargedTokens(output=250))
     with pytest.raises(BudgetError, match=r"0\.0010 USD more would go over budget_usd 0\.003"):
         mine.reserve("b", *MODEL, USUAL, MOST)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.calls.costs import (
+    ChargedTokens,
     Ledger,
-    Tokens,
     Totals,
     attributed,
     charging,
@@ -33,8 +33,8 @@ def test_a_call_is_charged_to_whoever_asked_for_it(tmp_path: Path):
 
 def test_an_unknown_price_is_counted_and_not_zero(tmp_path: Path):
     ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
-    ledger.record("chat", "openai", "gpt-99", Tokens(input=7))
-    ledger.record("embedding", "voyage", "voyage-3.5", Tokens(input=MILLION))
+    ledger.record("chat", "openai", "gpt-99", ChargedTokens(input=7))
+    ledger.record("embedding", "voyage", "voyage-3.5", ChargedTokens(input=MILLION))
     totals = Totals()
     for charge in ledger.charges():
         totals.add(charge)
@@ -44,15 +44,17 @@ def test_an_unknown_price_is_counted_and_not_zero(tmp_path: Path):
 
 def test_corpora_share_the_file_and_not_the_bill(tmp_path: Path):
     one, two = (Ledger(tmp_path / "costs.sqlite", name) for name in ("one", "two"))
-    one.record("chat", "openai", "gpt-4o", Tokens(output=MILLION))
-    two.record("chat", "openai", "gpt-4o", Tokens(input=MILLION))
+    one.record("chat", "openai", "gpt-4o", ChargedTokens(output=MILLION))
+    two.record("chat", "openai", "gpt-4o", ChargedTokens(input=MILLION))
     assert (one.spent(), two.spent()) == (10.0, 2.5)
 
 
 def test_a_call_with_an_id_is_charged_once(tmp_path: Path):
     ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
     for _ in range(2):
-        ledger.record("chat", "openai", "gpt-4o", Tokens(output=MILLION), call_id="batch_1:a")
+        ledger.record(
+            "chat", "openai", "gpt-4o", ChargedTokens(output=MILLION), call_id="batch_1:a"
+        )
     assert ledger.spent() == 10.0
 
 
@@ -69,7 +71,7 @@ def test_threads_and_processes_add_without_losing_a_call(tmp_path: Path):
 
     def add(_: int) -> None:
         for _ in range(25):
-            ledger.record("chat", "openai", "gpt-4o", Tokens(output=100_000))
+            ledger.record("chat", "openai", "gpt-4o", ChargedTokens(output=100_000))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add, range(4)))
@@ -85,7 +87,7 @@ def test_a_budget_holds_over_all_processes_and_can_be_raised(tmp_path: Path):
     with charging(mine):
         record("chat", "openai", "gpt-4o", output_tokens=MILLION)
         require_budget("openai", "gpt-4o")
-        other.record("chat", "openai", "gpt-4o", Tokens(output=MILLION))
+        other.record("chat", "openai", "gpt-4o", ChargedTokens(output=MILLION))
         with pytest.raises(BudgetError, match=r"budget_usd 15 is reached: tiny has cost 20\.0000"):
             require_budget("openai", "gpt-4o")
         require_budget("minilm", "minilm")
@@ -111,9 +113,9 @@ def test_a_model_of_unknown_price_is_refused_under_a_budget(tmp_path: Path):
 
 def test_a_position_tells_later_calls_apart(tmp_path: Path):
     ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
-    ledger.record("chat", "openai", "gpt-4o", Tokens(input=1))
+    ledger.record("chat", "openai", "gpt-4o", ChargedTokens(input=1))
     here = ledger.position()
-    ledger.record("chat", "openai", "gpt-4o", Tokens(input=2))
+    ledger.record("chat", "openai", "gpt-4o", ChargedTokens(input=2))
     assert [c.input for c in ledger.charges(after=here)] == [2]
 
 

@@ -2,24 +2,26 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.calls.costs import Price, Tokens, load_prices, vendor
+from rag_pipeline.calls.costs import ChargedTokens, Price, load_prices, vendor
 from rag_pipeline.errors import ConfigError
 
 
 def test_a_call_costs_its_tokens_by_kind_and_half_of_it_in_a_batch():
     price = Price(input=2.0, cached_input=0.5, output=8.0, batch=0.5)
-    tokens = Tokens(input=1_000_000, cached=400_000, output=250_000)
+    tokens = ChargedTokens(input=1_000_000, cached=400_000, output=250_000)
     # 0.6 x 2 + 0.4 x 0.5 + 0.25 x 8
     assert price.usd(tokens) == pytest.approx(3.4)
     assert price.usd(tokens, batch=True) == pytest.approx(1.7)
 
 
 def test_cached_input_costs_what_input_does_where_the_file_says_nothing_else():
-    assert Price(input=3.0).usd(Tokens(input=2_000_000, cached=1_000_000)) == pytest.approx(6.0)
+    assert Price(input=3.0).usd(ChargedTokens(input=2_000_000, cached=1_000_000)) == pytest.approx(
+        6.0
+    )
 
 
 def test_searches_are_charged_by_the_thousand():
-    assert Price(search=2.0).usd(Tokens(searches=250)) == pytest.approx(0.5)
+    assert Price(search=2.0).usd(ChargedTokens(searches=250)) == pytest.approx(0.5)
 
 
 def test_every_packaged_price_has_a_date_and_the_provider_s_own_page():
@@ -44,7 +46,7 @@ def test_an_unknown_price_is_unknown_and_a_local_model_free():
     assert prices.price("models.example.com", "gpt-4o-mini") is None
     for name in ("minilm", "localhost:8000", "127.0.0.1:1234", "[::1]:1234", "[::1]"):
         free = prices.price(name, "whatever")
-        assert free is not None and free.usd(Tokens(10**9, 0, 10**9)) == 0.0
+        assert free is not None and free.usd(ChargedTokens(10**9, 0, 10**9)) == 0.0
 
 
 @pytest.mark.parametrize(
