@@ -118,7 +118,11 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("chunkings/x", {"method": "semantic", "threshold": float("inf")}, "chunkings.x.threshold"),
     ("chunkings/x", {"method": "semantic", "window": 11}, "chunkings.x.window: 11"),
     ("chunkings/x", {"method": "semantic", "embedding": "none"}, "'none' is not one of: minilm"),
-    ("chunkings/3", {"method": "markdown", "max_characters": None}, "max_characters: None"),
+    (
+        "chunkings/3",
+        {"method": "markdown", "max_characters": None},
+        "max_characters, max_tokens: one of",
+    ),
     ("contextualizers", {}, "contextualizers: {}"),
     ("contextualizers/x", {"method": "gpt"}, "contextualizers.x.method: 'gpt' is not one of"),
     ("contextualizers/x", {"method": "structural", "max_characters": 1}, "max_characters: 1"),

@@ -218,7 +218,9 @@ def _seen_files(workspace: Workspace) -> SeenFiles:
     """Return what this machine knows of the corpus's files; inodes are those of one machine."""
     documents, root = workspace.config.documents, workspace.config.documents_path
     path = workspace.store.calls_path.with_name("files.sqlite")
-    return SeenFiles(path, f"{workspace.config.corpus} {root.resolve()}", str(documents.max_bytes))
+    # `resolve()` fails on a path that no file can have, which the scan refuses in words.
+    place = f"{workspace.config.corpus} {root.absolute()}"
+    return SeenFiles(path, place, str(documents.max_bytes))
 
 
 def document_rows(
