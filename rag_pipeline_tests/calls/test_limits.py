@@ -145,14 +145,14 @@ def test_without_a_place_for_the_file_each_process_paces_itself(clock, tmp_path:
 
 CHILD = """
 import asyncio, http.client, json, sys
-from rag_pipeline.calls import Answer, open_endpoint
+from rag_pipeline.calls import Received, open_endpoint
 from rag_pipeline.config import ChatModel
 url = sys.argv[1]
 endpoint = open_endpoint(url, ChatModel(provider="openai", model="m", requests_per_minute=600))
 async def attempt():
     connection = http.client.HTTPConnection(url.split("/")[2])
     connection.request("POST", "/v1/chat/completions", json.dumps({"model": "m", "messages": []}))
-    return Answer(connection.getresponse().read())
+    return Received(connection.getresponse().read())
 async def ask():
     await asyncio.gather(*(endpoint.send(attempt, 0) for _ in range(12)))
 print("ready", flush=True)

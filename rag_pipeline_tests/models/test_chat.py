@@ -134,7 +134,8 @@ def test_the_first_prompt_of_a_prefix_is_answered_before_the_others_start(cache:
         replies = ask(prompts, model(server.url, max_concurrency=3), cache)
     assert all(isinstance(reply, Reply) for reply in replies)
     assert sorted(cold) == names, "each document was read once without the cache"
-    assert set(order[:15]) == {"d0", "d1", "d2"}, "no more documents than calls at a time"
+    # Two of their fifteen calls may still be on their way when the fourth document begins.
+    assert set(order[:13]) == {"d0", "d1", "d2"}, "no more documents than calls at a time"
 
 
 def test_when_the_first_prompt_of_a_prefix_fails_the_others_are_asked(cache: CallCache) -> None:

@@ -62,9 +62,10 @@ def test_threads_and_processes_add_without_losing_a_call(tmp_path: Path):
     path = tmp_path / "costs.sqlite"
     script = (
         "import sys; from pathlib import Path\n"
-        "from rag_pipeline.calls.costs import Ledger, Tokens\n"
+        "from rag_pipeline.calls.costs import Ledger, ChargedTokens\n"
         "ledger = Ledger(Path(sys.argv[1]), 'tiny')\n"
-        "for _ in range(50): ledger.record('chat', 'openai', 'gpt-4o', Tokens(output=100_000))\n"
+        "used = ChargedTokens(output=100_000)\n"
+        "for _ in range(50): ledger.record('chat', 'openai', 'gpt-4o', used)\n"
     )
     other = subprocess.Popen([sys.executable, "-c", script, str(path)])
     ledger = Ledger(path, "tiny")
