@@ -85,7 +85,9 @@ ARGUMENTS_OF_TOOLS = {
     "objects as datasets": ("search_chunks", {"query": "a", "dataset_info": '[{"id": {}}]'}),
     "another's dataset": ("search_chunks", {"query": "a", "dataset_info": "../other"}),
     "no query": ("search_chunks", {}),
-    "more arguments": ("search_chunks", {"query": "a", "where": "1 = 1"}),
+    "more arguments": ("search_chunks", {"query": "a", "path": "/etc/passwd"}),
+    "half a filter": ("search_chunks", {"query": "a", "where": "1 ="}),
+    "a filter on what is not there": ("search_chunks", {"query": "a", "where": "secret = 1"}),
 }
 
 
