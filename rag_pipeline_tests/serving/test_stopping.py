@@ -16,7 +16,7 @@ import asyncio, sys, time
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from rag_pipeline.serving.connections import Server, listening
+from rag_pipeline.serving.connections import StoppableServer, listening
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.settings import ServerSettings
 port, seconds = int(sys.argv[1]), float(sys.argv[2])
@@ -26,7 +26,7 @@ async def slow(request):
     return PlainTextResponse("done")
 settings = ServerSettings(port=port, stop_seconds=1)
 app = Guards(Starlette(routes=[Route("/", slow, methods=["POST"])]), settings)
-Server(listening(app, settings)).run()
+StoppableServer(listening(app, settings)).run()
 print("ended", flush=True)
 import os
 sys.stdout.flush()
