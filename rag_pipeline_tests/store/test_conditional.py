@@ -1,8 +1,10 @@
 """Of two writers one wins, in a folder and on a bucket."""
 
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import get_context
+from contextlib import ExitStack
 
 import pytest
 
@@ -14,22 +16,27 @@ from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
 
+COUNT_UP = """
+import sys
+from rag_pipeline.store import Store
+url, writer, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = Store(url, "tiny")
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(times):
+    while True:
+        value, tag = store.read_tagged_json("counter.json")
+        if store.write_json_if("counter.json", [value[0] + 1, writer], tag):
+            break
+"""
+"""Adds one to a counter so many times, again whenever another writer was first."""
+
 
 @pytest.fixture(params=["folder", "bucket"])
 def url(request, tmp_path):
     if request.param == "folder":
         return str(tmp_path / "store")
     return request.getfixturevalue("bucket")
-
-
-def count_up(url, writer, times):
-    """Add one to a counter so many times, again whenever another writer was first."""
-    store = Store(url, "tiny")
-    for _ in range(times):
-        while True:
-            value, tag = store.read_tagged_json("counter.json")
-            if store.write_json_if("counter.json", [value[0] + 1, writer], tag):
-                break
 
 
 def test_a_file_is_created_once(url):
@@ -57,14 +64,24 @@ def test_no_process_overwrites_what_it_has_not_seen(tmp_path):
     url = str(tmp_path / "store")
     store = Store(url, "tiny")
     store.write_json_if("counter.json", [0, ""], None)
-    processes = [
-        get_context("fork").Process(target=count_up, args=(url, name, 50)) for name in "abc"
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", COUNT_UP, url, name, "50"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for name in "abc"
+        ]
+        for process in processes:
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:  # all count at once
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert [process.wait() for process in processes] == [0, 0, 0]
     assert store.read_json("counter.json")[0] == 150
     assert store.list("") == ["counter.json"], "no lock and no temporary file is left"
 
