@@ -85,6 +85,8 @@ def test_a_bucket_that_refuses_on_the_way_costs_one_error_and_no_call(
         reindex(workspace)
         assert not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
         assert inspect(workspace) == []
+        assert "is 101 euros" in Corpus.load(file).search(QUESTION, k=1)[0].text
+        served.reopen()
         assert "is 101 euros" in served.search(QUESTION, k=1)[0].text
         asked = Counter(json.dumps(request) for request in server.bodies)
         assert set(asked.values()) == {1} and len(asked) == 4
