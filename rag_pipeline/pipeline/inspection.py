@@ -40,7 +40,8 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     broken = {f.place for f in findings}
     if full:
         findings += _judged(workspace, broken)
-        findings += lost_pins(workspace)
+        # Of a broken table they are looked at when it is mended, which may remove it.
+        findings += [f for f in lost_pins(workspace) if f.place not in broken]
         findings += rotten_calls(workspace)
     findings += _results(workspace, full)
     findings += _releases(workspace, broken, full)
@@ -134,13 +135,17 @@ def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
         name, key = step.store_name, step.key(workspace.config)
         if name in broken or not workspace.store.table(name, None).exists():
             continue
-        if step.row.sharded and not step.row.plan(workspace, key).is_current:
-            continue  # the next run makes it, and judges it
-        result = CHECKS[step.asset](workspace, key)
-        if not result.passed:
+        try:
+            if step.row.sharded and not step.row.plan(workspace, key).is_current:
+                continue  # the next run makes it, and judges it
+            failures = CHECKS[step.asset](workspace, key).failures
+        except StoreError as error:
+            # What can't be read may be a broken table that this one is made from: mended first.
+            failures = () if broken else (str(error),)
+        if failures:
             cure = "remove it; the next run builds it again"
             drop = partial(workspace.store.drop_table, name)
-            yield Finding(name, "; ".join(result.failures), cure, drop)
+            yield Finding(name, "; ".join(failures), cure, drop)
 
 
 # --- files ---

@@ -72,21 +72,44 @@ def lost_pins(workspace: Workspace) -> Iterator[Finding]:
     """Yield the pins that can't be read, and those of releases and runs that are lost."""
     store = workspace.store
     for name in store.tables():
-        for file in store.list(f"tables/{name}.lance/{_TAGS}"):
-            path = f"tables/{name}.lance/{_TAGS}/{file}"
-            try:
-                whole = isinstance((store.read_json(path) or {}).get("version"), int)
-            except StoreError:
-                whole = False
-            if not whole:
-                cure = "remove it; what it is for is pinned again"
-                yield Finding(name, f"{path} is torn", cure, partial(store.remove_file, path))
+        paths = [
+            f"tables/{name}.lance/{_TAGS}/{file}"
+            for file in store.list(f"tables/{name}.lance/{_TAGS}")
+        ]
+        torn = [path for path in paths if not _is_pin(workspace, path)]
+        if not torn and _refuses_pins(store.table(name, None)):
+            torn = paths  # Lance does not say which one it can't read
+        for path in torn:
+            cure = "remove it; what it is for is pinned again"
+            yield Finding(name, f"{path} is torn", cure, partial(store.remove_file, path))
     for tag, pinned in _wanted_pins(workspace):
         for table, version in releases.pinned_tables(workspace, pinned):
-            if table.has_version(version) and _pins(table).get(tag) != version:
+            if not table.has_version(version) or _refuses_pins(table):
+                continue
+            if _pins(table).get(tag) != version:
                 problem = f"version {version} is not pinned for {tag}: clean-up may take it"
                 pin = partial(table.pin, tag, version)
                 yield Finding(table.name, problem, "pin it again", pin)
+
+
+def _is_pin(workspace: Workspace, path: str) -> bool:
+    try:
+        return isinstance((workspace.store.read_json(path) or {}).get("version"), int)
+    except StoreError:
+        return False
+
+
+def _refuses_pins(table: Table) -> bool:
+    """Return whether a table can be opened and its pins can't be read."""
+    try:
+        table.open()
+    except StoreError:
+        return False
+    try:
+        table.pins()
+    except StoreError:
+        return True
+    return False
 
 
 def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:

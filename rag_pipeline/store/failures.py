@@ -6,6 +6,8 @@ from typing import Any
 from rag_pipeline.errors import StoreError
 
 _SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+:\d+")
+_PANICS = ("PanicException", "RustPanic")
+"""Classes that can't be imported: Rust's, on a file that makes no sense."""
 
 
 class clear_errors:  # noqa: N801 - reads as a verb where it is used
@@ -18,13 +20,16 @@ class clear_errors:  # noqa: N801 - reads as a verb where it is used
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        panicked = type(error).__name__ == "PanicException"  # Rust's, on a file that makes no sense
-        if panicked or (
-            isinstance(error, OSError | RuntimeError | ValueError)
-            and not isinstance(error, StoreError)
-        ):
-            assert error is not None
+        if error is not None and is_of_store(error):
             raise StoreError(f"{self._what}: {one_line(error)}") from error
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Return whether an error is one that LanceDB and Arrow raise of a store."""
+    if type(error).__name__ in _PANICS:
+        return True
+    kinds = OSError | RuntimeError | ValueError
+    return isinstance(error, kinds) and not isinstance(error, StoreError)
 
 
 def one_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store.failures import clear_errors, one_line
+from rag_pipeline.store.failures import clear_errors, is_of_store, one_line
 from rag_pipeline.store.states import DocumentState, State, StateCache
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ class Table:
 
     def exists(self) -> bool:
         """Return whether the table has been created."""
-        try:
-            self._database.open_table(self.name)
-        except (ValueError, FileNotFoundError):
-            return False
+        with clear_errors(self.name, "read"):
+            try:
+                self._database.open_table(self.name)
+            except (ValueError, FileNotFoundError):
+                return False
         return True
 
     def open(self, version: int | None = None) -> "lancedb.table.Table":
@@ -89,12 +90,15 @@ class Table:
             table = self._database.open_table(self.name)
             if version is not None:
                 table.checkout(version)
-        except (ValueError, RuntimeError, FileNotFoundError) as error:
+            written = _format(table)
+        except BaseException as error:
+            if not is_of_store(error):
+                raise
             what = self.name if version is None else f"{self.name} at version {version}"
             raise StoreError(f"{self._database.uri}: no table {what}: {one_line(error)}") from None
-        if _format(table) > FORMAT:
+        if written > FORMAT:
             raise StoreError(
-                f"{self._database.uri}: table {self.name} has format {_format(table)}, this "
+                f"{self._database.uri}: table {self.name} has format {written}, this "
                 f"version reads up to {FORMAT}; upgrade rag_pipeline, or name another store"
             )
         return table
@@ -142,7 +146,8 @@ class Table:
 
     def count(self) -> int:
         """Return the number of rows, 0 if there is no table."""
-        return int(self.open().count_rows()) if self.exists() else 0
+        with clear_errors(self.name, "read"):
+            return int(self.open().count_rows()) if self.exists() else 0
 
     def state(self, version: int | None = None) -> State:
         """Return what each document's rows were made from.
@@ -159,10 +164,10 @@ class Table:
         key = (self.name, identity.decode(), int(table.version))
         return self._states.get(key, lambda: self._read_state(table))
 
-    @staticmethod
-    def _read_state(table: "lancedb.table.Table") -> dict[str, DocumentState]:
+    def _read_state(self, table: "lancedb.table.Table") -> dict[str, DocumentState]:
         columns = ["document_id", "content_hash", "fingerprint"]
-        rows = table.search().select(columns).to_arrow()
+        with clear_errors(self.name, "read"):
+            rows = table.search().select(columns).to_arrow()
         groups = rows.group_by(columns, use_threads=False).aggregate([([], "count_all")])
         state: dict[str, DocumentState] = {}
         for row in groups.to_pylist():
@@ -191,7 +196,8 @@ class Table:
             query = table.search().select(list(columns))
             if where is not None:
                 query = query.where(where)
-            yield from query.to_batches(batch_rows)
+            with clear_errors(self.name, "read"):
+                yield from query.to_batches(batch_rows)
 
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
         """Put these rows in the place of all that the documents had; return the row count.
@@ -303,8 +309,7 @@ class Table:
     def is_readable(self, version: int) -> bool:
         """Return whether a version is there with all its files."""
         try:
-            with clear_errors(self.name, "read"):
-                self._read_state(self.open(version))
+            self._read_state(self.open(version))
         except StoreError:
             return False
         return True
