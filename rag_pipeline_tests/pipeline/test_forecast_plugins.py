@@ -128,18 +128,17 @@ def corpus(folder: Path, embedding: str, evaluation: dict[str, object]) -> Path:
     return file
 
 
-JUDGED = {
+EVALUATION = {
     "relevance": {"judge": "asking", "chat": "echo"},
     "context": {"judge": "asking", "chat": "echo"},
     "entities": {"extractor": "asking", "chat": "echo"},
+    "scores": [{"score": "tone", "chat": "echo"}],
 }
-SCORED = {"scores": [{"score": "tone", "chat": "echo"}]}
 
 
-@pytest.mark.parametrize("evaluation", [JUDGED, SCORED], ids=["judges", "score"])
-def test_the_plan_counts_what_the_run_then_asks(site, tmp_path, evaluation):
+def test_the_plan_counts_what_the_run_then_asks(site, tmp_path):
     done(site, "run", corpus(tmp_path, "minilm", {}))  # what is judged has to be there
-    file = corpus(tmp_path, "lengths", evaluation)
+    file = corpus(tmp_path, "lengths", EVALUATION)
     plan = json.loads(done(site, "plan", file, "--json"))
     foreseen = Counter[str]()
     for step in plan:
@@ -152,9 +151,7 @@ def test_the_plan_counts_what_the_run_then_asks(site, tmp_path, evaluation):
     made = {name: calls for name, calls in made.items() if name not in ("answers", "search")}
     queries = len(QUERIES)
     assert made.pop("retrieval_run") == queries  # each query is embedded by itself
-    if evaluation is JUDGED:
-        assert (made["relevance_labels"], made["context_scores"]) == (2 * queries, queries)
-        assert made["entity_scores"] == 1
-    else:
-        assert made["context_scores"] == queries
+    assert made["relevance_labels"] == 2 * queries
+    assert made["context_scores"] == 2 * queries  # one by the judge, one by the score
+    assert made["entity_scores"] == 1
     assert dict(foreseen) == made
