@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import bench_nights
 from benchmarks.bench_nights import nights, worn
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.errors import InputError
@@ -130,11 +131,16 @@ def test_a_large_table_is_indexed_once_and_still_finds_the_nearest(tmp_path, mon
     assert hits / found >= 0.95
 
 
-def test_a_table_with_an_index_does_not_wear_out(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("cycles", "fragments"), [(20, 8), pytest.param(48, 16, marks=pytest.mark.bench)]
+)
+def test_a_table_with_an_index_does_not_wear_out(tmp_path, monkeypatch, cycles, fragments):
+    monkeypatch.setattr(tables, "MAX_FRAGMENTS", fragments)
+    monkeypatch.setattr(bench_nights, "MAX_FRAGMENTS", fragments)
     monkeypatch.setattr(vector_index, "FLAT_ROWS", 1500)
     monkeypatch.setattr(tables, "SORTED_ROWS", 1500)
     monkeypatch.setattr(vector_index, "_NPROBES", 16)
-    measured = list(nights(tmp_path, 48, 2000, dimension=16))
+    measured = list(nights(tmp_path, cycles, 2000, dimension=16))
     assert worn(measured) == []
     assert {n.parts for n in measured} == {1}
     assert {n.partitions for n in measured} == {44}, "the square root of 2,000"
