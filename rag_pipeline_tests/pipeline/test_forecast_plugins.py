@@ -128,7 +128,7 @@ def corpus(folder: Path, embedding: str, evaluation: dict[str, object]) -> Path:
     return file
 
 
-EVALUATION = {
+EVALUATION: dict[str, object] = {
     "relevance": {"judge": "asking", "chat": "echo"},
     "context": {"judge": "asking", "chat": "echo"},
     "entities": {"extractor": "asking", "chat": "echo"},
