@@ -209,7 +209,7 @@ def test_a_state_is_read_once_per_version_and_never_of_another_table(store, tabl
     def counting(lance):
         nonlocal reads
         reads += 1
-        return Table._read_state(lance)
+        return Table._read_state(table, lance)
 
     table._read_state = counting
     table.replace([], [chunk_rows("a", 1)])
