@@ -67,17 +67,22 @@ def test_an_empty_store_is_built_by_one_run(file, instance):
     assert "250 euros" in Corpus.load(file).search("price of a hotel a night", k=1)[0].text
 
 
-def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
-    file, instance, monkeypatch
-):
+def fail_markdown(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let the chunks of the partition `markdown` fail, and no others."""
     real = vars(stages)["build_chunks"]
 
     def build(workspace, partition, ids, report):
         if str(partition) == "markdown":
-            raise ProviderError("the model is out of order")
+            raise error
         return real(workspace, partition, ids, report)
 
     monkeypatch.setattr(stages, "build_chunks", build)
+
+
+def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(
+    file, instance, monkeypatch
+):
+    fail_markdown(monkeypatch, ProviderError("the model is out of order"))
     (request,), _ = asked(file, instance)
     assert not execute(file, instance, request)
     assert Corpus.load(file).release().configuration == "one"
@@ -107,14 +112,7 @@ def test_a_run_that_is_canceled_is_asked_for_again_a_few_times(file, instance):
 
 
 def test_a_defect_in_one_step_leaves_no_other_undone(file, instance, monkeypatch):
-    real = vars(stages)["build_chunks"]
-
-    def build(workspace, partition, ids, report):
-        if str(partition) == "markdown":
-            raise KeyError("a bug")
-        return real(workspace, partition, ids, report)
-
-    monkeypatch.setattr(stages, "build_chunks", build)
+    fail_markdown(monkeypatch, KeyError("a bug"))
     (request,), _ = asked(file, instance)
     assert not execute(file, instance, request)
     assert Corpus.load(file).release().configuration == "one"
