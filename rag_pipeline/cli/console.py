@@ -100,7 +100,7 @@ def indented(text: str, indent: str = "   ") -> str:
 
 
 class _Rate(ProgressColumn):
-    """How many are done in a second, lately."""
+    """A column that shows how many were done in a second of late."""
 
     def render(self, task: Task) -> Text:
         """Return the rate; nothing before it is known."""
@@ -111,7 +111,7 @@ class _Rate(ProgressColumn):
 
 
 class _Left(ProgressColumn):
-    """How much time is left, at the rate of late."""
+    """A column that shows how much time is left at that rate."""
 
     max_refresh = 0.5
 
@@ -127,7 +127,7 @@ class _Left(ProgressColumn):
 
 
 class _Count(ProgressColumn):
-    """How many are done, of how many where that is known, and of what."""
+    """A column that shows how many are done, of how many where that is known, and of what."""
 
     def render(self, task: Task) -> Text:
         """Return `done/total unit`."""
