@@ -11,15 +11,9 @@ from rag_pipeline.config.assistant import (
     WebSearchSource,
 )
 from rag_pipeline.config.chunkings import Chunking, ChunkingSettings, Models
+from rag_pipeline.config.configurations import STAGES, Configuration, ConfigurationRule
 from rag_pipeline.config.contextualizers import Contextualizer, ContextualizerSettings
-from rag_pipeline.config.corpus import (
-    STAGES,
-    Configuration,
-    ConfigurationRule,
-    CorpusConfig,
-    fingerprint,
-    keeps_tokens,
-)
+from rag_pipeline.config.corpus import CorpusConfig, keeps_tokens
 from rag_pipeline.config.evaluation import (
     Answers,
     ChatAnswers,
@@ -34,6 +28,7 @@ from rag_pipeline.config.evaluation import (
     Relevance,
     RelevanceJudge,
 )
+from rag_pipeline.config.fingerprints import fingerprint
 from rag_pipeline.config.keys import LEVELS, Key, Level
 from rag_pipeline.config.models import ChatSettings, Embedding, EmbeddingSettings
 from rag_pipeline.config.parsing import COMPONENT_TYPE, load_config, parse_config

@@ -8,7 +8,8 @@ one as its name (`known_as`), so that nothing is asked or built again.
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from rag_pipeline.config.corpus import CorpusConfig, fingerprint
+from rag_pipeline.config.corpus import CorpusConfig
+from rag_pipeline.config.fingerprints import fingerprint
 from rag_pipeline.config.settings import RemoteModel, Settings
 
 _SECTIONS = ("chats", "embeddings", "rerankers")

@@ -1,14 +1,7 @@
-"""One corpus: its variants, its configurations, and the fingerprints of what is made from them.
+"""One corpus: its variants, its configurations, and what each of its stages is made from."""
 
-A *fingerprint* hashes a stage's settings, its code version and its upstream fingerprint; rows
-made under another fingerprint are stale. Settings classes carry the `code_version` of the code
-they select, so that changing one chunker re-does that chunker's partitions and no others.
-"""
-
-import hashlib
 import importlib.util
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +11,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.config.chunkings import Chunking
+from rag_pipeline.config.configurations import STAGES, Configuration, ConfigurationRule
 from rag_pipeline.config.contextualizers import Contextualizer
 from rag_pipeline.config.evaluation import Evaluation
+from rag_pipeline.config.fingerprints import fingerprint
 from rag_pipeline.config.keys import Key, Level
 from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, EmbeddingSettings
 from rag_pipeline.config.plugins import CONTEXTUALIZERS, EMBEDDINGS, RERANKERS, load_group
@@ -30,54 +25,14 @@ from rag_pipeline.config.settings import (
     DocumentsSource,
     Gate,
     Name,
-    RemoteModel,
     Retention,
     Settings,
 )
 from rag_pipeline.errors import ConfigError
 
-
-class ConfigurationRule(Settings):
-    """One line under `configurations`: a variant per stage, `*` for each of them."""
-
-    name: Name | None = None
-    chunking: str
-    contextualizer: str = "none"
-    embedding: str
-    retriever: str
-    reranker: str = "none"
-
-
-class Configuration(Settings):
-    """A named choice of one variant per stage: the unit of evaluation."""
-
-    name: str
-    chunking: str
-    contextualizer: str
-    embedding: str
-    retriever: str
-    reranker: str
-
-    @property
-    def key(self) -> Key:
-        """Return the partition of what belongs to this configuration alone."""
-        return Key(self.chunking, self.contextualizer, self.embedding, self.name)
-
-    @property
-    def context_key(self) -> Key:
-        """Return the partition of contextualized chunks and lexical index."""
-        return self.key.at("contextualizer")
-
-    @property
-    def vector_key(self) -> Key:
-        """Return the partition of the vector index."""
-        return self.key.at("embedding")
-
-
 _VECTORS_VERSION = 2
 """Raised whenever another text is embedded for the same chunk and context."""
 
-STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 Variants = Mapping[Name, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
@@ -411,22 +366,3 @@ def packaged_embedding() -> EmbeddingSettings:
     """Return the settings of the packaged model, which needs no key and no network."""
     settings: EmbeddingSettings = load_group(EMBEDDINGS)["minilm"](provider="minilm")
     return settings
-
-
-def fingerprint(*parts: Any) -> str:
-    """Return 16 hex digits of the SHA-256 over the parts' canonical JSON."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Settings):
-            settings = value.model_dump(mode="json", exclude=set(value.operational))
-            if isinstance(value, RemoteModel):
-                settings["base_url"] = value.place
-            for name, inner in value:
-                # Settings inside of settings select code too; version 1 was never written down.
-                if isinstance(inner, Settings) and name in settings and inner.code_version > 1:
-                    settings[name]["code_version"] = inner.code_version
-            return {"code_version": value.code_version, **settings}
-        raise TypeError(f"cannot fingerprint {type(value).__name__}")
-
-    canonical = json.dumps(parts, default=plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.failures import clear_errors, is_of_store, one_line
+from rag_pipeline.store.sql import id_filters
 from rag_pipeline.store.states import DocumentState, State, StateCache
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ MAX_UNINDEXED = 0.05
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` has an index, so that a filter does not read them all."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is told of an index
-_IDS_PER_FILTER = 500
 _TRIES = 5
 
 
@@ -191,7 +191,7 @@ class Table:
         if not self.exists():
             return
         table = self.open(version)
-        filters = [None] if document_ids is None else list(_id_filters(document_ids))
+        filters = [None] if document_ids is None else list(id_filters(document_ids))
         for where in filters:
             query = table.search().select(list(columns))
             if where is not None:
@@ -222,7 +222,7 @@ class Table:
 
     def _count(self, document_ids: Sequence[str]) -> int:
         table = self.open()
-        return sum(int(table.count_rows(where)) for where in _id_filters(document_ids))
+        return sum(int(table.count_rows(where)) for where in id_filters(document_ids))
 
     def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Put these rows in the place of all, as a new version; what is pinned stays."""
@@ -240,7 +240,7 @@ class Table:
             return
         with clear_errors(self.name):
             table = self.open()
-            for where in _id_filters(document_ids):
+            for where in id_filters(document_ids):
                 if table.count_rows(where):
                     table.delete(where)
 
@@ -370,21 +370,6 @@ def _stamp() -> dict[str, str]:
 
 def _format(table: "lancedb.table.Table") -> int:
     return int((table.schema.metadata or {}).get(_FORMAT, b"0"))
-
-
-def quoted(value: str) -> str:
-    """Return a string literal of LanceDB's SQL."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def id_filter(column: str, values: Iterable[str]) -> str:
-    """Return the SQL that keeps rows whose column is one of the values."""
-    return f"{column} IN ({', '.join(quoted(v) for v in values)})"
-
-
-def _id_filters(document_ids: Sequence[str]) -> Iterator[str]:
-    for first in range(0, len(document_ids), _IDS_PER_FILTER):
-        yield id_filter("document_id", document_ids[first : first + _IDS_PER_FILTER])
 
 
 def _added_columns(stored: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from rag_pipeline.config import Key
-from rag_pipeline.config.corpus import Configuration
+from rag_pipeline.config.configurations import Configuration
 
 OWN = Configuration(
     name="default",

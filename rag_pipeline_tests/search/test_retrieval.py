@@ -1,119 +1,50 @@
-import json
 import random
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from rag_pipeline.calls import CallCache
 from rag_pipeline.config import (
-    ChatModel,
-    ContextAwareRetriever,
-    DenseRetriever,
-    HybridRetriever,
-    JinaReranker,
-    Lexical,
-    LexicalRetriever,
-    LLMReranker,
     MaxSimReranker,
-    NoReranker,
 )
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.models.chat import ask
-from rag_pipeline.models.embedding import Embedded
-from rag_pipeline.models.providers import Tokens, open_scorer
+from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search import index as opened
-from rag_pipeline.search import vector_index
 from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.query_analysis import whole
-from rag_pipeline.search.reranking import maxsim, score_by_chat, score_passages
+from rag_pipeline.search.reranking import maxsim
 from rag_pipeline.search.retrieval import (
     EncodedQuestion,
     rank,
     read_question,
     retrieve,
-    retrieve_all,
 )
 from rag_pipeline.search.retrievers import Search, SinglePassRetriever
 from rag_pipeline.search.retrievers import hybrid as hybrid_code
-from rag_pipeline.store import Store
-from rag_pipeline_tests.testing.model_replies import score_of
-from rag_pipeline_tests.testing.model_server import serving
-
-DIMENSION = 8
-WORDS = [f"w{n}" for n in range(30)]
-
-
-def chunks(seed=0, documents=12, per_document=6):
-    """Chunks of documents that are named after a word of their own, with random vectors."""
-    rng = random.Random(seed)
-    return [
-        {
-            "document_id": f"name{d}.txt",
-            "content_hash": "h",
-            "fingerprint": "f",
-            "chunk_id": f"name{d}.txt#{n}-{n + 1}",
-            "start": n,
-            "end": n + 1,
-            "text": " ".join(rng.choices(WORDS, k=8)),
-            "title": "",
-            "metadata": f'{{"parity": {d % 2}}}',
-            "context": "",
-        }
-        for d in range(documents)
-        for n in range(per_document)
-    ]
-
-
-def vector_of(key):
-    vector = np.random.default_rng(list(key.encode())).normal(size=DIMENSION).astype(np.float32)
-    return vector / np.linalg.norm(vector)
-
-
-def tokens_of(key, count=4):
-    random = np.random.default_rng(list(key.encode()))
-    vectors = random.normal(size=(count, DIMENSION)).astype(np.float32)
-    return random.integers(0, 50, count).astype(np.uint32), vectors
-
-
-def signs_of(key):
-    ids, vectors = tokens_of(key)
-    return ids.tobytes() + np.packbits(vectors > 0, axis=1).tobytes()
-
-
-def given(made, _):
-    return made
-
-
-def index_of(folder, rows, order=None):
-    rows = rows if order is None else [rows[n] for n in order]
-    columns = {name: [row[name] for row in rows] for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
-    batch = rows_of(columns, CONTEXTUALIZED_CHUNKS_SCHEMA)
-    vectors = np.stack([vector_of(row["chunk_id"]) for row in rows])
-    tokens = [signs_of(row["chunk_id"]) for row in rows]
-    table = Store(str(folder), "tiny").table("v", vector_schema(DIMENSION, token_vectors=True))
-    table.ensure()
-    half = len(rows) // 2
-    for rows_ in (slice(0, half), slice(half, len(rows))):
-        made: Any = Embedded(vectors[rows_], tokens[rows_])
-        part = batch.slice(rows_.start, rows_.stop - rows_.start)
-        table.replace(
-            [],
-            vector_index.index_chunks([part], partial(given, made), table.schema, "f"),
-        )
-    build_lexical_index("bm25s", [batch], Lexical(language="none"), folder / "lexical")
-    return Index.open(table.open(), open_lexical_index(folder / "lexical"))
+from rag_pipeline_tests.testing.search_index import (
+    ALL,
+    DISCOVER,
+    ENCODED,
+    IDS,
+    MAXSIM,
+    NO,
+    QUERY,
+    VECTOR,
+    VECTORS,
+    hybrid,
+    index_of,
+    random_chunks,
+    signs_of,
+    vector_of,
+)
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return chunks()
+    return random_chunks()
 
 
 @pytest.fixture(scope="module")
@@ -121,34 +52,10 @@ def index(rows, tmp_path_factory):
     return index_of(tmp_path_factory.mktemp("index"), rows)
 
 
-def hybrid(**settings):
-    return HybridRetriever(method="hybrid", **{"top_k": 100, **settings})
-
-
-QUERY = "w1 w2 name3"
-VECTOR = vector_of("query")
-IDS, VECTORS = tokens_of("query", 3)
-ENCODED = EncodedQuestion(VECTOR, IDS.tobytes() + VECTORS.astype(np.float16).tobytes())
-NO = NoReranker(method="none")
-DISCOVER = {"document_weight": 2.0, "split_query": True}
-
-
 def hits(index, settings, query=QUERY, where=None, reranker=NO):
     question = read_question(index, query, settings)
     found = retrieve(index, question, ENCODED, settings, reranker, where)
     return [(c.chunk_id, c.score) for c in found]
-
-
-MAXSIM = MaxSimReranker(method="maxsim", weight=0.4, candidates=20)
-ALL = [
-    DenseRetriever(method="dense", top_k=100),
-    LexicalRetriever(method="lexical", top_k=100),
-    hybrid(),
-    hybrid(fusion="rrf"),
-    hybrid(**DISCOVER),
-    hybrid(**DISCOVER, candidates=3, top_k=5),
-    hybrid(**DISCOVER, neighbour_weight=0.5),
-]
 
 
 def test_vectors_rank_by_cosine_and_terms_by_bm25(index, rows):
@@ -332,103 +239,12 @@ def test_threads_search_one_index(index):
 
 
 def test_indexes_of_different_builds_are_refused(index, rows, tmp_path):
-    other = index_of(tmp_path, chunks(documents=11))
+    other = index_of(tmp_path, random_chunks(documents=11))
     with pytest.raises(StoreError, match=r"72 chunks, its lexical index 66: they are of different"):
         Index.open(index.table, other.terms.lexical)
     with pytest.raises(StoreError, match="no lexical part"):
         hits(Index.open(index.table, None), hybrid())
     assert len(hits(Index.open(index.table, None), ALL[0])) == len(rows)
-
-
-# --- one search, whatever the stages ---
-
-
-@pytest.fixture(scope="module")
-def scorers(tmp_path_factory):
-    """Rerankers of every kind, with what scores for those that read passages."""
-    cache = CallCache(tmp_path_factory.mktemp("calls") / "calls.sqlite")
-    jina = {"method": "jina", "model": "m", "candidates": 8, "patience_seconds": 1}
-    chat = {"provider": "openai", "model": "m", "patience_seconds": 1}
-
-    def judged(body):
-        prompt = body["messages"][-1]["content"]
-        return json.dumps({"score": score_of("how well", prompt)})
-
-    with serving() as models, serving(judged) as chats:
-        remote = JinaReranker.model_validate({**jina, "base_url": models.url})
-        model = ChatModel.model_validate({**chat, "base_url": chats.url})
-        asking = LLMReranker(method="llm", chat="m", candidates=4)
-        yield {
-            "none": (NO, None),
-            "maxsim": (MAXSIM, None),
-            "jina": (remote, lambda asked: score_passages(asked, open_scorer(remote), cache)),
-            "llm": (
-                asking,
-                lambda asked: score_by_chat(asked, asking, lambda ps: ask(ps, model, cache)),
-            ),
-        }
-
-
-def embed(texts):
-    return Embedded(np.stack([VECTOR] * len(texts)), [ENCODED.tokens] * len(texts))
-
-
-@pytest.mark.parametrize("reranker", ["none", "maxsim", "jina", "llm"])
-@pytest.mark.parametrize(
-    ("ends", "where"),
-    [
-        ({"top_k": 30}, None),
-        ({"top_k": 12, "top_n": 3}, "json_get_int(metadata, 'parity') = 1"),
-        ({"top_k": 30, "adaptive": {"contexts": [2, 4, 6], "floor": 0.1}}, None),
-    ],
-    ids=["all", "top_n and where", "adaptive"],
-)
-@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
-def test_stages_that_boost_nothing_are_the_single_pass(index, scorers, reranker, where, ends, over):
-    settings, score = scorers[reranker]
-    single = type(over).model_validate({**over.model_dump(), **ends})
-    queries = [QUERY, "name3; w1 w2"]
-    expected = [
-        one.chunks for one in retrieve_all(index, queries, single, settings, embed, score, where)
-    ]
-    assert all(expected)
-    assert max(map(len, expected)) <= ends.get("top_n", ends["top_k"])
-    for nothing in ({"variants": 0}, {"boosted_files": 0}, {"boost_weight": 0.0}):
-        staged = ContextAwareRetriever.model_validate(
-            {"method": "context_aware", "over": single.model_dump(), **ends, **nothing}
-        )
-        discover = "variants" in nothing
-        found = retrieve_all(
-            index, queries, staged, settings, embed, score, where, discover=discover
-        )
-        assert [one.chunks for one in found] == expected
-    no_words = ContextAwareRetriever.model_validate(
-        {"method": "context_aware", "over": single.model_dump(), "top_k": ends["top_k"]}
-    )  # top_n and adaptive are those of what it is over
-    found = retrieve_all(
-        index, queries, no_words, settings, embed, score, where, boost=lambda *document: []
-    )
-    assert [one.chunks for one in found] == expected
-
-
-@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
-def test_what_a_boosted_query_adds_is_on_the_scale_of_every_retriever(index, over):
-    def scores(weight, **changes):
-        staged = ContextAwareRetriever(
-            method="context_aware", over=over, top_k=72, boost_weight=weight, boosted_files=1
-        ).model_copy(update=changes)
-        (found,) = retrieve_all(
-            index, ["w1 w2"], staged, NO, embed, boost=lambda _, texts: texts[:1]
-        )
-        return {c.chunk_id: c.score for c in found.chunks}, found.documents[0].document_id
-
-    low, leading = scores(1e-9)
-    high, same = scores(0.5)
-    assert leading == same
-    assert max(low.values()) >= 0.99 or getattr(over, "fusion", "") == "weighted"
-    added = {chunk_id: high[chunk_id] - low[chunk_id] for chunk_id in low if chunk_id in high}
-    assert max(added.values()) == pytest.approx(0.5, abs=1e-6)
-    assert {i.partition("#")[0] for i, more in added.items() if more > 1e-6} == {leading}
 
 
 class Told(SinglePassRetriever):

@@ -21,7 +21,7 @@ from rag_pipeline.config import (
     Key,
 )
 from rag_pipeline.config.addresses import of_today
-from rag_pipeline.config.corpus import ConfigurationRule
+from rag_pipeline.config.configurations import ConfigurationRule
 from rag_pipeline.corpus import Corpus, Served
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, StoreError

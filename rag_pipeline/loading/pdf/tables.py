@@ -5,7 +5,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from rag_pipeline.loading.pdf.columns import rows_of
-from rag_pipeline.loading.pdf.glyphs import Rule, Word
+from rag_pipeline.loading.pdf.drawings import Rule
+from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
 _TOUCH = 3.0

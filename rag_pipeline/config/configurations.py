@@ -1,0 +1,43 @@
+"""A line of `configurations` -> the named choices of one variant per stage."""
+
+from rag_pipeline.config.keys import Key
+from rag_pipeline.config.settings import Name, Settings
+
+STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
+
+
+class ConfigurationRule(Settings):
+    """One line under `configurations`: a variant per stage, `*` for each of them."""
+
+    name: Name | None = None
+    chunking: str
+    contextualizer: str = "none"
+    embedding: str
+    retriever: str
+    reranker: str = "none"
+
+
+class Configuration(Settings):
+    """A named choice of one variant per stage: the unit of evaluation."""
+
+    name: str
+    chunking: str
+    contextualizer: str
+    embedding: str
+    retriever: str
+    reranker: str
+
+    @property
+    def key(self) -> Key:
+        """Return the partition of what belongs to this configuration alone."""
+        return Key(self.chunking, self.contextualizer, self.embedding, self.name)
+
+    @property
+    def context_key(self) -> Key:
+        """Return the partition of contextualized chunks and lexical index."""
+        return self.key.at("contextualizer")
+
+    @property
+    def vector_key(self) -> Key:
+        """Return the partition of the vector index."""
+        return self.key.at("embedding")

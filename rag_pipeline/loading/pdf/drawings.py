@@ -1,0 +1,134 @@
+"""A page's paths and images -> its level and upright lines, and the share that images cover."""
+
+import ctypes
+from typing import Any, NamedTuple
+
+import pypdfium2.raw as pdfium
+
+from rag_pipeline.loading.pdf.frame import Frame, turn
+
+_MOST_OBJECTS = 20_000
+_MOST_SEGMENTS = 400
+_DEEPEST_FORM = 4
+_THIN = 2.5
+
+
+class Rule(NamedTuple):
+    """A thin line that is drawn level or upright, by its two ends."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+
+def read_drawings(page: Any, frame: Frame) -> tuple[list[Rule], float]:
+    """Return the thin level and upright lines, and the share of the page that images cover."""
+    rules: list[Rule] = []
+    area = [0.0]
+    budget = [_MOST_OBJECTS]
+
+    def visit(one: Any, matrix: tuple[float, ...], depth: int) -> None:
+        budget[0] -= 1
+        kind = pdfium.FPDFPageObj_GetType(one)
+        if kind == pdfium.FPDF_PAGEOBJ_PATH:
+            rules.extend(_rules(one, matrix, frame))
+        elif kind == pdfium.FPDF_PAGEOBJ_IMAGE:
+            x0, y0, x1, y1 = _bounds(one, matrix, frame)
+            inside_x = max(min(x1, frame.width) - max(x0, 0), 0)
+            area[0] += inside_x * max(min(y1, frame.height) - max(y0, 0), 0)
+        elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST_FORM:
+            own = pdfium.FS_MATRIX()
+            pdfium.FPDFPageObj_GetMatrix(one, own)
+            inner = _product((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
+            for index in range(pdfium.FPDFFormObj_CountObjects(one)):
+                if budget[0] <= 0:
+                    return
+                visit(pdfium.FPDFFormObj_GetObject(one, index), inner, depth + 1)
+
+    for index in range(min(pdfium.FPDFPage_CountObjects(page), _MOST_OBJECTS)):
+        if budget[0] <= 0:
+            break
+        visit(pdfium.FPDFPage_GetObject(page, index), (1, 0, 0, 1, 0, 0), 0)
+    return rules, min(area[0] / max(frame.width * frame.height, 1), 1.0)
+
+
+def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
+    """Return a line as it lies once text of `direction` is level."""
+    one = turn(rule.x0, rule.y0, direction, frame.width, frame.height)
+    two = turn(rule.x1, rule.y1, direction, frame.width, frame.height)
+    return Rule(min(one[0], two[0]), min(one[1], two[1]), max(one[0], two[0]), max(one[1], two[1]))
+
+
+def _product(one: tuple[float, ...], two: tuple[float, ...]) -> tuple[float, ...]:
+    a, b, c, d, e, f = one
+    g, h, i, j, k, m = two
+    return (
+        a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j,
+        e * g + f * i + k, e * h + f * j + m,
+    )  # fmt: skip
+
+
+def _apply(matrix: tuple[float, ...], x: float, y: float) -> tuple[float, float]:
+    a, b, c, d, e, f = matrix
+    return a * x + c * y + e, b * x + d * y + f
+
+
+def _bounds(one: Any, matrix: tuple[float, ...], frame: Frame) -> tuple[float, ...]:
+    sides = [ctypes.c_float() for _ in range(4)]
+    pdfium.FPDFPageObj_GetBounds(one, *sides)
+    x0, y0, x1, y1 = (side.value for side in sides)
+    points = [frame.point(*_apply(matrix, x, y)) for x in (x0, x1) for y in (y0, y1)]
+    xs, ys = [p[0] for p in points], [p[1] for p in points]
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def _rules(path: Any, matrix: tuple[float, ...], frame: Frame) -> list[Rule]:
+    x0, y0, x1, y1 = _bounds(path, matrix, frame)
+    if x1 < 0 or y1 < 0 or x0 > frame.width or y0 > frame.height:
+        return []
+    if y1 - y0 <= _THIN or x1 - x0 <= _THIN:
+        return _levelled(x0, y0, x1, y1)
+    count = pdfium.FPDFPath_CountSegments(path)
+    if count > _MOST_SEGMENTS:
+        return []
+    fill, stroke = ctypes.c_int(), ctypes.c_int()
+    pdfium.FPDFPath_GetDrawMode(path, fill, stroke)
+    if not stroke.value:
+        return []
+    own = pdfium.FS_MATRIX()
+    pdfium.FPDFPageObj_GetMatrix(path, own)
+    full = _product((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
+    rules: list[Rule] = []
+    start = last = (0.0, 0.0)
+    x, y = ctypes.c_float(), ctypes.c_float()
+    for index in range(count):
+        segment = pdfium.FPDFPath_GetPathSegment(path, index)
+        pdfium.FPDFPathSegment_GetPoint(segment, x, y)
+        point = frame.point(*_apply(full, x.value, y.value))
+        kind = pdfium.FPDFPathSegment_GetType(segment)
+        if kind == pdfium.FPDF_SEGMENT_MOVETO:
+            start = point
+        elif kind == pdfium.FPDF_SEGMENT_LINETO:
+            rules.extend(_between(last, point))
+        last = point
+        if pdfium.FPDFPathSegment_GetClose(segment):
+            rules.extend(_between(last, start))
+            last = start
+    return rules
+
+
+def _between(one: tuple[float, float], two: tuple[float, float]) -> list[Rule]:
+    return _levelled(
+        min(one[0], two[0]), min(one[1], two[1]), max(one[0], two[0]), max(one[1], two[1])
+    )
+
+
+def _levelled(x0: float, y0: float, x1: float, y1: float) -> list[Rule]:
+    if y1 - y0 <= _THIN and x1 - x0 > 4:
+        middle = (y0 + y1) / 2
+        return [Rule(x0, middle, x1, middle)]
+    if x1 - x0 <= _THIN and y1 - y0 > 4:
+        middle = (x0 + x1) / 2
+        return [Rule(middle, y0, middle, y1)]
+    return []

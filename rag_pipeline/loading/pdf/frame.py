@@ -1,0 +1,50 @@
+"""Coordinates of a page's content -> those of the displayed page, and of its text turned level."""
+
+from typing import Any
+
+import pypdfium2.raw as pdfium
+
+
+class Frame:
+    """Turn coordinates of a page's content into those of the displayed page."""
+
+    def __init__(self, page: Any) -> None:
+        box = pdfium.FS_RECTF()
+        pdfium.FPDF_GetPageBoundingBox(page, box)
+        self.left, self.right = min(box.left, box.right), max(box.left, box.right)
+        self.bottom, self.top = min(box.bottom, box.top), max(box.bottom, box.top)
+        self.turns = pdfium.FPDFPage_GetRotation(page) % 4
+        sides = self.right - self.left, self.top - self.bottom
+        self.width, self.height = sides if self.turns % 2 == 0 else sides[::-1]
+
+    def point(self, x: float, y: float) -> tuple[float, float]:
+        """Return where a point of the content is shown."""
+        if self.turns == 0:
+            return x - self.left, self.top - y
+        if self.turns == 1:
+            return y - self.bottom, x - self.left
+        if self.turns == 2:
+            return self.right - x, y - self.bottom
+        return self.top - y, self.right - x
+
+
+def turn(x: float, y: float, direction: int, width: float, height: float) -> tuple[float, float]:
+    """Return where a point of the displayed page lies once text of `direction` is level."""
+    if direction == 90:
+        return height - y, x
+    if direction == 180:
+        return width - x, height - y
+    if direction == 270:
+        return y, width - x
+    return x, y
+
+
+def turn_back(x: float, y: float, direction: int, w: float, h: float) -> tuple[float, float]:
+    """Undo `turn`; `w` and `h` are the displayed page's width and height."""
+    if direction == 90:
+        return y, h - x
+    if direction == 180:
+        return w - x, h - y
+    if direction == 270:
+        return w - y, x
+    return x, y
