@@ -2,12 +2,14 @@
 
 import importlib.util
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, Field, model_validator
+from wcmatch import glob
 
 from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.config.chunkings import Chunking
@@ -250,12 +252,22 @@ class CorpusConfig(Settings):
 
     @property
     def documents_source(self) -> DocumentsSource:
-        """Return which files are documents; one with metadata of the others is none."""
-        sidecar, root = self.sidecar_path, self.documents_path
-        if self.documents.s3 or sidecar is None or not sidecar.is_relative_to(root):
+        """Return which files are documents: none of the corpus's own, and nothing in its store."""
+        root = Path(os.path.normpath(self.documents_path))
+        if self.documents.s3:
             return self.documents
-        own = sidecar.relative_to(root).as_posix()
-        return self.documents.model_copy(update={"exclude": (*self.documents.exclude, own)})
+        schema = self._file and self._file.with_suffix(".schema.json")
+        files = (self.sidecar_path, self._file, schema, self.queries_path, self.prices_path)
+        own = [(path, "") for path in files if path is not None]
+        if "://" not in self.store:
+            own.append((Path(self.store_url), "/**"))
+        within = [(Path(os.path.normpath(path)), below) for path, below in own]
+        exclude = tuple(
+            glob.escape(path.relative_to(root).as_posix()) + below
+            for path, below in within
+            if path != root and path.is_relative_to(root)
+        )
+        return self.documents.model_copy(update={"exclude": (*self.documents.exclude, *exclude)})
 
     @property
     def documents_path(self) -> Path:

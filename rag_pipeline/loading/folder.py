@@ -74,7 +74,8 @@ def find_files(
     Hidden files and folders are skipped unless an include pattern names them, and with `gitignore`
     what Git would ignore. Links to folders are followed with `follow_links` alone, where they stay
     inside the root and the folder was not entered before; links to files must stay inside the
-    root. Raises OSError if the root itself can't be read.
+    root. A folder of which an exclude pattern leaves out all, as `build/**`, is not entered. Raises
+    OSError if the root itself can't be read.
     """
     include, exclude = list(include), list(exclude)
     included, excluded = _matchers(include, exclude)
@@ -82,7 +83,12 @@ def find_files(
     real_root = os.path.realpath(root)
     found: list[ListedFile] = []
     seen = 0
-    for relative, entry, reason in _walk(str(root), enter_hidden, gitignore, follow_links):
+    whole = [matcher(p.removesuffix("/**"), hidden=True) for p in exclude if p.endswith("/**")]
+
+    def closed(folder: str) -> bool:
+        return any(matches(folder) for matches in whole)
+
+    for relative, entry, reason in _walk(str(root), enter_hidden, gitignore, follow_links, closed):
         seen += 1
         if any(matches(relative) for matches in excluded):
             continue
@@ -97,7 +103,11 @@ def find_files(
 
 
 def _walk(
-    root: str, enter_hidden: bool, gitignore: bool, follow_links: bool
+    root: str,
+    enter_hidden: bool,
+    gitignore: bool,
+    follow_links: bool,
+    closed: Callable[[str], bool],
 ) -> Iterator[tuple[str, os.DirEntry[str], str]]:
     """Yield every file, and the folders that can't be entered with the reason."""
     pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, Ignored())]
@@ -126,7 +136,7 @@ def _walk(
                         continue
                     if not os.path.isdir(entry.path):  # noqa: PTH112 (never raises for a loop)
                         yield relative, entry, ""
-                    elif entry.name.startswith(".") and not enter_hidden:
+                    elif closed(relative) or (entry.name.startswith(".") and not enter_hidden):
                         continue
                     elif entry.is_symlink() and follow_links:
                         linked.append((relative + "/", entry, ignored))

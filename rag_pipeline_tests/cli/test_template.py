@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from rag_pipeline.config import load_config
+from rag_pipeline.indexing.documents import update_documents
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
 
 QUERY = '{"query_id": "1", "query": "x"}\n'
@@ -212,3 +214,28 @@ def test_the_embedding_is_chosen_by_the_documents_languages(
     assert config.lexical.language == ("english" if embedding == "minilm" else "auto")
     text = Path("acts.yaml").read_text()
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_folder_is_enough_and_what_is_written_into_it_is_no_document(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = here / "my notes"
+    notes.mkdir()
+    (notes / "a [1].txt").write_text("The term of this agreement is five years from signing it.")
+    (notes / "queries.jsonl").write_text(QUERY)
+    monkeypatch.chdir(notes)
+    assert rag("init", ".", "--queries", "queries.jsonl").code == 0
+    config = load_config("my_notes.yaml")
+    assert (config.corpus, config.documents_path) == ("my_notes", notes)
+    for _ in range(2):  # the second time there are a store and files of settings, too
+        workspace = Workspace(config)
+        update_documents(workspace)
+        assert set(workspace.documents().state()) == {"a [1].txt"}
+        assert not workspace.quarantine("documents").state()
+    assert (notes / "data" / "store").is_dir()
+
+
+def test_a_folder_that_is_not_there_is_no_corpus(here: Path) -> None:
+    outcome = rag("init", "x")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Missing option '--documents', and there is no folder 'x' here" in outcome.err

@@ -1,5 +1,6 @@
 """From documents to a release: demo, init, import, run, plan."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +17,16 @@ app = typer.Typer()
 @app.command(short_help="Write a commented corpus file.")
 def init(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The corpus's name: letters, digits, '_', '-'.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The corpus's name: letters, digits, '_', '-'; or a folder of documents to name "
+            "it after.",
+        ),
     ],
     documents: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder (or one file) with the documents.")
-    ],
+        Path | None, typer.Option(metavar="DIR", help="Folder (or one file) with the documents.")
+    ] = None,
     queries: Annotated[
         Path | None, typer.Option(metavar="FILE", help="queries.jsonl to measure with.")
     ] = None,
@@ -39,11 +45,18 @@ def init(
 
     \b
     Examples:
-      rag init contracts --documents contracts/
-      rag init contracts --documents contracts/ --queries queries.jsonl --output conf/c.yaml
+      rag init contracts/
+      rag init contracts --documents ~/contracts --queries queries.jsonl --output conf/c.yaml
     """
     from rag_pipeline.pipeline.template import write_corpus_file
 
+    if documents is None:
+        documents = Path(name).expanduser()
+        if not documents.exists():
+            raise typer.BadParameter(
+                f"Missing option '--documents', and there is no folder {name!r} here"
+            )
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", documents.resolve().stem).strip("_")
     target = output or Path(f"{name}.yaml")
     chosen = write_corpus_file(name, documents, queries, store, target, shown_path(target), force)
     console.print(f"wrote {escape(str(target))} and its schema", soft_wrap=True)
