@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from rich.markup import escape
@@ -33,9 +33,17 @@ _SHOWN = 5
 _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
 
+class Wanted(NamedTuple):
+    """How many questions to make: of one passage, of two documents, without an answer."""
+
+    number: int
+    several: int = 0
+    unanswerable: int = 0
+
+
 def make_and_write(
     file: Path,
-    number: int,
+    wanted: Wanted,
     add: bool,
     output: Path | None,
     as_json: bool,
@@ -51,7 +59,7 @@ def make_and_write(
         )
     started = time.perf_counter()
     documents = load_documents(Workspace(config))
-    made = _make(config, documents, number)
+    made = _make(config, documents, wanted)
     if not made.rows:
         raise InputError(
             f"{config.corpus}: no question passed; the rules found {made.facts} facts in "
@@ -71,9 +79,16 @@ def make_and_write(
     _show(config, file, target, made, added, replaced, seconds)
 
 
-def _make(config: CorpusConfig, documents: Sequence[Document], number: int) -> Made:
+def _make(config: CorpusConfig, documents: Sequence[Document], wanted: Wanted) -> Made:
     with counting("questions", "questions") as progress:
-        return make_questions(documents, number, config.lexical, progress)
+        return make_questions(
+            documents,
+            wanted.number,
+            config.lexical,
+            progress,
+            several=wanted.several,
+            unanswerable=wanted.unanswerable,
+        )
 
 
 def load_documents(workspace: Workspace) -> list[Document]:

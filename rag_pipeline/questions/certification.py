@@ -39,6 +39,8 @@ _RIVAL = 0.8
 """Another sentence answers as well if it covers this share of what the gold sentence covers."""
 _LEAST_COVERED = 0.3
 """Least share of the question's terms, by rarity, that the gold's sentence and headings hold."""
+_ABSENT = 0.35
+"""A document does not answer if none of its sentences covers more of a question than this."""
 _LEAST_ASKED = 2
 _NAMED = 1.0
 """A document is named if its name covers more of a question than any other's by this much: a word
@@ -132,6 +134,28 @@ class Certifier(AbstractContextManager["Certifier"]):
         if self._rank(inside, gold, self._inside[gold.document_id]) > _FOUND_INSIDE:
             return "leaks the title: without it the span is not found in its document"
         return self._rivalled(query, terms, asked, gold, wanted)
+
+    def answered(self, query: str, document_id: str) -> str | None:
+        """Return why a question is no unanswerable one of a document; None if nothing answers it.
+
+        Any sentence that covers much of what is asked, and states a quantity of the kind where one
+        is asked for, may answer.
+        """
+        wanted = _expected(query)
+        terms = set(self._tokenizer.tokenize(query)) - self._names[document_id]
+        weight = {term: self._rarity(term) for term in terms}
+        total = sum(weight.values())
+        if len([t for t in terms if self._holding[t]]) < _LEAST_ASKED:
+            return "asks for nothing that any document has"
+        inside = self._inside[document_id]
+        for chunk_id, _ in self._index.search(query, _RIVALS_AMONG, inside):
+            context = self._headings[chunk_id] - self._names[document_id]
+            for sentence in self._sentences(chunk_id):
+                said = sentence.terms | context
+                share = sum(w for t, w in weight.items() if t in said)
+                if sentence.could_answer(wanted, False) and share > _ABSENT * total:
+                    return "answerable: the document may say it"
+        return None
 
     # --- what a question gives away, and who else answers it ---
 

@@ -135,7 +135,8 @@ def _is_said(sentence: str) -> bool:
 def _small(text: str, known: frozenset[str]) -> str:
     """Return a text as within a sentence: its first word small if the document has it so."""
     first = text.partition(" ")[0]
-    return text[:1].lower() + text[1:] if first.casefold() in known else text
+    is_small = first.casefold() in known and not (first.isupper() and len(first) > 1)
+    return text[:1].lower() + text[1:] if is_small else text
 
 
 def plain(text: str) -> str:

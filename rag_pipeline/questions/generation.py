@@ -11,6 +11,8 @@ from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import KINDS, Fact, Kind, read_facts
+from rag_pipeline.questions.several import questions_of_two
+from rag_pipeline.questions.unanswerable import Sort, unanswerable_questions
 from rag_pipeline.questions.wording import named, questions_of
 from rag_pipeline.search.lexical_index.documents import readable_name
 
@@ -21,6 +23,9 @@ _ENTITY: dict[Kind, str] = {
     "percentage": "PERCENTAGE",
     "party": "ORGANIZATION",
 }
+UNANSWERABLE = "unanswerable"
+"""The tag of questions that no document answers."""
+_SEED = 15
 _NAMED = 0.6
 """Share of the questions that name their document where that passes."""
 _TRIED = 3
@@ -41,11 +46,16 @@ def make_questions(
     wanted: int,
     lexical: Lexical,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    several: int = 0,
+    unanswerable: int = 0,
 ) -> Made:
     """Return up to `wanted` questions of the rules, as rows for a queries file.
 
-    Documents take turns, and in each document the kinds of facts, so that long documents and
-    frequent kinds do not crowd out the others. The same documents give the same questions.
+    Besides, up to `several` that two documents answer together and up to `unanswerable` that none
+    answers; those have no gold spans and the tag "unanswerable". Documents take turns, and in each
+    document the kinds of facts, so that long documents and frequent kinds do not crowd out the
+    others. The same documents give the same questions.
     """
     refused: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
@@ -53,14 +63,33 @@ def make_questions(
     names = _names(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
-        for fact in _in_turns(by_document):
+        total = wanted + several + unanswerable
+
+        def keep(query: str, row: dict[str, Any]) -> None:
+            if query.casefold() not in seen:
+                seen.add(query.casefold())
+                rows.append(row)
+                progress(len(rows), total)
+
+        facts = list(_in_turns(by_document))
+        for fact in facts:
             if len(rows) >= wanted:
                 break
             query = _certified(fact, names[fact.document_id], certifier, refused)
-            if query is not None and query.casefold() not in seen:
-                seen.add(query.casefold())
-                rows.append(_row(fact, query))
-                progress(len(rows), wanted)
+            if query is not None:
+                keep(query, _row(fact, query))
+        end = len(rows) + several
+        if several:
+            pairs = questions_of_two(facts, names, certifier, refused, Random(_SEED))
+            while len(rows) < end and (two := next(pairs, None)):
+                keep(two[0], _row_of_two(*two))
+        end = len(rows) + unanswerable
+        if unanswerable:
+            absent = unanswerable_questions(
+                facts, documents, names, certifier, refused, Random(_SEED)
+            )
+            while len(rows) < end and (one := next(absent, None)):
+                keep(one[0], _row_without_answer(*one))
     return Made(rows, refused, sum(len(facts) for _, facts in by_document))
 
 
@@ -123,9 +152,8 @@ def _spread(facts: list[Fact]) -> list[Fact]:
 
 
 def _row(fact: Fact, query: str) -> dict[str, Any]:
-    digest = hashlib.sha256(f"{fact.document_id}#{fact.start}:{query}".encode()).hexdigest()[:8]
     row: dict[str, Any] = {
-        "query_id": f"synthetic-{digest}",
+        "query_id": _id(f"{fact.document_id}#{fact.start}:{query}"),
         "query": query,
         "gold_spans": [
             {"document_id": fact.document_id, "start": fact.start, "end": fact.end},
@@ -139,3 +167,30 @@ def _row(fact: Fact, query: str) -> dict[str, Any]:
         row["entities"] = {entity: [[name] for name in fact.names] or [[fact.answer]]}
         row["critical_types"] = [entity]
     return row
+
+
+def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> dict[str, Any]:
+    one, other = (_row(fact, query) for fact in facts)
+    kinds = one.get("entities", {})
+    return {
+        **one,
+        "query_id": _id(query),
+        "gold_spans": one["gold_spans"] + other["gold_spans"],
+        "answer": f"{one['answer']}; {other['answer']}",
+        "entities": {kind: groups + other["entities"][kind] for kind, groups in kinds.items()},
+        "tags": [*one["tags"], "several documents"],
+    }
+
+
+def _row_without_answer(query: str, sort: Sort) -> dict[str, Any]:
+    return {
+        "query_id": _id(query),
+        "query": query,
+        "gold_spans": [],
+        "tags": [UNANSWERABLE, sort],
+        "synthetic": True,
+    }
+
+
+def _id(text: str) -> str:
+    return f"synthetic-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

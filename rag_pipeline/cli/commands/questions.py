@@ -34,8 +34,16 @@ def make(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     number: Annotated[
-        int, typer.Option("--number", "-n", metavar="N", min=1, help="At most so many questions.")
+        int, typer.Option("--number", "-n", metavar="N", min=0, help="At most so many questions.")
     ] = 150,
+    several: Annotated[
+        int,
+        typer.Option("--several", metavar="N", min=0, help="Besides, N that two documents answer."),
+    ] = 0,
+    unanswerable: Annotated[
+        int,
+        typer.Option("--unanswerable", metavar="N", min=0, help="Besides, N that none answers."),
+    ] = 0,
     add: Annotated[
         bool, typer.Option("--add", help="Add them to a file that holds people's questions.")
     ] = False,
@@ -53,16 +61,21 @@ def make(
     neither answer it nor be all that it asks for. They are marked `synthetic`, and every figure
     says how many of its questions are. Calling it again replaces those that nobody has accepted.
 
+    With `--several`, questions that need two documents; both passages are gold. With
+    `--unanswerable`, questions that no document answers (tag `unanswerable`, no gold), to see
+    whether `rag ask` says so; searching is not measured on them.
+
     \b
     Examples:
       rag questions
       rag questions contracts --number 300
-      rag questions contracts --add
+      rag questions contracts --add --unanswerable 50
     """
-    from rag_pipeline.cli.questions import make_and_write
+    from rag_pipeline.cli.questions import Wanted, make_and_write
 
     set_quiet(quiet)
-    make_and_write(find_corpus_file(corpus, named), number, add, output, as_json)
+    counts = Wanted(number, several, unanswerable)
+    make_and_write(find_corpus_file(corpus, named), counts, add, output, as_json)
 
 
 @app.command(short_help="Accept, reject or edit synthetic questions.")

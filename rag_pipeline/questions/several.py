@@ -1,0 +1,85 @@
+"""Facts of two documents -> one question that takes both: "How long … under A and under B?"."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+from rag_pipeline.datamodels import GoldSpan
+from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.questions.facts import Fact, Kind
+from rag_pipeline.questions.wording import named, questions_of
+
+_ALIKE = 0.4
+"""Least share of the words of two sentences' union that both have (Jaccard 1912)."""
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_TRIED = 3
+_FORMS = (
+    "{question} under {one} and under {other}?",
+    "{question}, according to {one} and according to {other}?",
+    "{one} and {other}: {question}?",
+)
+
+
+def questions_of_two(
+    facts: Sequence[Fact],
+    names: Mapping[str, Sequence[str]],
+    certifier: Certifier,
+    refused: Counter[str],
+    random: Random,
+) -> Iterator[tuple[str, tuple[Fact, Fact]]]:
+    """Yield questions that two documents answer together; each pair of documents once.
+
+    Both facts are of one kind and their sentences alike; the question passes with either name.
+    """
+    words = {id(f): frozenset(w.casefold() for w in _WORD.findall(f.sentence)) for f in facts}
+    by_kind: defaultdict[Kind, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        if fact.quantity is not None and names[fact.document_id]:
+            by_kind[fact.kind].append(fact)
+    asked: set[frozenset[str]] = set()
+    for same in by_kind.values():
+        for number, one in enumerate(same):
+            for other in same[number + 1 :]:
+                pair = frozenset((one.document_id, other.document_id))
+                if len(pair) < 2 or pair in asked:
+                    continue
+                both = words[id(one)] & words[id(other)]
+                if len(both) < _ALIKE * len(words[id(one)] | words[id(other)]):
+                    continue
+                question = _certified(one, other, names, certifier, refused, random)
+                if question is not None:
+                    asked.add(pair)
+                    yield question, (one, other)
+                    break
+
+
+def _certified(
+    one: Fact,
+    other: Fact,
+    names: Mapping[str, Sequence[str]],
+    certifier: Certifier,
+    refused: Counter[str],
+    random: Random,
+) -> str | None:
+    called = {f.document_id: random.choice(names[f.document_id]) for f in (one, other)}
+    for number, bare in enumerate(questions_of(one, random)):
+        if number == _TRIED:
+            break
+        problems = (
+            certifier.problem(
+                Candidate(
+                    named(bare, called[f.document_id], random),
+                    GoldSpan(f.document_id, f.start, f.end),
+                    f.answer,
+                )
+            )
+            for f in (one, other)
+        )
+        problem = next((p for p in problems if p is not None), None)
+        if problem is None:
+            first, second = (called[f.document_id] for f in (one, other))
+            form = random.choice(_FORMS)
+            return form.format(question=bare.rstrip("? "), one=first, other=second)
+        refused[problem.partition(":")[0]] += 1
+    return None

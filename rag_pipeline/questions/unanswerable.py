@@ -1,0 +1,112 @@
+"""Facts -> questions that the documents do not answer, to measure who says so instead of guessing.
+
+Two sorts: what one document states is asked of another that does not state it, and what a document
+states is asked of one that does not exist, whose name is made up.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from random import Random
+from typing import Literal
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline.questions.certification import Certifier
+from rag_pipeline.questions.facts import Fact
+from rag_pipeline.questions.wording import named, questions_of
+
+Sort = Literal["not_stated", "no_such_document"]
+_OTHERS = 3
+"""Other documents of which a fact's question is asked until it passes with one."""
+_FIRST = ("Bren", "Vel", "Tor", "Mar", "Kel", "Dun", "Sol", "Har", "Lin", "Quor", "Zan", "Pell")
+_MIDDLE = ("a", "o", "i", "e", "am", "or", "ev", "un")
+_LAST = ("dane", "vik", "mora", "stead", "lund", "wick", "tal", "rix", "nor", "fax")
+_WORD = re.compile(r"[^\W_]+")
+
+
+def unanswerable_questions(
+    facts: Sequence[Fact],
+    documents: Collection[Document],
+    names: Mapping[str, Sequence[str]],
+    certifier: Certifier,
+    refused: Counter[str],
+    random: Random,
+) -> Iterator[tuple[str, Sort]]:
+    """Yield questions without an answer, each with its sort; the sorts take turns.
+
+    Ambiguity about the document is no matter: nothing answers under any name.
+    """
+    named_ids = sorted(d.document_id for d in documents if names[d.document_id])
+    invented = _Inventor(documents, random)
+    titles = {d.title.casefold() for d in documents}
+    invented_last = False
+    for fact in facts:
+        bare = next(questions_of(fact, random), None)
+        # A party, or another document, in the question names what it is about.
+        if bare is None or fact.kind == "party" or invented.proper(bare):
+            continue
+        if fact.subject.casefold() in titles:
+            continue
+        if not invented_last:
+            question = _of_no_document(fact, bare, names, invented, random)
+            if question is not None:
+                invented_last = True
+                yield question, "no_such_document"
+                continue
+        others = [d for d in named_ids if d != fact.document_id]
+        for other in random.sample(others, min(_OTHERS, len(others))):
+            problem = certifier.answered(bare, other)
+            if problem is None:
+                invented_last = False
+                yield named(bare, random.choice(names[other]), random), "not_stated"
+                break
+            refused[problem.partition(":")[0]] += 1
+
+
+def _of_no_document(
+    fact: Fact,
+    bare: str,
+    names: Mapping[str, Sequence[str]],
+    invented: "_Inventor",
+    random: Random,
+) -> str | None:
+    own = names[fact.document_id]
+    name = invented.instead_of(random.choice(own)) if own else None
+    return named(bare, name, random) if name is not None else None
+
+
+class _Inventor:
+    """Names that are like the documents' and that none of them has."""
+
+    def __init__(self, documents: Collection[Document], random: Random) -> None:
+        words: Counter[str] = Counter()
+        for document in documents:
+            words.update(set(_WORD.findall(f"{document.title}\n{document.text}")))
+        self._small = {w for w in words if w.islower()}
+        self._known = {w.casefold() for w in words}
+        self._random = random
+
+    def proper(self, text: str) -> list[str]:
+        """Return the words of a text, but its first, that stand nowhere in small letters."""
+        return [
+            word
+            for m in _WORD.finditer(text)
+            for word in [m.group()]
+            if m.start() and word.istitle() and word.casefold() not in self._small
+        ]
+
+    def instead_of(self, name: str) -> str | None:
+        """Return a name with its proper names changed; None where it has none."""
+        marked = f" {name}"
+        proper = set(self.proper(marked))
+        if not proper:
+            return None
+        new = {word: self._new() for word in sorted(proper)}
+        return _WORD.sub(lambda m: new.get(m.group(), m.group()), name)
+
+    def _new(self) -> str:
+        while True:
+            word = "".join(self._random.choice(part) for part in (_FIRST, _MIDDLE, _LAST))
+            if word.casefold() not in self._known:
+                self._known.add(word.casefold())
+                return word
