@@ -13,6 +13,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.reranking import Weights
 from rag_pipeline.search.staged import Discovered
 from rag_pipeline.store import quoted
@@ -104,10 +105,8 @@ class ReleasedDataset:
         return found
 
     def _search(self, wanted: DatasetSearch, boost: Boost | None) -> Found:
-        where = wanted.where
-        if wanted.document_id is not None:
-            only = f"document_id = {quoted(wanted.document_id)}"
-            where = only if where is None else f"({where}) AND {only}"
+        only = wanted.document_id and f"document_id = {quoted(wanted.document_id)}"
+        where = filter_of(wanted.where, only)
         found = self.corpus.retrieve(
             *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank),
             discover=not wanted.own,

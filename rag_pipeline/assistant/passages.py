@@ -91,13 +91,19 @@ class Searcher:
         return [self.expansions[d.name] for d in chosen if d.name in self.expansions]
 
     def discover(
-        self, query: str, chosen: Sequence[Dataset], top_k: int, rerank: bool
+        self,
+        query: str,
+        chosen: Sequence[Dataset],
+        top_k: int,
+        rerank: bool,
+        where: str | None = None,
     ) -> list[FoundDocument]:
         """Return the documents that a question is about, best first.
 
         Several datasets' documents are merged by reciprocal rank: their scores don't compare.
         """
-        found = _each(chosen, lambda d: d.search(DatasetSearch(query, _DISCOVERED, rerank=rerank)))
+        wanted = DatasetSearch(query, _DISCOVERED, rerank=rerank, where=where)
+        found = _each(chosen, lambda d: d.search(wanted))
         if rerank:  # discovered by the first pass: the reranker has ordered the chunks alone
             found = [_by_their_chunks(each) for each in found]
         documents = _merged_documents(chosen, found)

@@ -65,6 +65,7 @@ class _Asked:
     intent: Intent
     chosen: Sequence[Dataset]
     document_id: str | None
+    where: str | None
     instructions: str
     k: int
     by_model: ModelOrRules
@@ -133,14 +134,17 @@ class Assistant:
         datasets: Sequence[str] | None = None,
         top_k: int = 10,
         rerank: bool = False,
+        where: str | None = None,
     ) -> list[FoundDocument]:
         """Return the documents that a question is about, best first.
+
+        `where` is a filter in LanceDB's SQL, see `Corpus.search`.
 
         Several datasets' documents are merged by reciprocal rank: their scores don't compare.
         """
         checked(query)
         chosen = self._searcher.chosen(datasets, None)
-        return self._searcher.discover(query, chosen, top_k, rerank)
+        return self._searcher.discover(query, chosen, top_k, rerank, where)
 
     def search(
         self,
@@ -186,10 +190,12 @@ class Assistant:
         rewrite: bool | None = None,
         k: int | None = None,
         progress: Progress | None = None,
+        where: str | None = None,
     ) -> Assisted:
         """Answer a question; raise InputError for an empty one or an unknown dataset or document.
 
-        `instructions` guide a model; without one they are ignored, and the trace says so.
+        `instructions` guide a model; without one they are ignored, and the trace says so. With
+        `where`, a filter in LanceDB's SQL (see `Corpus.search`), nothing is looked for outside.
         """
         checked(query)
         chosen = self._searcher.chosen(datasets, document_id)
@@ -203,7 +209,8 @@ class Assistant:
         answers, write = answers_of(chosen)
         wanted = k or passages_wanted(intent.kind, answers)
         asked = _Asked(
-            *(asked_as, intent, chosen, document_id, instructions, wanted, by_model, answers, write)
+            *(asked_as, intent, chosen, document_id, where, instructions, wanted, by_model),
+            *(answers, write),
         )
         with trace.stage("search") as detail:
             boost = self._boost(asked, detail)
@@ -215,7 +222,8 @@ class Assistant:
             }
         with trace.stage("answer") as detail:
             draft = self._drafted(asked, found, detail)
-        expansions = [] if document_id is not None else self._searcher.expansions_of(chosen)
+        restricted = document_id is not None or where is not None
+        expansions = [] if restricted else self._searcher.expansions_of(chosen)
         if expansions:
             with trace.stage("expansion") as detail:
                 draft = self._expanded(asked, expansions, boost, draft, detail)
@@ -259,7 +267,10 @@ class Assistant:
 
     def _search(self, asked: _Asked, chosen: Sequence[Dataset], boost: Boost | None) -> Searched:
         return self._searcher.search(
-            asked.query, chosen, asked.document_id, asked.k, boost=boost, deepen=False
+            *(asked.query, chosen, asked.document_id, asked.k),
+            boost=boost,
+            deepen=False,
+            where=asked.where,
         )
 
     def _drafted(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> _Drafted:
@@ -272,6 +283,7 @@ class Assistant:
                 *(neutral, asked.chosen, asked.document_id, asked.answers.contexts),
                 own=True,
                 deepen=False,
+                where=asked.where,
             )
             again = self._answer(asked, replace(more, ask=found.ask), detail)
             detail.setdefault("neutral_queries", []).append(neutral)

@@ -18,6 +18,7 @@ from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.adaptive_selection import select
+from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.index import Index, Positions
 from rag_pipeline.search.nearest import Ranking
 from rag_pipeline.search.query_analysis import Question, analyse, whole
@@ -111,6 +112,7 @@ def retrieve_all(
     context-aware retriever. Raises ProviderError naming the query that the reranker failed on,
     unless it is set to keep the order then.
     """
+    where = filter_of(where)
     waiting = iter(queries)
     passages = isinstance(reranker, PassageReranker)
     while group := list(islice(waiting, _QUERIES_AT_ONCE if passages else 1)):
@@ -245,7 +247,8 @@ def _ranked(
         found = load_chunks(index, ranking[:depth], read)
         documents = documents_of(found)
     if isinstance(settings, ContextAwareRetriever) and boosts:
-        boosted = boosted_queries(question.text, found, settings, boost)
+        stages = settings.boosted_files, settings.variants
+        boosted = boosted_queries(question.text, found, *stages, boost)
     boosts = any(boosted.values())
     if boosts or isinstance(reranker, MaxSimReranker):
         ranking = on_one_scale(ranking, over, deep)

@@ -22,6 +22,7 @@ from rag_pipeline.config import LexicalEngine, RetrieverSettings
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.nearest import Ranking
@@ -36,6 +37,8 @@ DEPTH = 200
 _FEEDBACK_CHUNKS = 3
 """Number of a document's best chunks that lend it words."""
 _FEEDBACK_TERMS = 4
+"""Number of words that a boosted query adds; the next variant adds the next ones."""
+_MAX_VARIANTS = 5
 _AT_ONCE = 8
 _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
 
@@ -61,7 +64,7 @@ class ContextAwareRetriever(RetrieverSettings):
     method: Literal["context_aware"]
     over: SinglePass
     boosted_files: int = Field(default=3, ge=0, le=50)
-    variants: int = Field(default=1, ge=0, le=5)
+    variants: int = Field(default=1, ge=0, le=_MAX_VARIANTS)
     boost_weight: float = Field(default=0.1, ge=0.0)
 
     @property
@@ -119,15 +122,16 @@ def documents_of(chunks: Sequence[ScoredChunk]) -> list[Discovered]:
 def boosted_queries(
     query: str,
     chunks: Sequence[ScoredChunk],
-    settings: ContextAwareRetriever,
+    files: int,
+    variants: int,
     boost: Boost | None = None,
 ) -> dict[str, list[str]]:
-    """Return up to `variants` boosted queries for each leading document of the chunks found.
+    """Return up to `variants` boosted queries for each of the `files` first documents found.
 
     `boost` makes them; without one they are the query with the words that set the document's best
     chunks apart.
     """
-    leading = [d.document_id for d in documents_of(chunks)[: settings.boosted_files]]
+    leading = [d.document_id for d in documents_of(chunks)[:files]]
     best = {
         document_id: [c.text for c in chunks if c.document_id == document_id][:_FEEDBACK_CHUNKS]
         for document_id in leading
@@ -137,7 +141,7 @@ def boosted_queries(
     else:
         made = together(lambda item: list(boost(*item)), list(best.items()))
     return {
-        document_id: list(islice(queries, settings.variants))
+        document_id: list(islice(queries, variants))
         for document_id, queries in zip(best, made, strict=True)
     }
 
@@ -169,7 +173,7 @@ def boosted_ranking(
     def search(wanted: tuple[str, str]) -> Ranking:
         document_id, query = wanted
         only, allowed = id_filter("document_id", [document_id]), index.of_document(document_id)
-        both = f"({where}) AND {only}" if where else only
+        both = filter_of(where, only)
         if kept is not None:
             allowed &= kept
         found = rank(index, whole(query), vectors[query], plain, both, allowed)
@@ -201,7 +205,7 @@ class LocalExpansion:
         self._holding = Counter(term for held in terms for term in held)
 
     def __call__(self, document_id: str, texts: Sequence[str]) -> list[str]:
-        """Return one boosted query, or none where the chunks bring no new words."""
+        """Return boosted queries, the best words first; none where the chunks bring no words."""
         spelt: dict[str, str] = {}
         counts: Counter[str] = Counter()
         for term, word in (pair for text in texts for pair in _spelt_terms_of(text)):
@@ -213,8 +217,10 @@ class LocalExpansion:
             for term, count in counts.items()
             if self._holding[term]
         }
-        chosen = sorted(weights, key=lambda term: (-weights[term], term))[:_FEEDBACK_TERMS]
-        return [" ".join([self._query, *(spelt[t] for t in chosen)])] if chosen else []
+        chosen = sorted(weights, key=lambda term: (-weights[term], term))
+        starts = range(0, len(chosen), _FEEDBACK_TERMS)[:_MAX_VARIANTS]
+        variants = (chosen[start : start + _FEEDBACK_TERMS] for start in starts)
+        return [" ".join([self._query, *(spelt[t] for t in terms)]) for terms in variants]
 
 
 @lru_cache(maxsize=4096)

@@ -11,6 +11,7 @@ from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import InputError, TextTooLongError
 from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.models.providers import Vectors
+from rag_pipeline.search.filters import as_written
 from rag_pipeline.store import Table
 from rag_pipeline.store.tables import index_names
 
@@ -190,6 +191,6 @@ def _filtered(query: Any, where: str | None) -> pa.Table:
             raise
         reason = " ".join(str(error).split()).split(", /")[0][:200]
         raise InputError(
-            f"--where {where!r}: {reason}; columns: document_id, title, text, context, start, "
-            f"end, metadata (as in json_get_string(metadata, 'folder') = 'policies')"
+            f"--where {as_written(where)!r}: {reason}; columns: document_id, title, text, context, "
+            f"start, end, metadata (as in json_get_string(metadata, 'folder') = 'policies')"
         ) from None

@@ -4,6 +4,8 @@ Sources: Dify's External Knowledge API (`POST /retrieval`) and its Knowledge API
 (`POST /datasets/{id}/retrieve`).
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -12,13 +14,17 @@ from rag_pipeline.assistant import Assistant
 from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
-from rag_pipeline.search.staged import Discovered
+from rag_pipeline.search.fusion import weighted_fusion
+from rag_pipeline.search.staged import boosted_queries, documents_of, together
+from rag_pipeline.serving.conditions import MetadataCondition
 from rag_pipeline.serving.outgoing import post_json
 
 _NO_KNOWLEDGE = 2001
 _INVALID = 1002
 _MOST = 100
 """Maximum number of segments that Dify returns."""
+_STAGES = (3, 1)
+_BOOST_WEIGHT = 0.1
 
 
 class _Setting(BaseModel):
@@ -30,7 +36,7 @@ class _Wanted(BaseModel):
     knowledge_id: str = Field(min_length=1, max_length=200)
     query: str = Field(min_length=1, max_length=4000)
     retrieval_setting: _Setting
-    metadata_condition: dict[str, Any] | None = None
+    metadata_condition: MetadataCondition | None = None
 
 
 def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
@@ -44,19 +50,18 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
     except ValidationError as error:
         place = ".".join(str(step) for step in error.errors()[0]["loc"])
         return 400, _failure(_INVALID, f"{place or 'body'}: {error.errors()[0]['msg']}")
-    if wanted.metadata_condition and wanted.metadata_condition.get("conditions"):
-        # Left out, the condition would let everything through.
-        return 400, _failure(
-            _INVALID, "metadata_condition: filters are not supported; remove the conditions"
-        )
     if wanted.knowledge_id not in assistant.datasets:
         return 404, _failure(_NO_KNOWLEDGE, "The knowledge does not exist")
     try:
+        condition = wanted.metadata_condition
+        where = condition.where() if condition is not None else None
         found = assistant.search(
-            wanted.query, [wanted.knowledge_id], k=wanted.retrieval_setting.top_k
+            wanted.query, [wanted.knowledge_id], k=wanted.retrieval_setting.top_k, where=where
         )
         places = assistant.places(found)
         scores = assistant.confidences(wanted.query, found)
+    except InputError as error:
+        return 400, _failure(_INVALID, str(error))
     except RagPipelineError as error:
         return 500, _failure(500, str(error))
     records: list[dict[str, Any]] = [
@@ -97,30 +102,72 @@ class DifyDataset:
         return f"DifyDataset({self.name!r})"
 
     def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
-        """Retrieve segments; one document is chosen among what Dify returns.
+        """Retrieve segments by the query, and by boosted queries in the leading documents.
 
-        Raises InputError for a filter, which Dify's segments can't be held against.
+        These are full-text searches, whose segments gain a tenth of their scaled score; where the
+        search names no `stages`, one query in each of three documents. Raises InputError for a
+        filter, which Dify's segments can't be held against.
         """
         if wanted.where is not None:
             raise InputError(f"{self.name}: `where` filters our own indexes, not a Dify dataset")
-        body = {
-            "query": wanted.query,
-            "retrieval_model": {
-                "search_method": "hybrid_search",
-                "reranking_enable": False,
-                "top_k": min(wanted.k, _MOST) if wanted.document_id is None else _MOST,
-                "score_threshold_enabled": False,
-            },
+        k, document_id = wanted.k, wanted.document_id
+        if document_id is None:
+            chunks = self._retrieve(wanted.query, min(k, _MOST))
+        else:
+            # Dify filters by names only where the dataset's built-in fields are switched on.
+            named = self._retrieve(wanted.query, _MOST, document_id)
+            chunks = named or self._retrieve(wanted.query, _MOST, document_id, filtered=False)
+        files, variants = wanted.stages or ((0, 0) if wanted.own else _STAGES)
+        boosted = boosted_queries(wanted.query, chunks, files, variants, boost)
+        chunks = self._boosted(chunks, boosted)
+        return Found(chunks[:k], documents_of(chunks), boosted)
+
+    def _boosted(
+        self, chunks: list[ScoredChunk], boosted: Mapping[str, Sequence[str]]
+    ) -> list[ScoredChunk]:
+        """Return chunks with what boosted queries find in their documents."""
+        known = {chunk.chunk_id: chunk for chunk in chunks}
+        scores = {chunk.chunk_id: chunk.score for chunk in chunks}
+        lowest = {chunk.document_id: chunk.score for chunk in chunks}
+        asked = [(d, query) for d, queries in boosted.items() for query in queries]
+
+        def search(one: tuple[str, str]) -> list[ScoredChunk]:
+            return self._retrieve(one[1], _MOST, one[0], "full_text_search", filtered=False)
+
+        for (document_id, _), found in zip(asked, together(search, asked), strict=True):
+            share = _BOOST_WEIGHT / len(boosted[document_id])
+            for chunk_id, gain in weighted_fusion(
+                [[(c.chunk_id, c.score) for c in found]], [share]
+            ):
+                scores[chunk_id] = scores.get(chunk_id, lowest[document_id]) + gain
+            known = {**{c.chunk_id: c for c in found}, **known}
+        ranked = sorted(scores, key=lambda chunk_id: -scores[chunk_id])
+        return [replace(known[chunk_id], score=scores[chunk_id]) for chunk_id in ranked]
+
+    def _retrieve(
+        self,
+        query: str,
+        k: int,
+        document_id: str | None = None,
+        method: str = "hybrid_search",
+        filtered: bool = True,
+    ) -> list[ScoredChunk]:
+        """Return the segments of one request, of one document if one is named."""
+        model: dict[str, Any] = {
+            "search_method": method,
+            "reranking_enable": False,
+            "top_k": k,
+            "score_threshold_enabled": False,
         }
-        records = self._post(body)
-        chunks = [self._chunk(record, rank) for rank, record in enumerate(records)]
-        if wanted.document_id is not None:
-            chunks = [c for c in chunks if c.document_id == wanted.document_id]
-        documents: dict[str, Discovered] = {}
-        for chunk in chunks:
-            named = Discovered(chunk.document_id, chunk.title, chunk.score)
-            documents.setdefault(chunk.document_id, named)
-        return Found(chunks[: wanted.k], list(documents.values()), {})
+        if document_id is not None and filtered:
+            only = {"name": "document_name", "comparison_operator": "is", "value": document_id}
+            model["metadata_filtering_conditions"] = {
+                "logical_operator": "and",
+                "conditions": [only],
+            }
+        records = self._post({"query": query, "retrieval_model": model})
+        chunks = {c.chunk_id: c for c in map(self._chunk, records, range(len(records)))}
+        return [c for c in chunks.values() if document_id in (None, c.document_id)]
 
     def document(self, document_id: str) -> Document:
         """Raise InputError: Dify's retrieval returns segments, not documents."""

@@ -36,10 +36,15 @@ DocumentName = Annotated[
 TopK = Annotated[int, Field(description="How many to return.", ge=1, le=100)]
 
 
-_WHERE = (
-    "A filter in LanceDB's SQL over document_id, title and metadata, such as: document_id LIKE "
-    "'policies/%' AND json_get_string(metadata, 'suffix') = '.pdf'. Empty: no filter."
-)
+Where = Annotated[
+    str,
+    Field(
+        description="A filter in LanceDB's SQL over document_id, title and metadata, such as: "
+        "document_id LIKE 'policies/%' AND json_get_string(metadata, 'suffix') = '.pdf'. Empty: no "
+        "filter.",
+        max_length=2000,
+    ),
+]
 
 
 class FoundFile(BaseModel):
@@ -161,6 +166,7 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
             int | None,
             Field(description="How many passages to read; the release's by default.", ge=1, le=100),
         ] = None,
+        where: Where = "",
     ) -> AssistantAnswer:
         """Answer a question: intent, file discovery, staged chunk search, cited answer."""
         loop = asyncio.get_running_loop()
@@ -179,6 +185,7 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
                 enable_query_rewriting or None,
                 top_k_return,
                 progress,
+                where or None,
             )
         )
         record_stages(made.stages)
@@ -190,12 +197,13 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
         dataset_info: DatasetInfo = "",
         top_k_return: TopK = 10,
         do_file_rerank: bool = False,
+        where: Where = "",
     ) -> list[FoundFile]:
         """Return the documents that a question is about, best first."""
         answering = chosen()
         found = await _in_thread(
             lambda: answering.discover(
-                query, dataset_names(dataset_info), top_k_return, do_file_rerank
+                *(query, dataset_names(dataset_info), top_k_return, do_file_rerank, where or None)
             )
         )
         return [file_of(d) for d in found]
@@ -206,7 +214,7 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
         dataset_info: DatasetInfo = "",
         document_name: DocumentName = "",
         top_k_return: TopK = 10,
-        where: Annotated[str, Field(description=_WHERE, max_length=2000)] = "",
+        where: Where = "",
     ) -> list[FoundChunk]:
         """Return the passages that answer best, with their places."""
         answering = chosen()

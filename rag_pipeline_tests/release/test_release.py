@@ -173,6 +173,8 @@ def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, corpu
         ("hotel", 0, None, "k is 0"),
         ("hotel", 5, "nonsense ===", "--where 'nonsense ==='"),
         ("hotel", 5, "no_such_column = 1", "no_such_column"),
+        ("hotel", 5, "start = 0; DROP TABLE a", "';' at character 10"),
+        ("hotel", 5, "start = 0 LIMIT 1", "--where 'start = 0 LIMIT 1'"),
     ],
 )
 def test_a_search_that_cannot_be_done_is_explained(corpus_file, run_all, query, k, where, message):

@@ -89,6 +89,14 @@ def test_expansion_takes_the_words_that_set_a_document_apart():
     assert LocalExpansion("the fee is due in June", found)("a", [found[0]]) == []
 
 
+def test_every_variant_adds_further_words():
+    words = "amber bronze copper dorado ebony fuchsia garnet hazel indigo".split()
+    first, second, third = LocalExpansion("fee", [" ".join(words), "fee"])("a", [" ".join(words)])
+    assert first == "fee amber bronze copper dorado"
+    assert second == "fee ebony fuchsia garnet hazel"
+    assert third == "fee indigo"
+
+
 def test_vectors_too_large_for_memory_are_searched_from_the_table_and_rank_the_same(served):
     query, on_disk = "How long does confidentiality last?", replace(served.index, vectors=None)
     for where in (None, "document_id LIKE 'nda/%'"):

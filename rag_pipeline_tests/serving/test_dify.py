@@ -21,6 +21,10 @@ def ask(url, **changes):
     return httpx.post(f"{url}/retrieval", json=body)
 
 
+def only(name, operator, value=None):
+    return {"conditions": [{"name": name, "comparison_operator": operator, "value": value}]}
+
+
 def test_records_tell_how_surely_they_answer(serving):
     reply = ask(serving().url, retrieval_setting={"top_k": 2, "score_threshold": 0.3}).json()
     first = reply["records"][0]
@@ -46,6 +50,11 @@ def test_what_nothing_answers_has_no_record_above_the_threshold(serving):
         ({"retrieval_setting": {"top_k": 0}}, 400, 1002),
         ({"retrieval_setting": None}, 400, 1002),
         ({"metadata_condition": {"conditions": [{"name": ["year"]}]}}, 400, 1002),
+        ({"metadata_condition": only("year", "like", "x")}, 400, 1002),
+        ({"metadata_condition": only("year", "≥", "soon")}, 400, 1002),
+        ({"metadata_condition": only("year", "before", "soon")}, 400, 1002),
+        ({"metadata_condition": only("year", "is", None)}, 400, 1002),
+        ({"metadata_condition": only("year", "in", [])}, 400, 1002),
     ],
 )
 def test_dify_is_told_what_is_wrong(serving, changes, status, code):
@@ -57,6 +66,32 @@ def test_dify_may_send_a_filter_without_conditions(serving):
     reply = ask(serving().url, metadata_condition={"logical_operator": "and", "conditions": []})
     assert reply.status_code == 200
     assert ask(serving().url, metadata_condition=None).json() == reply.json()
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        (only("document_name", "is", "nda/acme.txt"), {"nda/acme.txt"}),
+        (only(["title", "document_id"], "start with", "policy/"), {"leave", "travel"}),
+        (
+            {
+                "logical_operator": "or",
+                "conditions": [
+                    *only("document_id", "end with", "leave.md")["conditions"],
+                    *only("document_id", "contains", "trav")["conditions"],
+                ],
+            },
+            {"leave", "travel"},
+        ),
+        (only("no such field", "not empty"), set()),
+        (only("document_id", "is", "x' OR 'a' = 'a"), set()),
+    ],
+)
+def test_dify_conditions_filter_what_is_searched(serving, condition, kept):
+    setting = {"top_k": 100, "score_threshold": 0}
+    reply = ask(serving().url, retrieval_setting=setting, metadata_condition=condition)
+    found = {r["metadata"]["document_id"] for r in reply.json()["records"]}
+    assert {one.removeprefix("policy/").removesuffix(".md") for one in found} == kept
 
 
 @pytest.fixture
@@ -120,9 +155,31 @@ def test_one_document_of_a_dify_dataset_is_chosen_among_all_that_it_returns(dify
     assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
     found = assistant.search("How high is the fee?", ["d1"], "2.pdf", k=1)
     assert [p.chunk.document_id for p in found] == ["2.pdf"]
-    assert seen[0][2]["retrieval_model"]["top_k"] == 100
+    asked = seen[0][2]["retrieval_model"]
+    assert asked["top_k"] == 100
+    assert asked["metadata_filtering_conditions"]["conditions"] == [
+        {"name": "document_name", "comparison_operator": "is", "value": "2.pdf"}
+    ]
     with pytest.raises(InputError, match="`where` filters our own indexes"):
         assistant.search("How high is the fee?", ["d1"], where="title = 'x'")
+
+
+def test_leading_documents_are_searched_once_more_by_full_text(dify):
+    texts = {"a": "The fee is due in June.", "b": "Rent is due in May.", "c": "A fee is paid."}
+    records = [
+        {"segment": {"id": n, "content": text, "document": {"name": f"{n}.pdf"}}, "score": score}
+        for score, (n, text) in zip((0.9, 0.5, 0.5), texts.items(), strict=True)
+    ]
+    dataset, seen = dify(records)
+    settings = AssistantSettings(boosted_files=2, variants=1)
+    assistant = Assistant({"d1": dataset}, settings, sentence_vectors)
+    found = assistant.search("When is the fee due?", ["d1"], k=3)
+    methods = [body["retrieval_model"]["search_method"] for _, _, body in seen]
+    assert methods == ["hybrid_search", "full_text_search", "full_text_search"]
+    boosted = {body["query"] for _, _, body in seen[1:]}
+    assert boosted == {"When is the fee due? June", "When is the fee due? May Rent"}
+    # b, of the same score as c, gains by its own boosted search
+    assert [p.chunk.document_id for p in found] == ["a.pdf", "b.pdf", "c.pdf"]
 
 
 @pytest.mark.parametrize(("records", "status"), [([], 500), ([], 401), ("no", 200), ([1], 200)])

@@ -21,6 +21,16 @@ def test_every_tool_answers_over_http(serving):
                 "assistant", {"query": "How expensive may a hotel be?"}, progress_handler=progress
             ),
             "files": await client.call_tool("file_discover", {"query": "parental leave"}),
+            "filtered files": await client.call_tool(
+                "file_discover", {"query": "parental leave", "where": "document_id LIKE 'nda/%'"}
+            ),
+            "filtered answer": await client.call_tool(
+                "assistant",
+                {
+                    "query": "How expensive may a hotel be?",
+                    "where": "document_id = 'policy/travel.md'",
+                },
+            ),
             "chunks": await client.call_tool(
                 "search_chunks",
                 {"query": "governing law", "document_name": "nda/cedar.txt", "top_k_return": 1},
@@ -51,6 +61,12 @@ def test_every_tool_answers_over_http(serving):
     assert answer["sources"][0]["verified"] is True
     assert stages[:3] == ["intent", "search", "answer"]
     assert said["files"].structured_content["result"][0]["document_name"] == "policy/leave.md"
+    among = {f["document_name"] for f in said["filtered files"].structured_content["result"]}
+    assert among
+    assert all(name.startswith("nda/") for name in among)
+    filtered = said["filtered answer"].structured_content
+    assert {f["document_name"] for f in filtered["files"]} == {"policy/travel.md"}
+    assert "180 euros" in filtered["answer"]
     (chunk,) = said["chunks"].structured_content["result"]
     assert DOCUMENTS["nda/cedar.txt"][chunk["start"] : chunk["end"]] == chunk["text"]
     kept = {c["document_name"] for c in said["filtered"].structured_content["result"]}

@@ -5,6 +5,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
 from rag_pipeline.search.index import Floats, Index, Positions
 from rag_pipeline.search.nearest import (
@@ -121,8 +122,7 @@ def _weighted(search: Search, settings: HybridRetriever) -> Ranking:
             inside = id_filter(
                 "document_id", terms.documents.document_ids.take(documents).to_pylist()
             )
-            both = f"({where}) AND {inside}" if where else inside
-            close = nearest_read(index, vector, wanted, both)
+            close = nearest_read(index, vector, wanted, filter_of(where, inside))
         near = joined(near, close)
         leading = best_of(leading, by_terms[leading], _LEADING_CHUNKS)
     positions = np.unique(np.concatenate([chosen, near.positions, leading]))

@@ -1,0 +1,147 @@
+"""Dify's `metadata_condition` -> a filter in LanceDB's SQL.
+
+Source: Dify's External Knowledge API.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+from pydantic import BaseModel, Field
+
+from rag_pipeline.errors import InputError
+from rag_pipeline.store import quoted
+
+Operator = Literal[
+    "contains",
+    "not contains",
+    "start with",
+    "end with",
+    "is",
+    "is not",
+    "in",
+    "not in",
+    "empty",
+    "not empty",
+    "=",
+    "≠",
+    ">",
+    "<",
+    "≥",
+    "≤",
+    "before",
+    "after",
+]
+_NEGATIVE = frozenset({"not contains", "is not", "not in", "empty", "≠"})
+"""Of several names, these must hold for all; the others for any."""
+_COLUMNS = {"document_id": "document_id", "document_name": "document_id", "title": "title"}
+"""Names that are columns; every other name is a key of the metadata."""
+_NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}
+_DATES = {"before": "<", "after": ">"}
+
+Value = str | int | float | list[str | int | float] | None
+
+
+class Condition(BaseModel):
+    """One comparison of a metadata field; a document without the field only passes `empty`."""
+
+    name: str | list[str] = Field(min_length=1)
+    comparison_operator: str
+    value: Value = None
+
+    def sql(self) -> str:
+        """Return it in SQL; raise InputError for an operator or a value that does not fit."""
+        operator, names = self.comparison_operator, self.name
+        if operator not in get_args(Operator):
+            raise self._refused(f"no operator; there are: {', '.join(get_args(Operator))}")
+        each = [self._of(_field(n)) for n in ([names] if isinstance(names, str) else names)]
+        return f"({(' AND ' if operator in _NEGATIVE else ' OR ').join(each)})"
+
+    def _of(self, field: str) -> str:
+        operator = self.comparison_operator
+        if operator == "empty":
+            return f"({field} IS NULL OR {field} = '')"
+        if operator == "not empty":
+            return f"({field} IS NOT NULL AND {field} != '')"
+        if operator in ("in", "not in"):
+            values = ", ".join(quoted(v) for v in self._texts())
+            return f"{field} {operator.upper()} ({values})"
+        if operator in _DATES:
+            return self._dated(field)
+        if operator in _NUMBERS:
+            return f"TRY_CAST({field} AS DOUBLE) {_NUMBERS[operator]} {self._number()!r}"
+        (text,) = self._texts(one=True)
+        value = quoted(text)
+        forms: dict[str, Callable[[], str]] = {
+            "contains": lambda: f"contains({field}, {value})",
+            "not contains": lambda: f"NOT contains({field}, {value})",
+            "start with": lambda: f"starts_with({field}, {value})",
+            "end with": lambda: f"ends_with({field}, {value})",
+            "is": lambda: f"{field} = {value}",
+            "is not": lambda: f"{field} != {value}",
+        }
+        return forms[operator]()
+
+    def _dated(self, field: str) -> str:
+        """Compare dates; a number is seconds since 1970, held against either kind of field."""
+        sign = _DATES[self.comparison_operator]
+        seconds: float | None
+        try:
+            seconds = self._number()
+        except InputError:
+            seconds = None
+        try:
+            moment = (
+                datetime.fromisoformat(str(self.value))
+                if seconds is None
+                else datetime.fromtimestamp(seconds, UTC)
+            )
+        except (ValueError, OverflowError, OSError):
+            raise self._refused("needs a date such as 2025-12-31, or seconds") from None
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC).replace(tzinfo=None)
+        dated = f"TRY_CAST({field} AS TIMESTAMP) {sign} TIMESTAMP '{moment.isoformat()}'"
+        if seconds is None:
+            return dated
+        return f"({dated} OR TRY_CAST({field} AS DOUBLE) {sign} {seconds!r})"
+
+    def _number(self) -> float:
+        try:
+            number = float(self.value)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            raise self._refused("needs a number") from None
+        if number - number != 0:  # infinite, or none
+            raise self._refused("needs a finite number")
+        return number
+
+    def _texts(self, one: bool = False) -> list[str]:
+        value = self.value
+        if isinstance(value, list) and not one and value:
+            return [str(v) for v in value]
+        if value is None or isinstance(value, list):
+            raise self._refused("needs a value" if one else "needs at least one value")
+        text = str(value)
+        return [text] if one else [part.strip() for part in text.split(",")]
+
+    def _refused(self, why: str) -> InputError:
+        return InputError(
+            f"metadata_condition: {self.name!r} {self.comparison_operator!r} {self.value!r}: {why}"
+        )
+
+
+class MetadataCondition(BaseModel):
+    """Dify's conditions, joined by `and` or `or`."""
+
+    logical_operator: Literal["and", "or"] | None = None
+    conditions: list[Condition] | None = None
+
+    def where(self) -> str | None:
+        """Return the filter; None without conditions. Raises InputError naming what can't be."""
+        if not self.conditions:
+            return None
+        joined = f" {(self.logical_operator or 'and').upper()} "
+        return joined.join(condition.sql() for condition in self.conditions)
+
+
+def _field(name: str) -> str:
+    return _COLUMNS.get(name) or f"json_get_string(metadata, {quoted(name)})"
