@@ -1,6 +1,5 @@
 """One corpus as a Python object: search its release, read its leaderboard, roll back."""
 
-import hashlib
 import logging
 import time
 from collections.abc import Sequence
@@ -30,9 +29,9 @@ from rag_pipeline.errors import DocumentError, InputError
 from rag_pipeline.evaluation.board import Board
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.indexing import read_documents
+from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart
 from rag_pipeline.loading.places import Place, place_of
-from rag_pipeline.loading.sources import read_as
 from rag_pipeline.models.embedding import Embedded, embed_queries
 from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline.models.providers.minilm import MiniLMTokens
@@ -211,19 +210,11 @@ class Corpus:
     def page_image(self, document_id: str, page: int) -> bytes:
         """Return a page of a PDF of the release as PNG, drawn from the file that was read.
 
-        Raises InputError where the file is not there any more, has changed, or lies in a bucket.
+        Raises InputError where the file or object is not there any more, or has changed.
         """
-        document = self.document(document_id)
-        settings, root = self.config.documents, self.config.documents_path
-        if settings.s3 or document.page_map is None:
-            raise InputError(f"{self.name}: {document_id!r} has no pages to show, only text")
+        document, settings = self.document(document_id), self.config.documents
         try:
-            raw = ((root if root.is_dir() else root.parent) / document_id).read_bytes()
-        except OSError as error:
-            raise InputError(f"{self.name}: {document_id!r}: {error.strerror}") from None
-        if read_as(document_id, hashlib.sha256(raw).hexdigest()) != document.content_hash:
-            raise InputError(f"{self.name}: {document_id!r} has changed since it was released")
-        try:
+            raw = read_original(document, settings, self.config.documents_path)
             return render_apart(document_id, raw, page, settings)
         except DocumentError as error:
             raise InputError(f"{self.name}: {error}") from None

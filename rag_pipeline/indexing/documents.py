@@ -12,7 +12,12 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, parse_metadata, rows_of
 from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
-from rag_pipeline.indexing.objects import changed_documents, compare_objects, sidecar
+from rag_pipeline.indexing.objects import (
+    changed_documents,
+    compare_objects,
+    sidecar,
+    with_wanted,
+)
 from rag_pipeline.indexing.plans import (
     MAX_SHARD_DOCUMENTS,
     Plan,
@@ -21,11 +26,12 @@ from rag_pipeline.indexing.plans import (
 )
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
+from rag_pipeline.loading.extras import MODULES, as_read_here, is_installed, wanted_by
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.pdf.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
-from rag_pipeline.loading.sidecar import with_given
-from rag_pipeline.loading.sources import read_as
+from rag_pipeline.loading.sidecar import hashed_with, with_given
+from rag_pipeline.loading.sources import read_earlier
 from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
@@ -44,31 +50,61 @@ def plan_documents(workspace: Workspace) -> Plan:
     if workspace.config.documents.s3:
         objects = compare_objects(workspace)
         keys = tuple(listed.relative for listed in objects.changed)
-        why = _why(objects.by_earlier_parser)
+        why = _why(objects.by_earlier_parser, objects.for_extra)
         return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged), why=why)
     stale, seen, _ = _compare_files(workspace)
     loaded = workspace.documents().state()
     known = set(loaded) | set(workspace.quarantine("documents").state())
     names = tuple(s.document_id for s in stale)
-    why = _why([s.document_id for s in stale if _by_earlier_parser(s, loaded)])
+    why = _why(*_same_files(workspace, stale, loaded))
     return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names), why=why)
 
 
-def _by_earlier_parser(source: Source | Rejected, loaded: Mapping[str, DocumentState]) -> bool:
-    """Return whether the table has the same bytes as an earlier parser read them."""
-    if isinstance(source, Rejected) or source.document_id not in loaded:
-        return False
-    made = loaded[source.document_id].content_hash
-    return made == source.raw_hash != read_as(source.relative, source.raw_hash)
+def _same_files(
+    workspace: Workspace,
+    stale: Sequence[Source | Rejected],
+    loaded: Mapping[str, DocumentState],
+) -> tuple[list[str], dict[str, str]]:
+    """Return which files the table has as they are, as an earlier parser read them.
+
+    And those that were not read in whole for want of an extra, with the extra.
+    """
+    given = sidecar(workspace.config)
+    earlier: list[str] = []
+    for_extra: dict[str, str] = {}
+    for source in stale:
+        name = source.document_id
+        if isinstance(source, Rejected) or name not in loaded:
+            continue
+        made = loaded[name].content_hash
+        before = read_earlier(source.relative, source.raw_hash)
+        hashes = [hashed_with(digest, given.get(name)) for digest in before]
+        if any(made == h or wanted_by(made, h) for h in hashes):
+            earlier.append(name)
+        elif extra := wanted_by(made, source.content_hash):
+            for_extra[name] = extra
+    return earlier, for_extra
 
 
-def _why(again: Sequence[str]) -> str:
-    if not again:
-        return ""
-    count = len(again)
-    kind = "PDF" if all(name.lower().endswith(".pdf") for name in again) else "document"
-    what = f"1 {kind} is" if count == 1 else f"{count:,} {kind}s are"
-    return f"{what} read again: {'its' if count == 1 else 'their'} parser is a newer one"
+def _why(earlier: Sequence[str], for_extra: Mapping[str, str]) -> str:
+    reasons = []
+    if earlier:
+        own = "its" if len(earlier) == 1 else "their"
+        reasons.append(f"{_read_again(earlier)}: {own} parser is a newer one")
+    for extra in sorted(set(for_extra.values())):
+        names = [name for name, wanted in for_extra.items() if wanted == extra]
+        reasons.append(
+            f"{_read_again(names)}: parts were left out for want of the extra {extra!r}, which is "
+            f"there now"
+        )
+    return "; ".join(reasons)
+
+
+def _read_again(names: Sequence[str]) -> str:
+    kind = "PDF" if all(name.lower().endswith(".pdf") for name in names) else "document"
+    return (
+        f"1 {kind} is read again" if len(names) == 1 else f"{len(names):,} {kind}s are read again"
+    )
 
 
 def update_documents(workspace: Workspace) -> Report:
@@ -114,6 +150,8 @@ def update_documents(workspace: Workspace) -> Report:
             if isinstance(source, Rejected):
                 raise source.error()
             document = source.load()
+            wanted = wanted_by(document.content_hash, source.content_hash)
+            origins[source.document_id] = with_wanted(origin, wanted)
             good.append(document)
             pending += len(document.text)
         except DocumentError as error:
@@ -201,7 +239,9 @@ def _compare_files(
         seen.add(name)
         # A document of two rows was loaded by two at once; one in both tables was unread last.
         known = (
-            loaded[name] == (content_hash, made, 1) and name not in refused
+            loaded[name].content_hash in as_read_here(content_hash)
+            and loaded[name][1:] == (made, 1)
+            and name not in refused
             if name in loaded
             else name in refused and refused[name][:2] == (content_hash, refusal)
         )
@@ -271,6 +311,8 @@ def listing_digest(config: CorpusConfig) -> str:
     written = config.documents.model_dump_json(exclude={"max_deleted", *later}, exclude_none=True)
     digest = hashlib.sha256(written.encode())
     digest.update(config.documents_fingerprint().encode())
+    # What was left out for want of an extra can be read once it is there.
+    digest.update(" ".join(extra for extra in MODULES if is_installed(extra)).encode())
     if config.sidecar_path is not None and config.sidecar_path.is_file():
         digest.update(config.sidecar_path.read_bytes())
     source = config.documents_source

@@ -1,8 +1,9 @@
 """A bucket's objects compared with the documents that were read from them.
 
 Each row of the documents and quarantine tables carries its `origin`: key, ETag and size of the
-object, and how many documents that held. An object is unchanged when as many rows carry exactly
-that; after a load that was killed halfway there are fewer, and the object is read again.
+object, and how many documents that held; a document that was not read in whole adds the extra that
+it wants. An object is unchanged when as many rows carry exactly that, and the extras are still not
+there; after a load that was killed halfway there are fewer, and the object is read again.
 """
 
 import json
@@ -13,8 +14,9 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import UnreadDocumentError
 from rag_pipeline.loading import Rejected, Source
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
+from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
-from rag_pipeline.loading.sources import read_as
+from rag_pipeline.loading.sources import read_earlier
 from rag_pipeline.workspace import Workspace
 
 
@@ -27,6 +29,8 @@ class Objects:
     """The ids of the documents that need not be looked at."""
     by_earlier_parser: list[str]
     """The keys of the changed objects that are as they were, and are parsed anew."""
+    for_extra: dict[str, str]
+    """The same for an extra that is there now, which each key is given with."""
     known: dict[str, str]
     """The ids that the tables know, with the key that each was read from, "" for none."""
 
@@ -52,6 +56,7 @@ def compare_objects(workspace: Workspace) -> Objects:
     by_origin: dict[str, list[str]] = {}
     known: dict[str, str] = {}
     doubtful: set[str] = set()
+    for_extra: dict[str, str] = {}
     columns = ["document_id", "fingerprint", "origin"]
     for table, fingerprint in tables:
         if not table.exists() or "origin" not in table.open().schema.names:
@@ -64,8 +69,12 @@ def compare_objects(workspace: Workspace) -> Objects:
                 known[row["document_id"]] = (
                     json.loads(origin)[0] if origin else known.get(row["document_id"], "")
                 )
-                if origin and row["fingerprint"] == fingerprint:
-                    by_origin.setdefault(origin, []).append(row["document_id"])
+                if not origin or row["fingerprint"] != fingerprint:
+                    continue
+                whole, wanted = _without_wanted(origin)
+                if wanted and is_installed(wanted):
+                    for_extra[json.loads(origin)[0]] = wanted
+                by_origin.setdefault(whole, []).append(row["document_id"])
     counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
     etags = {key: etag for key, etag, _ in counts}
     changed: list[Listed] = []
@@ -76,14 +85,28 @@ def compare_objects(workspace: Workspace) -> Objects:
         listed = found._replace(etag=hashed_with(found.etag, given.get(found.relative)))
         origin, documents = counts.get(listed[:3], ("", 0))
         mine = by_origin.get(origin, [])
-        if origin and len(mine) == documents and doubtful.isdisjoint(mine):
+        is_whole = listed.relative not in for_extra
+        if origin and len(mine) == documents and doubtful.isdisjoint(mine) and is_whole:
             unchanged.update(mine)
         else:
             changed.append(listed)
-            before = etags.get(listed.relative, listed.etag)
-            if before != found.etag == read_as(listed.relative, before):
+            row = given.get(found.relative)
+            earlier = read_earlier(found.relative, found.bare_etag)
+            if etags.get(found.relative) in {hashed_with(etag, row) for etag in earlier}:
                 again.append(listed.relative)
-    return Objects(changed, unchanged, again, known)
+            if not origin:
+                for_extra.pop(listed.relative, None)
+    return Objects(changed, unchanged, again, for_extra, known)
+
+
+def with_wanted(origin: str | None, extra: str) -> str | None:
+    """Return the origin of a document that was not read in whole for want of an extra."""
+    return json.dumps([*json.loads(origin), extra]) if origin and extra else origin
+
+
+def _without_wanted(origin: str) -> tuple[str, str]:
+    values = json.loads(origin)
+    return (json.dumps(values[:4]), values[4]) if len(values) > 4 else (origin, "")
 
 
 def changed_documents(

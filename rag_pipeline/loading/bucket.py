@@ -29,6 +29,8 @@ class Listed(NamedTuple):
     etag: str
     size: int
     reason: str = ""
+    bare_etag: str = ""
+    """The ETag as the bucket tells it."""
 
     def origin(self, documents: int) -> str:
         """Return what the rows of this version of the object carry, which held so many."""
@@ -58,7 +60,7 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
                         relative, relative.split("/"), entry["Size"], source.max_bytes
                     )
                     etag = read_as(relative, entry["ETag"])
-                    found.append(Listed(relative, etag, entry["Size"], reason))
+                    found.append(Listed(relative, etag, entry["Size"], reason, entry["ETag"]))
     if not seen:
         raise ConfigError(f"documents.s3: no documents in {source.s3}: nothing has this prefix")
     if not found:

@@ -23,12 +23,14 @@ class PageMap:
     """Pieces of text with their boxes, in the order of the text, and the pages' sizes.
 
     `starts` are offsets of `Document.text`; a piece ends where the next one starts. Pages count
-    from 1. Notes stand after the text that runs on over them, so pages may go back.
+    from 1. Notes stand after the text that runs on over them, so pages may go back. `file_hash` is
+    the SHA-256 of the file, "" in maps of earlier versions.
     """
 
     starts: tuple[int, ...]
     boxes: tuple[Box, ...]
     sizes: tuple[tuple[float, float], ...]
+    file_hash: str = ""
 
     def page_at(self, offset: int) -> int:
         """Return the page that the character at an offset was read from."""
@@ -54,7 +56,8 @@ class PageMap:
             for column, value in zip(columns[1:], box, strict=True):
                 column.append(round(value))
         sizes = [[round(w, 1), round(h, 1)] for w, h in self.sizes]
-        packed = json.dumps({"lines": columns, "sizes": sizes}, separators=(",", ":"))
+        stored = {"lines": columns, "sizes": sizes, "file": self.file_hash}
+        packed = json.dumps(stored, separators=(",", ":"))
         return zlib.compress(packed.encode(), 6)
 
     @classmethod
@@ -67,4 +70,4 @@ class PageMap:
             starts.append(offset)
             boxes.append(Box(page, *map(float, sides)))
         sizes = tuple((float(w), float(h)) for w, h in stored["sizes"])
-        return cls(tuple(starts), tuple(boxes), sizes)
+        return cls(tuple(starts), tuple(boxes), sizes, stored.get("file", ""))

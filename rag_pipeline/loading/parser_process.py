@@ -45,7 +45,7 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
     said = _asked(asked, raw, settings)
     packed = said["page_map"]
     page_map = None if packed is None else base64.b64decode(packed)
-    return Parsed(said["text"], said["title"], page_map, said["metadata"])
+    return Parsed(said["text"], said["title"], page_map, said["metadata"], said["lacks"])
 
 
 def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
@@ -152,4 +152,5 @@ def _as_json(parsed: Parsed) -> dict[str, Any]:
         "title": parsed.title,
         "page_map": None if page_map is None else base64.b64encode(page_map).decode(),
         "metadata": dict(parsed.metadata),
+        "lacks": parsed.lacks,
     }

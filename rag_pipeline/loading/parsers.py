@@ -47,13 +47,15 @@ _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation",
 class Parsed(NamedTuple):
     """Markdown and the title that the file itself declares, "" if none.
 
-    `page_map` is a packed `PageMap` of the text, None for formats without pages.
+    `page_map` is a packed `PageMap` of the text, None for formats without pages. `lacks` names the
+    extra that would have read more of the file.
     """
 
     text: str
     title: str
     page_map: bytes | None = None
     metadata: Mapping[str, MetadataValue] = MappingProxyType({})
+    lacks: str = ""
 
 
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
@@ -130,7 +132,7 @@ def _parse_pdf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     from rag_pipeline.loading.pdf.parse import read_pdf
 
     read = read_pdf(document_id, raw)
-    return Parsed(read.text, read.title, read.page_map.to_bytes(), read.metadata)
+    return Parsed(read.text, read.title, read.page_map.to_bytes(), read.metadata, read.lacks)
 
 
 def _parse_docx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
@@ -316,7 +318,7 @@ def _silence() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-PARSER_VERSIONS = {".pdf": 2, ".ipynb": 2, ".eml": 2, ".epub": 2, ".odt": 2, ".rtf": 2}
+PARSER_VERSIONS = {".pdf": 3, ".ipynb": 2, ".eml": 2, ".epub": 2, ".odt": 2, ".rtf": 2}
 """Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
 
 PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {

@@ -4,12 +4,13 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
+from rag_pipeline.loading.extras import read_without
 from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.parser_process import parse_apart
@@ -79,7 +80,8 @@ class Source:
 
     `n_bytes` counts the raw bytes, of which `raw_hash` is the SHA-256 (hex); for a JSON record
     both are the record's own. `content_hash` is the same, or a hash of it and of the parser's
-    version where that is not the first. `relative` is the file under `base`, `offset` the record's
+    version where that is not the first; a document that is not read in whole for want of an extra
+    has another one, see `extras`. `relative` is the file under `base`, `offset` the record's
     place in it, None for a document that is a whole file. `title` and `given` metadata, where
     someone wrote them down, are put before the document's own.
     """
@@ -120,11 +122,12 @@ class Source:
         if not raw:
             raise DocumentError(self.document_id, "empty: 0 bytes")
         fields: dict[str, MetadataValue] = {}
-        page_map = None
+        page_map, lacks = None, ""
         if suffix in PARSERS:
             parsed = parse_apart(self.document_id, raw, suffix, self.settings)
             text, title, page_map = parsed.text, parsed.title, parsed.page_map
             fields |= parsed.metadata
+            lacks = parsed.lacks
             if suffix != ".xlsx":  # whose headings are sheet names
                 title = title or markdown_title(text) or first_line_title(text)
         else:
@@ -135,7 +138,10 @@ class Source:
                 fields, body = front_matter(text)
                 title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
             title = title or first_line_title(body)
-        return self._document(text, title or _from_stem(path), fields, page_map=page_map)
+        document = self._document(text, title or _from_stem(path), fields, page_map=page_map)
+        if lacks:
+            return replace(document, content_hash=read_without(lacks, document.content_hash))
+        return document
 
     def _from_record(self, raw: bytes) -> Document:
         record = read_record(self.document_id, raw)
@@ -327,7 +333,19 @@ def _sources(
 
 def read_as(name: str, digest: str) -> str:
     """Return a digest of a file that changes with the version of its parser, too."""
-    version = PARSER_VERSIONS.get(PurePosixPath(name).suffix.lower(), 1)
+    return _of_version(digest, _parser_version(name))
+
+
+def read_earlier(name: str, digest: str) -> list[str]:
+    """Return what `read_as` returned with earlier versions of the file's parser."""
+    return [_of_version(digest, version) for version in range(1, _parser_version(name))]
+
+
+def _parser_version(name: str) -> int:
+    return PARSER_VERSIONS.get(PurePosixPath(name).suffix.lower(), 1)
+
+
+def _of_version(digest: str, version: int) -> str:
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 
 

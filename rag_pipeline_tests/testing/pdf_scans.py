@@ -33,3 +33,21 @@ def scanned(raw: bytes, turn: int = 0, angle: float = 0.7, dpi: int = 200, pages
         canvas.showPage()
     canvas.save()
     return out.getvalue()
+
+
+def mixed_pdf() -> bytes:
+    """Return a PDF of a page with text and a page that is a picture of a line."""
+    drawn = io.BytesIO()
+    line = Canvas(drawn, pagesize=(300, 60))
+    line.setFont("Helvetica", 14)
+    line.drawString(20, 25, "The rent falls due in March.")
+    line.save()
+    picture = pypdfium2.PdfDocument(drawn.getvalue())[0].render(scale=200 / 72).to_pil()
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=(420, 220), invariant=1)
+    canvas.drawString(30, 100, "Fees are due in March, and again in September of each year.")
+    canvas.showPage()
+    canvas.setPageSize((300, 60))
+    canvas.drawImage(ImageReader(picture), 0, 0, 300, 60)
+    canvas.save()
+    return out.getvalue()

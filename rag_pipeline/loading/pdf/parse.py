@@ -2,15 +2,17 @@
 
 import ctypes
 import gc
-import importlib.util
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.extras import install, is_installed
 from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.furniture import without_furniture
@@ -33,12 +35,13 @@ _MOST_PAGES = 20_000
 
 
 class ReadPdf(NamedTuple):
-    """What a PDF says."""
+    """What a PDF says; `lacks` names the extra for want of which pages were left out."""
 
     text: str
     title: str
     page_map: PageMap
     metadata: dict[str, MetadataValue]
+    lacks: str = ""
 
 
 def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
@@ -56,7 +59,9 @@ def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
     read = compose(pages, declared)
     if not read.text:
         raise DocumentError(document_id, _without_text(pages))
-    return read
+    page_map = replace(read.page_map, file_hash=hashlib.sha256(raw).hexdigest())
+    left_out = not is_installed("ocr") and any(map(is_unread, pages))
+    return read._replace(page_map=page_map, lacks="ocr" if left_out else "")
 
 
 def compose(pages: list[Page], declared: str) -> ReadPdf:
@@ -82,9 +87,9 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
 def _without_text(pages: list[Page]) -> str:
     """Return why a document has no text."""
     scans = sum(is_unread(page) for page in pages)
-    if scans and not is_installed():
+    if scans and not is_installed("ocr"):
         what = "it is a scanned page" if scans == 1 else f"{scans:,} pages are scanned"
-        return f"no text: {what}; `pip install 'rag_pipeline[ocr]'` and run again to read it"
+        return f"no text: {what}; `{install('ocr')}` and run again to read it"
     if any(page.characters for page in pages):
         return "no text: the fonts don't say which letters they show"
     return "no text: scanned pages?"
@@ -127,7 +132,7 @@ def _read(document: Any, number: int, may_recognise: bool) -> Page:
         return Page(0.0, 0.0, 0)
     try:
         read = read_page(page, number)
-        if may_recognise and is_unread(read) and is_installed():
+        if may_recognise and is_unread(read) and is_installed("ocr"):
             read = _recognised(page, number)
         return read
     finally:
@@ -142,11 +147,6 @@ def _recognised(page: Any, number: int) -> Page:
     read = lay_out(glyphs, number)
     read.confidence = confidence
     return read
-
-
-def is_installed() -> bool:
-    """Return whether the extra `ocr` is there, which reads pages that are images."""
-    return importlib.util.find_spec("rapidocr") is not None
 
 
 @contextmanager

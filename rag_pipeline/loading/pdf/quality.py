@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from rag_pipeline.loading.extras import install, is_installed
 from rag_pipeline.loading.pdf.lines import is_cjk
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -57,7 +58,9 @@ class TextQuality:
         if self.replaced > _MOST_REPLACED:
             found.append(f"{self.replaced:.1%} of the characters are unknown to the file's fonts")
         if self.unread:
-            found.append(f"{self.unread} of {self.pages} pages are images that were not read")
+            what = f"{self.unread} of {self.pages} pages are images that were not read"
+            hint = "" if is_installed("ocr") else f"; `{install('ocr')}` and run again to read them"
+            found.append(what + hint)
         if self.confidence is not None and self.confidence < _LEAST_CONFIDENCE:
             found.append(
                 f"text in images was recognised with a confidence of {self.confidence:.2f}"

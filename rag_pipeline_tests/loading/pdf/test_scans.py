@@ -1,10 +1,8 @@
 """Pages that are images: recognised where the extra is there, named where it is not."""
 
-import io
+import sys
 
 import pytest
-from reportlab.lib.utils import ImageReader
-from reportlab.pdfgen.canvas import Canvas
 
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.pdf import parse
@@ -12,7 +10,7 @@ from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.pdf.quality import TextQuality
 from rag_pipeline_tests.testing.pdf_layouts import Sheet
 from rag_pipeline_tests.testing.pdf_measures import character_accuracy
-from rag_pipeline_tests.testing.pdf_scans import scanned
+from rag_pipeline_tests.testing.pdf_scans import mixed_pdf, scanned
 from rag_pipeline_tests.testing.pdf_set import MadePdf
 
 TEXT = (
@@ -28,6 +26,10 @@ def small_page() -> MadePdf:
         sheet.column(left, left + 165, 190, 20)
         sheet.paragraph(text, indent=0)
     return MadePdf("small", sheet.finish(), sheet.texts)
+
+
+def without_ocr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
 
 
 def quality(read: parse.ReadPdf) -> TextQuality:
@@ -48,7 +50,7 @@ def test_a_scan_of_two_columns_is_read(turn, angle):
 
 
 def test_without_the_extra_a_scan_is_refused_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(parse, "is_installed", lambda: False)
+    without_ocr(monkeypatch)
     with pytest.raises(DocumentError) as caught:
         read_pdf("scan.pdf", scanned(small_page().raw))
     assert caught.value.reason == (
@@ -57,16 +59,12 @@ def test_without_the_extra_a_scan_is_refused_with_what_to_install(monkeypatch):
 
 
 def test_of_a_mixed_document_the_pages_with_text_are_read_and_the_others_counted(monkeypatch):
-    monkeypatch.setattr(parse, "is_installed", lambda: False)
-    from PIL import Image
-
-    out = io.BytesIO()
-    canvas = Canvas(out, pagesize=(420, 220))
-    canvas.drawString(30, 100, "Fees are due in March, and again in September of each year.")
-    canvas.showPage()
-    canvas.drawImage(ImageReader(Image.new("L", (420, 220), 200)), 0, 0, 420, 220)
-    canvas.save()
-    read = read_pdf("mixed.pdf", out.getvalue())
+    without_ocr(monkeypatch)
+    read = read_pdf("mixed.pdf", mixed_pdf())
+    assert read.lacks == "ocr"
     assert read.text == "Fees are due in March, and again in September of each year."
     assert quality(read).unread == 1
-    assert quality(read).warnings() == ["1 of 2 pages are images that were not read"]
+    assert quality(read).warnings() == [
+        "1 of 2 pages are images that were not read; `pip install 'rag_pipeline[ocr]'` and run "
+        "again to read them"
+    ]

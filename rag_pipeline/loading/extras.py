@@ -1,0 +1,39 @@
+"""Extras that read more of a document, and the content hash of what was read without one."""
+
+import hashlib
+import importlib.util
+
+MODULES = {"ocr": "rapidocr"}
+"""The extras by name, each with a module that it installs."""
+
+
+def is_installed(extra: str) -> bool:
+    """Return whether an extra is there."""
+    return importlib.util.find_spec(MODULES[extra]) is not None
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install 'rag_pipeline[{extra}]'"
+
+
+def read_without(extra: str, content_hash: str) -> str:
+    """Return the hash of content of which a part was left out for want of an extra.
+
+    It differs from that of the whole: what follows from the document is made anew with it.
+    """
+    return hashlib.sha256(f"without {extra} {content_hash}".encode()).hexdigest()
+
+
+def as_read_here(content_hash: str) -> set[str]:
+    """Return the hashes under which content is current on this machine.
+
+    What was read with an extra stays current where the extra is not installed.
+    """
+    missing = [extra for extra in MODULES if not is_installed(extra)]
+    return {content_hash, *(read_without(extra, content_hash) for extra in missing)}
+
+
+def wanted_by(made: str, content_hash: str) -> str:
+    """Return the extra without which content was read, "" where it was read in whole."""
+    return next((e for e in MODULES if made == read_without(e, content_hash)), "")

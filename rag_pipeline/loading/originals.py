@@ -1,0 +1,63 @@
+"""A loaded PDF -> the bytes of the file that it was read from, in a folder or a bucket."""
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.sources import read_as, read_earlier
+from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
+
+
+def read_original(document: Document, settings: DocumentsSource, root: Path) -> bytes:
+    """Return the file of a document that has pages.
+
+    Raises DocumentError where it is not there any more, can't be read, or has changed since.
+    """
+    name = document.document_id
+    if document.page_map is None:
+        raise DocumentError(name, "it has no pages to show, only text")
+    if settings.s3:
+        raw = _object(settings.s3, name, document.content_hash)
+    else:
+        raw = _file(root if root.is_dir() else root.parent, name)
+    if not _is_file_of(document, raw):
+        _object.cache_clear()
+        raise DocumentError(name, "the file has changed since it was read")
+    return raw
+
+
+def _is_file_of(document: Document, raw: bytes) -> bool:
+    digest = hashlib.sha256(raw).hexdigest()
+    assert document.page_map is not None
+    read_from = PageMap.from_bytes(document.page_map).file_hash
+    if read_from:
+        return digest == read_from
+    name = document.document_id
+    return document.content_hash in (read_as(name, digest), *read_earlier(name, digest))
+
+
+def _file(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise DocumentError(name, f"cannot read the file: {error.strerror}") from None
+
+
+@lru_cache(maxsize=2)
+def _object(url: str, name: str, content_hash: str) -> bytes:
+    """Return an object; one that is leafed through is not copied for each of its pages."""
+    from botocore.exceptions import ClientError
+
+    bucket, prefix = split_url(url)
+    key = f"{prefix}/{name}".lstrip("/")
+    with clear_s3_errors(f"documents.s3: s3://{bucket}/{key}"):
+        try:
+            raw: bytes = s3_client().get_object(Bucket=bucket, Key=key)["Body"].read()
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            raise DocumentError(name, f"cannot read s3://{bucket}/{key}: {code}") from None
+    return raw

@@ -1,0 +1,91 @@
+"""Documents that were not read in whole for want of an extra: read again once it is there."""
+
+import sys
+from pathlib import Path
+
+import boto3
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.indexing import listing_digest, read_documents
+from rag_pipeline.loading import originals, parser_process
+from rag_pipeline.loading.originals import read_original
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.formats import pdf_bytes
+from rag_pipeline_tests.testing.pdf_scans import mixed_pdf
+
+LEFT_OUT = "The rent falls due in March."
+WHY = "1 PDF is read again: parts were left out for want of the extra 'ocr', which is there now"
+WITHOUT_OCR = f"import sys; sys.modules['rapidocr'] = None; {parser_process._CHILD}"
+
+
+def load_without_ocr(workspace: Workspace) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "rapidocr", None)
+        patch.setattr(parser_process, "_CHILD", WITHOUT_OCR)
+        patch.setattr(parser_process, "_started", {})
+        listing = listing_digest(workspace.config)
+        assert indexing.update_documents(workspace).documents == 2
+        assert indexing.plan_documents(workspace).is_current
+        assert indexing.loaded_listing(workspace) == listing
+
+
+def check_that_it_is_read_again(workspace: Workspace) -> None:
+    load_without_ocr(workspace)
+    (partly,) = read_documents(workspace, ["mixed.pdf"])
+    assert LEFT_OUT not in partly.text
+    loaded = dict(workspace.documents().state())
+    assert indexing.loaded_listing(workspace) != listing_digest(workspace.config)
+    plan = indexing.plan_documents(workspace)
+    assert (plan.stale, plan.why) == (("mixed.pdf",), WHY)
+    assert indexing.update_documents(workspace).documents == 1
+    (whole,) = read_documents(workspace, ["mixed.pdf"])
+    assert LEFT_OUT in whole.text
+    assert indexing.plan_documents(workspace).is_current
+    state = workspace.documents().state()
+    assert state["notes.txt"] == loaded["notes.txt"]
+    # What follows from the document is made anew by its hash.
+    assert state["mixed.pdf"].content_hash != loaded["mixed.pdf"].content_hash
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "rapidocr", None)
+        assert indexing.plan_documents(workspace).is_current, "what has more is not taken back"
+
+
+def test_pages_left_out_of_a_file_are_read_once_they_can_be(tmp_path: Path) -> None:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "mixed.pdf").write_bytes(mixed_pdf())
+    (folder / "notes.txt").write_text("Keys are with the porter.")
+    file = write_file(tmp_path, queries=None, documents={"path": "documents"})
+    check_that_it_is_read_again(Workspace(load_config(file)))
+
+
+def test_pages_left_out_of_an_object_are_read_once_they_can_be(bucket: str, tmp_path: Path) -> None:
+    client = boto3.client("s3")
+    for name, raw in {"mixed.pdf": mixed_pdf(), "notes.txt": b"Keys are with the porter."}.items():
+        client.put_object(Bucket="bucket", Key=f"raw/{name}", Body=raw)
+    file = write_file(tmp_path, queries=None, documents={"s3": "s3://bucket/raw"})
+    check_that_it_is_read_again(Workspace(load_config(file)))
+
+
+def test_the_original_of_an_object_is_that_which_was_read(bucket: str, tmp_path: Path) -> None:
+    raw = pdf_bytes("Fees are due.")
+    client = boto3.client("s3")
+    client.put_object(Bucket="bucket", Key="raw/fees.pdf", Body=raw)
+    file = write_file(tmp_path, queries=None, documents={"s3": "s3://bucket/raw"})
+    workspace = Workspace(load_config(file))
+    indexing.update_documents(workspace)
+    (document,) = read_documents(workspace, ["fees.pdf"])
+    settings = workspace.config.documents
+    assert read_original(document, settings, tmp_path) == raw
+    client.put_object(Bucket="bucket", Key="raw/fees.pdf", Body=raw + b"\n")
+    originals._object.cache_clear()
+    with pytest.raises(DocumentError, match="the file has changed since it was read"):
+        read_original(document, settings, tmp_path)
+    client.delete_object(Bucket="bucket", Key="raw/fees.pdf")
+    other = settings.model_copy(update={"s3": "s3://bucket/raw/"})  # another address, none cached
+    with pytest.raises(DocumentError, match=r"cannot read s3://bucket/raw/fees.pdf: NoSuch"):
+        read_original(document, other, tmp_path)
