@@ -1,30 +1,40 @@
-"""What a change costs by the daemon's sensors, beside `rag run` of the same change.
+"""What a change costs by the daemon's sensors or a backfill, beside `rag run` of the same change.
 
-Two copies of one built corpus get the same change: one document edited, then a threshold. One copy
-is brought up to date by `rag run`, the other by a real daemon with its sensors. Printed are runs,
-steps and seconds from the change to the end of the last run.
+Two copies of one built corpus get the same changes, one after the other: a document is edited, a
+threshold is changed, an embedding is added with a configuration of its own, and two configurations
+get other retrievers. One copy is brought up to date by `rag run`, the other by a real daemon: by
+its sensors, but for the last change, which a backfill from Dagster's page of assets does with the
+sensors switched off. Printed are runs, steps, seconds from the change to the end of the last run,
+and CPU seconds of all processes meanwhile. Sensors look every second, so that the daemon's own
+waiting is left out.
 
-    python -m benchmarks.bench_automation
+    python -m benchmarks.bench_automation [--corpus tiny|sample]
 """
 
+import argparse
+import json
 import os
+import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+import yaml
 
 from rag_pipeline.config import load_config
+from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import (
-    DOCUMENTS,
-    write_corpus,
-    write_documents,
-    write_file,
-)
+from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 from rag_pipeline_tests.testing.dagster_projects import (
     command,
     environment,
@@ -33,103 +43,259 @@ from rag_pipeline_tests.testing.dagster_projects import (
     write_project,
 )
 
-SECONDS = 600
-CHUNKINGS = {
-    "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},
-    "recursive": {"method": "recursive", "max_characters": 150},
-}
+SECONDS = 3600
+_REPOSITORY = Path(__file__).parents[1]
+_BACKFILL = """mutation ($params: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $params) {
+    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
+  }
+}"""
+_BACKFILLED = (
+    *("retrieval_run", "answer_presence", "answers", "entity_scores", "context_scores"),
+    *("leaderboard", "release"),
+)
 
 
-def write(folder: Path, threshold: float) -> Path:
-    semantic = {**CHUNKINGS["semantic"], "threshold": threshold}
-    rules = [
-        {"name": f"{chunking}-{retriever}", "chunking": chunking, "embedding": "minilm",
-         "retriever": retriever}
-        for chunking in CHUNKINGS
-        for retriever in ("dense", "hybrid")
-    ]  # fmt: skip
-    chunkings = {**CHUNKINGS, "semantic": semantic}
-    return write_file(folder, chunkings=chunkings, configurations=rules)
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a change cost: `runs` and `steps` in Dagster, wall and CPU seconds."""
+
+    runs: int
+    steps: int
+    seconds: float
+    cpu: float
 
 
-def edit(folder: Path) -> None:
-    text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
-    write_documents(folder / "documents", {"policy/travel.md": text})
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A corpus file in a folder of its own, with the changes that are made to it."""
+
+    file: Path
+    document: str
+    chunking: str
+    threshold: float
+    configuration: dict[str, str]
+    retrievers: tuple[str, str]
+
+    def edit(self) -> None:
+        """Add a sentence to the end of a document."""
+        file = self.file.parent / self.document
+        file.write_text(file.read_text() + "\nNotices are sent by registered letter.\n")
+
+    def set_threshold(self) -> None:
+        """Change how one chunking splits."""
+        with self._attributes() as attributes:
+            attributes["chunkings"][self.chunking]["threshold"] = self.threshold
+
+    def add_embedding(self) -> None:
+        """Add the packaged model without token vectors, and a configuration that uses it."""
+        with self._attributes() as attributes:
+            named = {"minilm": {"provider": "minilm", "token_vectors": True}}
+            attributes.setdefault("embeddings", named)["minilm_plain"] = {"provider": "minilm"}
+            added = {**self.configuration, "name": "plain_vectors", "embedding": "minilm_plain"}
+            attributes["configurations"].append(added)
+
+    def set_retrievers(self) -> None:
+        """Change the retrievers of two configurations."""
+        with self._attributes() as attributes:
+            for name in self.retrievers:
+                attributes["retrievers"][name]["top_k"] -= 1
+
+    @contextmanager
+    def _attributes(self) -> Iterator[dict[str, Any]]:
+        read = yaml.safe_load(self.file.read_text())
+        yield read.get("attributes", read)
+        self.file.write_text(yaml.safe_dump(read, sort_keys=False))
 
 
-def by_command(file: Path, folder: Path) -> float:
-    started = time.perf_counter()
-    there = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
-    subprocess.run(
-        command("rag", "run", "-q", file), cwd=folder, env=there, check=True, capture_output=True
+def tiny(folder: Path) -> Corpus:
+    """Write four documents with two chunkings and four configurations."""
+    write_corpus(folder)
+    retrievers = {
+        name: {"method": method, "top_k": 20}
+        for name, method in {"dense": "dense", "other": "dense", "hybrid": "hybrid"}.items()
+    }
+    one = {"chunking": "recursive", "embedding": "minilm", "retriever": "hybrid"}
+    file = write_file(
+        folder,
+        chunkings={
+            "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},
+            "recursive": {"method": "recursive", "max_characters": 150},
+        },
+        embeddings={"minilm": {"provider": "minilm", "token_vectors": True}},
+        retrievers=retrievers,
+        configurations=[
+            {**one, "name": "semantic-hybrid", "chunking": "semantic"},
+            {**one, "name": "recursive-hybrid"},
+            {**one, "name": "recursive-dense", "retriever": "dense"},
+            {**one, "name": "recursive-other", "retriever": "other"},
+        ],
     )
-    return time.perf_counter() - started
+    return Corpus(file, "documents/policy/travel.md", "semantic", 0.8, one, ("dense", "other"))
 
 
-def is_current(file: Path) -> bool:
-    workspace = Workspace(load_config(file))
-    return not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
+def sample(folder: Path) -> Corpus:
+    """Copy the sample corpus: 25 documents, 10 configurations."""
+    left_out = shutil.ignore_patterns("store")
+    shutil.copytree(_REPOSITORY / "data", folder / "data", ignore=left_out)
+    file = folder / "sample.yaml"
+    shutil.copy(_REPOSITORY / "rag_pipeline/defs/sample/defs.yaml", file)
+    one = {"chunking": "recursive_500", "contextualizer": "none", "retriever": "dense"}
+    documents = sorted((folder / "data/documents").rglob("*.md"))
+    document = str(documents[0].relative_to(folder))
+    return Corpus(file, document, "semantic_2_0", 1.8, one, ("dense", "discovery"))
 
 
-def by_daemon(file: Path, folder: Path, change, restart: bool) -> tuple[int, int, float]:
-    """Return runs, steps and seconds of a change.
+def by_command(corpus: Corpus) -> Cost:
+    """Bring a corpus up to date by `rag run`."""
+    there = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
+    before, started = _cpu_of_children(), time.perf_counter()
+    run = command("rag", "run", "-q", corpus.file)
+    subprocess.run(run, cwd=corpus.file.parent, env=there, check=True, capture_output=True)
+    return Cost(0, 0, time.perf_counter() - started, _cpu_of_children() - before)
 
-    A running daemon sees documents. Settings it reads when it starts, so it is started after the
-    change, and its start counts.
-    """
-    project = folder / "tiny_definitions.py"
-    if not project.exists():
-        project = write_project(folder, file)
-        start = command("dagster", "sensor", "start", "--start-all", "-f", project)
-        subprocess.run(start, cwd=folder, env=environment(folder), check=True, capture_output=True)
-    log = folder / "daemon.log"
-    started = time.perf_counter()
-    if restart:
+
+class Daemon:
+    """A daemon at work in a corpus's folder, with its sensors on."""
+
+    def __init__(self, corpus: Corpus, instance: dg.DagsterInstance, pid: int) -> None:
+        self._corpus, self._instance, self._pid = corpus, instance, pid
+        self._folder = corpus.file.parent
+        self._log = self._folder / "daemon.log"
+
+    def costs_of(
+        self, change: Callable[[], object], ask: Callable[[], object] = lambda: None
+    ) -> Cost:
+        """Make a change and `ask` for its runs; return what they cost until nothing is stale.
+
+        Asking itself does not count.
+        """
+        wait_for(self._is_at_rest, SECONDS, self._log)
+        before = {run.run_id for run in self._instance.get_runs()}
         change()
+        ask()
+        cpu, started = _cpu_of_session(self._pid), time.time()
+
+        def is_done() -> bool:
+            new = any(run.run_id not in before for run in self._instance.get_runs())
+            return new and self._is_at_rest()
+
+        wait_for(is_done, SECONDS, self._log)
+        cpu = _cpu_of_session(self._pid) - cpu
+        records = [
+            r for r in self._instance.get_run_records() if r.dagster_run.run_id not in before
+        ]
+        ended = max(record.end_time or started for record in records)
+        stats = [self._instance.get_run_stats(record.dagster_run.run_id) for record in records]
+        return Cost(len(records), sum(s.steps_succeeded for s in stats), ended - started, cpu)
+
+    def backfill(self) -> None:
+        """Ask for two configurations, and what compares all, as Dagster's page of assets does."""
+        config = load_config(self._corpus.file)
+        changed = [c.name for c in config.configurations if c.retriever in self._corpus.retrievers]
+        keys = [{"path": [config.corpus, name]} for name in _BACKFILLED]
+        asked = {"params": {"assetSelection": keys, "partitionNames": changed}}
+        self._program("dagster-graphql", "-t", _BACKFILL, "-v", json.dumps(asked))
+
+    def stop_sensors(self) -> None:
+        for name in ("changed_documents", "stale_partitions", "observed_inputs"):
+            full = f"{load_config(self._corpus.file).corpus}__{name}"
+            self._program("dagster", "sensor", "stop", full)
+
+    def _program(self, name: str, *arguments: str) -> None:
+        line = command(name, *arguments, "-f", self._folder / "tiny_definitions.py")
+        there = environment(self._folder)
+        done = subprocess.run(line, cwd=self._folder, env=there, capture_output=True, text=True)
+        if done.returncode or "PythonError" in done.stdout or '"errors"' in done.stdout:
+            sys.exit(f"{line}: {done.stdout}{done.stderr}")
+
+    def _is_at_rest(self) -> bool:
+        if not all(run.is_finished for run in self._instance.get_runs()):
+            return False
+        config = load_config(self._corpus.file)
+        workspace = Workspace(config)
+        stale = any(plan_step(workspace, step).must_run for step in steps(config))
+        return not stale and listing_digest(config) == loaded_listing(workspace)
+
+
+@contextmanager
+def daemon_of(corpus: Corpus) -> Iterator[Daemon]:
+    """Start a daemon with its sensors on; wait until it and its code server answer."""
+    folder = corpus.file.parent
+    project = write_project(folder, corpus.file)
+    start = command("dagster", "sensor", "start", "--start-all", "-f", project)
+    subprocess.run(start, cwd=folder, env=environment(folder), check=True, capture_output=True)
+    log = folder / "daemon.log"
     with (
-        running(command("dagster-daemon", "run", "-f", project), folder, log),
+        running(command("dagster-daemon", "run", "-f", project), folder, log) as process,
         dg.DagsterInstance.from_config(str(folder / "home")) as instance,
     ):
 
-        def at_rest() -> bool:
-            return is_current(file) and all(run.is_finished for run in instance.get_runs())
+        def has_ticked() -> bool:
+            states = instance.all_instigator_state()
+            return any(
+                instance.get_ticks(s.instigator_origin_id, s.selector_id, limit=1) for s in states
+            )
 
-        before = {run.run_id for run in instance.get_runs()}
-        if not restart:
-            ticked = time.time()
-            beats = instance.get_daemon_heartbeats
-            wait_for(lambda: any(b.timestamp > ticked for b in beats().values()), SECONDS, log)
-            started = time.perf_counter()
-            change()
-        wait_for(lambda: bool({r.run_id for r in instance.get_runs()} - before), SECONDS, log)
-        wait_for(at_rest, SECONDS, log)
-        seconds = time.perf_counter() - started
-        runs = [run for run in instance.get_runs() if run.run_id not in before]
-        made = sum(instance.get_run_stats(run.run_id).steps_succeeded for run in runs)
-    return len(runs), made, seconds
+        wait_for(has_ticked, SECONDS, log)
+        yield Daemon(corpus, instance, process.pid)
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _cpu_of_session(leader: int) -> float:
+    """Return the CPU seconds of the processes of a session and of those that they waited for."""
+    ticks = 0
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(fields[3]) == leader:
+            ticks += sum(int(field) for field in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
+    """Print what each change costs both ways."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--corpus", choices=("tiny", "sample"), default="tiny")
+    make = {"tiny": tiny, "sample": sample}[parser.parse_args().corpus]
     with tempfile.TemporaryDirectory() as name:
         theirs, ours = Path(name, "command"), Path(name, "daemon")
         theirs.mkdir()
-        write_corpus(theirs)  # documents and queries
-        file = write(theirs, 1.0)
-        by_command(file, theirs)
+        alone = make(theirs)
+        by_command(alone)
         shutil.copytree(theirs, ours)
-        changes = {
-            "one document edited": edit,
-            "one threshold changed": lambda folder: write(folder, 0.8),
-        }
-        print(f"{'change':24} {'rag run':>9} {'daemon':>9} {'ratio':>6} {'runs':>5} {'steps':>6}")
-        for what, change in changes.items():
-            restart = change is not edit
-            done = by_daemon(ours / file.name, ours, lambda c=change: c(ours), restart)
-            runs, made, seconds = done
-            change(theirs)
-            alone = by_command(file, theirs)
-            ratio = seconds / alone
-            print(f"{what:24} {alone:7.1f} s {seconds:7.1f} s {ratio:6.2f} {runs:5} {made:6}")
+        watched = Corpus(**{**_fields(alone), "file": ours / alone.file.name})
+        print(f"{'':22} {'rag run':>18} {'daemon':>18} {'ratio':>6} {'runs':>5} {'steps':>6}")
+        with daemon_of(watched) as daemon:
+            for what, change in {
+                "document edited": Corpus.edit,
+                "threshold changed": Corpus.set_threshold,
+                "embedding added": Corpus.add_embedding,
+                "two backfilled": Corpus.set_retrievers,
+            }.items():
+                if change is Corpus.set_retrievers:
+                    daemon.stop_sensors()
+                    cost = daemon.costs_of(partial(change, watched), daemon.backfill)
+                else:
+                    cost = daemon.costs_of(partial(change, watched))
+                change(alone)
+                least = by_command(alone)
+                print(
+                    f"{what:22} {least.seconds:6.1f} s {least.cpu:5.1f} CPU {cost.seconds:6.1f} s "
+                    f"{cost.cpu:5.1f} CPU {cost.seconds / least.seconds:6.2f} {cost.runs:5} "
+                    f"{cost.steps:6}",
+                    flush=True,
+                )
+
+
+def _fields(corpus: Corpus) -> dict[str, Any]:
+    return {name: getattr(corpus, name) for name in corpus.__slots__}
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from rag_pipeline.errors import (
     StoreError,
     TextTooLongError,
 )
-from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.indexing import Report
 from rag_pipeline.orchestration.descriptions import shared_settings
+from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
 from rag_pipeline.orchestration.freshness import freshness_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.inputs import input_key
@@ -34,82 +34,61 @@ from rag_pipeline.orchestration.partitions import (
 from rag_pipeline.orchestration.pools import pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
-from rag_pipeline.pipeline.facts import rounded_values
+from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.making import make, place_facts
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.pipeline.updates import table_outcome
-from rag_pipeline.store.lease import wait_for_others
+from rag_pipeline.store.lease import lease, wait_for_others
 from rag_pipeline.workspace import Workspace
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
 
 
 def build_assets(
-    workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES
+    workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES, one_run: bool = False
 ) -> list[dg.AssetsDefinition]:
-    """Return the assets of a corpus, in the order of the flow; those made together as one."""
+    """Return the assets of a corpus, in the order of the flow; those made together as one.
+
+    With `one_run`, where a run's steps share its process, one run makes all partitions of a
+    backfill that stand side by side, and nothing is handed out in shards.
+    """
     config = workspace.config
     names = asset_names(config)
     built = []
     for name in names:
         together = [n for n in names if name in (n, ASSETS[n].made_with)]
-        if ASSETS[name].sharded:
+        if ASSETS[name].sharded and not one_run:
             built.append(_sharded_asset(workspace, name, retries))
-        elif len(together) > 1:
-            built.append(_assets_made_together(workspace, together, retries))
         elif not ASSETS[name].made_with:
-            built.append(_plain_asset(workspace, name, retries))
-    return built
-
-
-def _plain_asset(
-    workspace: Workspace, name: str, retries: dg.RetryPolicy | None
-) -> dg.AssetsDefinition:
-    config = workspace.config
-
-    def asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
-        partition = context.partition_key if context.has_partition_key else None
-        wait_for_others(workspace.store, context.log.info)
-        if ASSETS[name].sweep == "before":  # where the store is swept, the history is, too
-            purge_runs(workspace, context.instance)
-        return _make(workspace, Step(name, partition))[0]
-
-    built: dg.AssetsDefinition = dg.asset(
-        **shared_settings(config, name),
-        deps=_deps(config, name),
-        retry_policy=retries,
-        pool=pool_of(config, name),
-        freshness_policy=freshness_of(config, name),
-    )(asset)
+            built.append(_assets_made_together(workspace, together, retries, one_run))
     return built
 
 
 def _assets_made_together(
-    workspace: Workspace, names: Sequence[str], retries: dg.RetryPolicy | None
+    workspace: Workspace, names: Sequence[str], retries: dg.RetryPolicy | None, one_run: bool
 ) -> dg.AssetsDefinition:
     """Return assets that one step makes, with what is held to limits in each as its checks."""
     config = workspace.config
 
     def materialize(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        wait_for_others(workspace.store, context.log.info)
-        for name in names:
-            key = asset_key(config, name)
-            if key not in context.selected_asset_keys:
-                continue
-            result, alerts = _make(workspace, Step(name, context.partition_key))
-            yield result._replace(asset_key=key)
-            for alert in alerts:
-                if dg.AssetCheckKey(key, alert.name) in context.selected_asset_check_keys:
-                    yield alert_result(key, alert)
+        with _in_turn(workspace, context, one_run):
+            if ASSETS[names[0]].sweep == "before":  # where the store is swept, the history is, too
+                purge_runs(workspace, context.instance)
+            for name in names:
+                if asset_key(config, name) in context.selected_asset_keys:
+                    yield from _made(workspace, context, name)
 
     with unstable():
         built: dg.AssetsDefinition = dg.multi_asset(
             name=identifier(config, names[0]),
             specs=[
                 dg.AssetSpec(
-                    **shared_settings(config, name), deps=_deps(config, name), skippable=True
+                    **shared_settings(config, name),
+                    deps=_deps(config, name),
+                    skippable=len(names) > 1,
+                    freshness_policy=freshness_of(config, name),
                 )
                 for name in names
             ],
@@ -123,23 +102,74 @@ def _assets_made_together(
                 for name in names
                 for alert, description in ASSETS[name].alerts(config).items()
             ],
-            can_subset=True,
+            can_subset=len(names) > 1,
             retry_policy=retries,
             pool=pool_of(config, names[0]),
+            backfill_policy=backfill_policy(config, names[0], one_run),
         )(materialize)
     return built
 
 
-def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
-    """Return what was held to a limit as a check, which holds nothing back: a warning."""
-    return dg.AssetCheckResult(
-        asset_key=key,
-        check_name=alert.name,
-        passed=alert.passed,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=alert.description,
-        metadata=metadata_of(rounded_values({"value": alert.value, "limit": alert.limit})),
-    )
+def backfill_policy(config: CorpusConfig, name: str, one_run: bool) -> dg.BackfillPolicy | None:
+    """Return how Dagster asks for many partitions at once: in one run or in a run each."""
+    many = one_run and ASSETS[name].by is not None
+    return dg.BackfillPolicy.single_run() if many else None
+
+
+@contextmanager
+def _in_turn(
+    workspace: Workspace, context: dg.AssetExecutionContext, one_run: bool
+) -> Iterator[None]:
+    """Wait for whoever is at work on the corpus; where all is done here, be at work oneself."""
+    if one_run:
+        with lease(workspace.store, wait=True, waiting=context.log.info):
+            yield
+    else:
+        wait_for_others(workspace.store, context.log.info)
+        yield
+
+
+def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) -> Iterator[Any]:
+    """Make the partitions that a run is for; yield what the UI shows of each.
+
+    Dagster gives one data version to all partitions of a run, so each of several is reported by
+    itself. Where one can't be made, the others are, and then the step fails with the reasons.
+    """
+    config = workspace.config
+    key = asset_key(config, name)
+    keys = context.partition_keys if ASSETS[name].by else [None]
+    several = len(keys) > 1
+    made: dict[Step, Outcome] = {}
+    failed: dict[Step, Exception] = {}
+    for step in (Step(name, partition) for partition in keys):
+        if several:
+            context.log.info(f"{step}: {step.row.doing}")
+        try:
+            made[step] = make(workspace, step)
+        except (RagPipelineError, OSError) as error:
+            if several:
+                context.log.error(f"{step}: {error}")
+            failed[step] = error
+    if not failed:
+        one = None if several else made[Step(name, keys[0])]
+        yield dg.MaterializeResult(
+            asset_key=key,
+            metadata=metadata_of(one.facts) if one else None,
+            data_version=dg.DataVersion(one.version) if one else None,
+        )
+    for step, outcome in made.items():
+        if several:
+            yield materialization(workspace, context.instance, step, outcome, context.run.run_id)
+        for alert in outcome.alerts:
+            if dg.AssetCheckKey(key, alert.name) in context.selected_asset_check_keys:
+                result = alert_result(key, alert)
+                yield evaluation(result, step, blocking=False) if several else result
+    if failed:
+        said = [f"{step}: {error}" if several else str(error) for step, error in failed.items()]
+        raise dg.Failure(
+            description="; ".join(said),
+            allow_retries=any(may_do_better(error) for error in failed.values()),
+        ) from next(iter(failed.values()))
 
 
 def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
@@ -147,14 +177,6 @@ def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
         dg.AssetDep(asset_key(config, up), partition_mapping=mapping_between(config, up, name))
         for up in upstream_assets(config, name)
     ] + [dg.AssetDep(input_key(config, name))]
-
-
-def _make(workspace: Workspace, step: Step) -> tuple[dg.MaterializeResult[Any], Sequence[Alert]]:
-    """Make a step; return what the UI shows of it, and what was held to a limit."""
-    with clear_failures():
-        made = make(workspace, step)
-    version = dg.DataVersion(made.version)
-    return dg.MaterializeResult(metadata=metadata_of(made.facts), data_version=version), made.alerts
 
 
 def _sharded_asset(

@@ -1,8 +1,12 @@
 """The checks of each asset, judged in `rag_pipeline.release.checks`."""
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import dagster as dg
 
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
+from rag_pipeline.orchestration.events import evaluation
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import asset_names, partitions_of
@@ -31,11 +35,24 @@ def _check(
 ) -> dg.AssetChecksDefinition:
     config = workspace.config
 
-    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        run = context.op_execution_context
-        step = Step(asset, run.partition_key if run.has_partition_key else None)
+    partitions = partitions_of(config, asset)
+
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[Any]:
+        keys: Sequence[str | None] = [None]
+        if partitions is not None:
+            run = context.op_execution_context
+            keys = partitions.get_partition_keys_in_range(run.partition_key_range)
         with clear_failures():
-            return judge(workspace, step, held)
+            results = {
+                step: judge(workspace, step, held) for step in (Step(asset, k) for k in keys)
+            }
+        if len(results) == 1:
+            yield from results.values()
+            return
+        # Dagster would report one result of all partitions that a run is for.
+        yield dg.Output(None)
+        for step, result in results.items():
+            yield evaluation(result, step, held.blocking)
 
     with unstable():  # without its own partitions, one partition's pass would hide another's fail
         return dg.asset_check(
@@ -43,9 +60,9 @@ def _check(
             name=held.name,
             blocking=held.blocking,
             description=" ".join((held.judge.__doc__ or "").split()),
-            partitions_def=partitions_of(config, asset),
+            partitions_def=partitions,
             retry_policy=retries,
-        )(check)
+        )(check)  # type: ignore[arg-type]
 
 
 def judge(workspace: Workspace, step: Step, held: Check) -> dg.AssetCheckResult:

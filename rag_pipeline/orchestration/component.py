@@ -132,7 +132,7 @@ def build_definitions(
     return dg.Definitions(
         assets=[
             *build_inputs(config, Observer(workspace).observe_at_rest),
-            *build_assets(workspace, retries),
+            *build_assets(workspace, retries, one_run),
             *build_prompt_assets(config, retries),
         ],
         asset_checks=build_checks(workspace, retries),

@@ -10,18 +10,18 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
-from rag_pipeline.orchestration.assets import RETRIES, alert_result, may_do_better
+from rag_pipeline.indexing import listing_digest, loaded_listing
+from rag_pipeline.orchestration.assets import RETRIES, may_do_better
 from rag_pipeline.orchestration.checks import judge
+from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
 from rag_pipeline.orchestration.freshness import LOOKED_AT
 from rag_pipeline.orchestration.history import purge_runs
-from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
 from rag_pipeline.orchestration.staleness import (
     observe_for_the_first_time,
     unchanged,
-    version_tags,
 )
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.making import make
@@ -80,7 +80,7 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
             failed[step] = f"it reads {held[0]}"
             continue
         try:
-            if not plan_step(workspace, step).must_run and passed(workspace, step):
+            if not _must_run(workspace, step) and passed(workspace, step):
                 if config.schedule is not None and step.asset in LOOKED_AT:
                     yield unchanged(workspace, context.instance, step)
                 continue
@@ -104,6 +104,17 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
         )
 
 
+def _must_run(workspace: Workspace, step: Step) -> bool:
+    """Return whether to make a step.
+
+    Files with other times and the same bytes are loaded, too: what they look like is noted, or the
+    sensor would see them as changed for good.
+    """
+    if step.asset == "documents" and loaded_listing(workspace) != listing_digest(workspace.config):
+        return True
+    return plan_step(workspace, step).must_run
+
+
 def _told(error: Exception) -> str:
     ours = isinstance(error, RagPipelineError | OSError)
     return str(error) if ours else f"{type(error).__name__}: {error}"
@@ -117,34 +128,14 @@ def _made(workspace: Workspace, context: dg.OpExecutionContext, step: Step) -> I
     config = workspace.config
     key = asset_key(config, step.asset)
     outcome = make(workspace, step)
-    yield dg.AssetMaterialization(
-        key,
-        partition=step.partition,
-        metadata=metadata_of(outcome.facts),
-        tags=version_tags(workspace, context.instance, step, outcome.version, context.run_id),
-    )
+    yield materialization(workspace, context.instance, step, outcome, context.run_id)
     for alert in outcome.alerts:
-        yield _event(alert_result(key, alert), step, blocking=False)
+        yield evaluation(alert_result(key, alert), step, blocking=False)
     failed = []
     for check in step.row.checks:
         result = judge(workspace, step, check)
-        yield _event(result, step, check.blocking)
+        yield evaluation(result, step, check.blocking)
         if check.blocking and not result.passed:
             failed.append(f"check {check.name} failed: {result.description}")
     if failed:
         raise CheckFailedError("; ".join(failed))
-
-
-def _event(result: dg.AssetCheckResult, step: Step, blocking: bool) -> dg.AssetCheckEvaluation:
-    assert result.asset_key is not None
-    assert result.check_name is not None
-    return dg.AssetCheckEvaluation(
-        asset_key=result.asset_key,
-        check_name=result.check_name,
-        passed=result.passed,
-        metadata=result.metadata,
-        severity=result.severity,
-        description=result.description,
-        blocking=blocking,
-        partition=step.partition,
-    )

@@ -29,7 +29,8 @@ def loaded(tmp_path, config):
 
 
 def build_chunks(config, instance):
-    job = build_definitions(config, AT_ONCE).resolve_job_def(job_name(config, "chunks"))
+    definitions = build_definitions(config, AT_ONCE, one_run=False)
+    job = definitions.resolve_job_def(job_name(config, "chunks"))
     return job.execute_in_process(
         instance=instance,
         partition_key=KEY,
@@ -104,13 +105,14 @@ def test_the_command_line_says_the_reason_at_once(loaded, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-def test_shards_in_processes_of_their_own(tmp_path):
+def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path)
     config = load_config(corpus)
     for result in run(config, "plain"):
         if result.step.asset == "contextualized_chunks":
             break
     project = write_project(tmp_path, corpus, "multiprocess_executor")
+    monkeypatch.setenv("RAG_EXECUTOR", "multiprocess")
     with project.open("a") as file:  # which each process reads
         file.write("from rag_pipeline.indexing import stages\nstages.MAX_SHARD_DOCUMENTS = 2\n")
     key = "recursive_150.none.minilm"

@@ -66,6 +66,16 @@ def test_an_empty_store_is_built_by_one_run(file, instance):
     assert asked(file, instance)[0] == asked(file, instance, "changed_documents")[0] == []
     assert "250 euros" in Corpus.load(file).search("price of a hotel a night", k=1)[0].text
 
+    release = Corpus.load(file).release().release_id
+    write_documents(file.parent / "documents", {"policy/travel.md": text})  # the same, with a time
+    (request,), _ = asked(file, instance, "changed_documents")
+    assert execute(file, instance, request)
+    assert asked(file, instance, "changed_documents") == (
+        [],
+        "no file has changed since the last load",
+    )
+    assert Corpus.load(file).release().release_id == release
+
 
 def fail_markdown(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Let the chunks of the partition `markdown` fail, and no others."""

@@ -7,15 +7,21 @@ import pytest
 
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.indexing import stages
+from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.observing import Observer, graph_of
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.orchestration.staleness import stale_in_dagster
 from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.dagster_projects import HOME, ask, execute
 
+MEASURED = ["retrieval_run", "answer_presence", "answers", "entity_scores", "context_scores"]
 EMBEDDINGS = {"minilm": {"provider": "minilm"}}
 
 
@@ -185,6 +191,102 @@ def test_a_table_that_is_gone_is_stale_though_no_input_changed(built, home):
     assert seen(built, home) == stale
     bring_up_to_date(built, home)
     assert planned(built) == seen(built, home) == []
+
+
+# --- many partitions in one run ---
+
+
+def test_a_backfill_of_partitions_side_by_side_is_one_run(config):
+    for one_run in (True, False):
+        graph = build_definitions(config, one_run=one_run).resolve_asset_graph()
+        for name, row in ASSETS.items():
+            key = asset_key(config, name)
+            if key in graph.materializable_asset_keys:
+                single = one_run and row.by is not None
+                expected = dg.BackfillPolicy.single_run() if single else None
+                assert graph.get(key).backfill_policy == expected, name
+
+
+def test_each_partition_of_a_run_has_its_own_version_facts_and_checks(tmp_path, built, home):
+    before = versions(home, "chunks")
+    threshold(tmp_path)
+    assert observe(built, home) == EVERYTHING_AFTER_CHUNKS_SHORT
+    result = backfill(built, home, ["chunks"], "short", "markdown")
+    assert result.success
+    now = versions(home, "chunks")
+    assert now["short"] != before["short"]
+    assert now["markdown"] == before["markdown"], "it was made again and is the same"
+    assert seen(built, home) == EVERYTHING_AFTER_CHUNKS_SHORT[1:]
+    checked = {(e.check_name, e.partition, e.passed) for e in result.get_asset_check_evaluations()}
+    assert checked == {("chunks_is_sound", key, True) for key in ("short", "markdown")}
+    rows = {m.partition: m.metadata["dagster/row_count"].value for m in latest(home, "chunks")}
+    workspace = Workspace(load_config(built))
+    assert rows == {key: workspace.chunks(key).count() for key in ("short", "markdown")}
+
+    for names, ends in (
+        (["contextualized_chunks"], ("short.none", "markdown.none")),
+        (["lexical_index"], ("short.none", "short.none")),
+        (["vector_index"], ("short.none.minilm", "markdown.none.minilm")),
+        (MEASURED, ("one", "two")),
+    ):
+        assert backfill(built, home, names, *ends).success
+    assert seen(built, home) == planned(built) == [Step("leaderboard"), Step("release")]
+
+
+def test_a_partition_that_fails_in_a_run_of_several_leaves_the_others_made(
+    tmp_path, built, home, monkeypatch
+):
+    real = vars(stages)["build_chunks"]
+
+    def out_of_order(workspace, partition, ids, report):
+        if partition == "short":
+            raise ConfigError("out of order")
+        return real(workspace, partition, ids, report)
+
+    monkeypatch.setattr(stages, "build_chunks", out_of_order)
+    edit(tmp_path)
+    execute(built, home, dg.RunRequest(job_name="tiny__update_documents"))
+    result = backfill(built, home, ["chunks"], "short", "markdown")
+    assert not result.success
+    (failure,) = [e for e in result.get_step_failure_events() if e.step_key == "tiny__chunks"]
+    said = failure.step_failure_data.user_failure_data.description
+    assert said == "chunks short: out of order"
+    made = [e.materialization.partition for e in result.get_asset_materialization_events()]
+    assert made == ["markdown"]
+    monkeypatch.undo()
+    assert {step.partition for step in planned(built) if step.asset == "chunks"} == {"short"}
+
+
+def backfill(file, home, names, start, end):
+    """Run some assets as Dagster's backfill of a range of partitions does."""
+    config = load_config(file)
+    definitions = build_definitions(config, retries=None, one_run=True)
+    job = definitions.resolve_implicit_global_asset_job_def()
+    return job.get_subset(
+        asset_selection={asset_key(config, name) for name in names}
+    ).execute_in_process(
+        instance=home,
+        tags={
+            "dagster/asset_partition_range_start": start,
+            "dagster/asset_partition_range_end": end,
+        },
+        raise_on_error=False,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+    )
+
+
+def latest(home, name):
+    """Return the latest materialization of each partition."""
+    key = dg.AssetKey(["tiny", name])
+    kind = dg.DagsterEventType.ASSET_MATERIALIZATION
+    ids = home.event_log_storage.get_latest_storage_id_by_partition(key, kind)
+    wanted = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(ids.values()))
+    records = home.fetch_materializations(wanted, limit=len(ids)).records
+    return [record.asset_materialization for record in records]
+
+
+def versions(home, name):
+    return {m.partition: m.tags["dagster/data_version"] for m in latest(home, name)}
 
 
 def bring_up_to_date(file, home):
