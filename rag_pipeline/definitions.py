@@ -11,6 +11,7 @@ import dagster as dg
 from rag_pipeline.config import load_config
 from rag_pipeline.config.finding import corpus_files
 from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.memory import bound_memory
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.secrets import load_secrets
@@ -32,6 +33,7 @@ def defs() -> dg.Definitions:
     imports the project and opens the models again. RAG_EXECUTOR names another executor, and the
     shards of an index are built wherever it puts them.
     """
+    bound_memory()
     load_secrets()
     package = Path(__file__).parent
     if (package.parent / "pyproject.toml").is_file():

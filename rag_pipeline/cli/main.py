@@ -26,6 +26,7 @@ from rag_pipeline.errors import (
     InputError,
     RagPipelineError,
 )
+from rag_pipeline.memory import bound_memory
 from rag_pipeline.orchestration.secrets import load_secrets
 
 app = typer.Typer(
@@ -83,6 +84,7 @@ def main() -> None:
     # Lance warns of tables that it makes and of files that it can't clear away; what matters of
     # that ends in an error of ours.
     os.environ.setdefault("LANCEDB_LOG", "error")
+    bound_memory()
     make_legible()
     set_quiet(False)
     try:

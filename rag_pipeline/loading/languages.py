@@ -62,4 +62,10 @@ def _identifier() -> tuple[Any, Lock]:
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
     identifier.set_languages(list(NAMES))
-    return identifier, Lock()
+    # Made anew, for it keeps the tables of all 97 languages beside the chosen ones.
+    chosen = LanguageIdentifier(
+        *(identifier.nb_ptc, identifier.nb_pc, identifier.nb_classes),
+        *(identifier.tk_nextmove, identifier.tk_output),
+        tk_row=identifier.tk_row,
+    )
+    return chosen, Lock()

@@ -27,7 +27,11 @@ def test_vectors_are_unit_length_and_near_for_the_like_minded(model):
 
 
 def test_a_vector_does_not_depend_on_its_batch(model):
-    texts = ["short", "a sentence of middling length, with a comma", "long " * 100]
+    texts = [
+        "short",
+        "a sentence of middling length, with a comma",
+        "long " * 100,
+    ] * 4  # several passes
     together = model.embed(texts)
     alone = np.concatenate([model.embed([text]) for text in texts])
     np.testing.assert_allclose(together, alone, atol=1e-5)
