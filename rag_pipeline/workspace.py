@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
+from hashlib import sha256
 
 from rag_pipeline.calls import CallCache, CallCounts
 from rag_pipeline.calls.costs import (
@@ -15,6 +16,7 @@ from rag_pipeline.calls.costs import (
     load_prices,
     vendor,
 )
+from rag_pipeline.calls.registers import Register, Scoped, deployed_register
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import (
     ChatSettings,
@@ -43,7 +45,7 @@ from rag_pipeline.models.batches import BatchNotes
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.models.providers import Embedder, InputType, Vectors, open_embedder
-from rag_pipeline.store import SHARED_CALLS, Store, Table, state_digest
+from rag_pipeline.store import SHARED_CALLS, BucketRegister, Store, Table, state_digest
 
 _ADDRESSES = "models.json"
 """Under which address each model of the corpus file was first asked."""
@@ -78,7 +80,7 @@ class Workspace:
         cache = CallCache(path)
         if self.store.is_shared:
             shared = Store(self.config.store_url, SHARED_CALLS)
-            cache.exchange = exchange = Exchange(shared, path.parent)
+            cache.exchange = exchange = Exchange(shared, path.parent, register=self.register)
             notes = BatchNotes(path.with_name("batches.sqlite"), exchange)
             exchange.shelves = (cache, self.ledger, notes)
         return cache
@@ -96,7 +98,18 @@ class Workspace:
             }
         )
         path = self.store.calls_path.with_name("costs.sqlite")
-        return Ledger(path, config.corpus, prices, config.budget_usd, self.store.is_shared)
+        shared = self.store.is_shared
+        return Ledger(path, config.corpus, prices, config.budget_usd, shared, self.register)
+
+    @cached_property
+    def register(self) -> Register | None:
+        """Return what machines share of a store that they share: a broker's, or the bucket's."""
+        if not self.store.is_shared:
+            return None
+        deployed = deployed_register()
+        if deployed is not None:
+            return Scoped(deployed, sha256(self.store.url.encode()).hexdigest()[:16])
+        return BucketRegister(Store(self.config.store_url, SHARED_CALLS))
 
     @contextmanager
     def charging(self, asset: str, key: Key = Key()) -> Iterator[Totals]:  # noqa: B008
@@ -113,6 +126,7 @@ class Workspace:
         finally:
             if self.cache.exchange is not None:
                 self.cache.exchange.push_if_possible()
+                self.ledger.give_back()
 
     def _note_addresses(self) -> None:
         """Note under which addresses models are known, before anything of them is kept."""

@@ -128,7 +128,7 @@ def test_the_compose_file_names_what_exists():
 
 def test_all_containers_share_executor_broker_and_database():
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    shared = ("DAGSTER_POSTGRES_URL", "RAG_EXECUTOR", "RAG_CELERY_BROKER")
+    shared = ("DAGSTER_POSTGRES_URL", "RAG_EXECUTOR", "RAG_CELERY_BROKER", "RAG_REGISTER")
     for name in shared:
         assert (
             len({services[s]["environment"][name] for s in ("webserver", "daemon", "worker")}) == 1

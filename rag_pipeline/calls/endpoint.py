@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from rag_pipeline.calls.limits import RateLimiter
+from rag_pipeline.calls.registers import current_register, machine_register
 from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.errors import (
@@ -221,7 +222,10 @@ class Endpoint:
                 return answer.value
 
     async def _wait_for_turn(self, tokens: float) -> None:
-        wait = self.limiter.reserve(tokens)
+        if self.limiter.waits:
+            wait = await asyncio.to_thread(self.limiter.reserve, tokens)
+        else:
+            wait = self.limiter.reserve(tokens)
         while wait > 0:
             # After a pause everybody's turn has come at once: spread them over a little time.
             await self.sleep(wait + random.uniform(0, min(wait, 1.0) / 4))
@@ -277,7 +281,10 @@ def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:
     if limits == (None, None):
         return RateLimiter()  # what the provider's headers tell counts all processes anyway
     key = hashlib.sha256(repr((name, settings.api_key_env, limits)).encode()).hexdigest()[:16]
-    return RateLimiter(*limits, time.time, cache_folder() / "limits" / key)
+    folder = cache_folder() / "limits"
+    return RateLimiter(
+        *limits, time.time, key, lambda: current_register() or machine_register(folder)
+    )
 
 
 def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:

@@ -1,20 +1,16 @@
 """Rate limits: how long a call must wait, from the settings and from what the provider tells.
 
-Limits that the settings name hold for all processes of a machine and user together: their buckets
-are in a file of a few bytes that is locked while it is read and written.
+Limits that the settings name hold for all processes, and machines, that share a register.
 """
 
-import fcntl
-import logging
-import os
 import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from rag_pipeline.calls.registers import Register
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -22,8 +18,6 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 _STATE = struct.Struct("9d")
 """Each bucket's level, time, capacity a minute and inflow a second; until when calls are paused."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -50,11 +44,6 @@ class Bucket:
         self._refill(now)
         self.level -= amount
         return max(0.0, -self.level / self.per_second)
-
-    def give_back(self, amount: float) -> None:
-        """Return what was taken and not used; a negative amount is taken after the fact."""
-        if self.per_minute is not None:
-            self.level = min(self.per_minute, self.level + amount)
 
     def learn(
         self,
@@ -83,58 +72,57 @@ class Bucket:
 
     def _refill(self, now: float) -> None:
         if self.per_minute is not None:
-            gained = (now - self.updated) * self.per_second
+            gained = max(0.0, now - self.updated) * self.per_second
             self.level = min(self.per_minute, self.level + gained)
-        self.updated = now
+        self.updated = max(self.updated, now)
 
 
 @dataclass(slots=True)
 class RateLimiter:
     """The requests and tokens per minute of one endpoint, shared by this process's threads.
 
-    With a `file`, shared by all processes that name it; their clocks must agree.
+    With a `register`, shared by all processes and machines that keep `name` in it. Where that
+    costs time, some seconds' worth is taken at once, and handed out here; what a process has not
+    used after a minute is lost. Machines' clocks may differ by some seconds: the fastest counts.
     """
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     clock: Callable[[], float] = time.monotonic
-    file: Path | None = None
-    _handle: int | None = field(init=False, default=None)
+    name: str = ""
+    register: Callable[[], Register] | None = None
     _requests: Bucket = field(init=False)
     _tokens: Bucket = field(init=False)
     _paused_until: float = field(init=False, default=0.0)
+    _hand: list[float] = field(init=False, default_factory=lambda: [0.0, 0.0])
+    """Requests and tokens that were taken and not used; what was used beyond them is negative."""
+    _taken: float = field(init=False, default=0.0)
+    _ready: float = field(init=False, default=0.0)
+    _told: list[Mapping[str, str]] = field(init=False, default_factory=list)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._requests = Bucket(self.requests_per_minute)
         self._tokens = Bucket(self.tokens_per_minute)
         self._requests.updated = self._tokens.updated = self.clock()
-        if self.file is None:
+
+    @property
+    def waits(self) -> bool:
+        """Return whether a call here may wait for another machine's answer."""
+        return self.register is not None and self.register().portion_seconds > 0
+
+    def _change(self, work: Callable[[], None]) -> None:
+        """Change the buckets as all processes have left them; `work` may be done twice."""
+        if self.register is None:
+            work()
             return
-        try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(self.file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            _log.warning("%s: %s; rate limits hold for each process alone", self.file, error)
 
-    def __del__(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
+        def change(content: bytes | None) -> bytes:
+            self._load(content or b"")
+            work()
+            return self._saved()
 
-    @contextmanager
-    def _state(self) -> Iterator[None]:
-        """Hold the buckets as all threads and processes have left them, and leave them changed."""
-        with self._lock:
-            if self._handle is None:
-                yield
-                return
-            fcntl.flock(self._handle, fcntl.LOCK_EX)
-            try:
-                self._load(os.pread(self._handle, _STATE.size, 0))
-                yield
-                os.pwrite(self._handle, self._saved(), 0)
-            finally:
-                fcntl.flock(self._handle, fcntl.LOCK_UN)
+        self.register().update(self.name, change)
 
     def _load(self, content: bytes) -> None:
         if len(content) < _STATE.size:
@@ -145,8 +133,8 @@ class RateLimiter:
             level, updated, per_minute, per_second = buckets[4 * n : 4 * n + 4]
             if per_minute > 0:
                 bucket.per_minute, bucket.per_second = per_minute, per_second
-            bucket.level, bucket.updated = level, min(updated, now)
-        # Written by a clock that has been set back since, it would hold for ever.
+            # Far ahead, it was written by a clock that has been set back since.
+            bucket.level, bucket.updated = level, updated if updated < now + 60.0 else now
         self._paused_until = min(paused_until, now + 3600.0)
 
     def _saved(self) -> bytes:
@@ -155,11 +143,37 @@ class RateLimiter:
         return _STATE.pack(*values[0], *values[1], self._paused_until)
 
     def reserve(self, tokens: float) -> float:
-        """Reserve one request of so many tokens; return the seconds to wait before sending it."""
-        with self._state():
+        """Reserve one request of so many tokens; return the seconds to wait before sending it.
+
+        Raises StoreError where the register can't be reached.
+        """
+        with self._lock:
             now = self.clock()
-            waits = (self._requests.take(1, now), self._tokens.take(tokens, now))
-            return max(*waits, self._paused_until - now, 0.0)
+            if now - self._taken > 60.0:
+                self._hand = [min(0.0, left) for left in self._hand]
+            self._hand = [self._hand[0] - 1, self._hand[1] - tokens]
+            if min(self._hand) < 0:
+                self._take()
+            return max(self._ready - now, self._paused_until - now, 0.0)
+
+    def _take(self) -> None:
+        """Take what is short, and the next calls' share where taking it costs time."""
+        seconds = self.register().portion_seconds if self.register is not None else 0.0
+        short = [max(0.0, -left) for left in self._hand]
+        taken = [0.0, 0.0]
+
+        def work() -> None:
+            now = self._taken = self.clock()
+            for headers in self._told:
+                self._learn(headers, now)
+            for n, bucket in enumerate((self._requests, self._tokens)):
+                taken[n] = max(short[n], seconds * bucket.per_second) if short[n] else 0.0
+            wait = max(self._requests.take(taken[0], now), self._tokens.take(taken[1], now))
+            self._ready = now + wait if wait > 0 else 0.0
+
+        self._change(work)
+        self._told.clear()
+        self._hand = [left + more for left, more in zip(self._hand, taken, strict=True)]
 
     @property
     def paused(self) -> float:
@@ -168,16 +182,32 @@ class RateLimiter:
 
     def pause(self, seconds: float) -> None:
         """Let no call start for so long: the provider asked for it."""
-        with self._state():
+
+        def work() -> None:
             self._paused_until = max(self._paused_until, self.clock() + seconds)
+
+        with self._lock:
+            self._change(work)
 
     def settle(self, reserved: float, used: float) -> None:
         """Correct a reservation by the tokens that a call really used."""
-        with self._state():
-            self._tokens.give_back(reserved - used)
+        with self._lock:
+            self._hand[1] += reserved - used
 
     def learn(self, headers: Mapping[str, str]) -> None:
-        """Adopt the limits in a reply's `x-ratelimit-*` headers (those of the OpenAI protocol)."""
+        """Adopt the limits in a reply's `x-ratelimit-*` headers (those of the OpenAI protocol).
+
+        Where telling other machines costs time, they learn it when more is taken.
+        """
+        if not any(name.startswith("x-ratelimit-") for name in headers):
+            return
+        with self._lock:
+            if self.waits:
+                self._told = [headers]
+            else:
+                self._change(lambda: self._learn(headers, self.clock()))
+
+    def _learn(self, headers: Mapping[str, str], now: float) -> None:
         for what, bucket, allowed in (
             ("requests", self._requests, self.requests_per_minute),
             ("tokens", self._tokens, self.tokens_per_minute),
@@ -187,10 +217,9 @@ class RateLimiter:
             if limit is None and remaining is None:
                 continue
             reset = read_duration(headers.get(f"x-ratelimit-reset-{what}"))
-            with self._state():
-                bucket.learn(limit, remaining, reset, allowed, self.clock())
+            bucket.learn(limit, remaining, reset, allowed, now)
             if limit is None and remaining == 0 and reset:
-                self.pause(min(reset, 60.0))
+                self._paused_until = max(self._paused_until, now + min(reset, 60.0))
 
 
 def read_duration(value: str | None) -> float | None:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from rag_pipeline.calls.registers import Register
+from rag_pipeline.calls.shared_claims import SharedClaims
 from rag_pipeline.errors import RagPipelineError, StoreError
 
 PUSH_SECONDS = 10.0
@@ -116,11 +118,18 @@ class Exchange:
     files: SharedFiles
     folder: Path
     shelves: Sequence[Shelf] = ()
+    register: Register | None = None
+    """What tells the machines what each of them is asking; None where they may ask the same."""
+    claims: SharedClaims | None = field(init=False, default=None)
     _timer: threading.Timer | None = None
     _posted: int = 0
     _pulled: float = float("-inf")
     _torn: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        if self.register is not None:
+            self.claims = SharedClaims(self.register, lambda: self.pull(0.0))
 
     def posted(self, count: int) -> None:
         """Note that rows wait in an outbox: their segment is written soon, in the background."""
@@ -234,6 +243,8 @@ class Exchange:
         for shelf, last in taken:
             with shelf.connection() as connection:
                 connection.execute("DELETE FROM outbox WHERE id <= ?", (last,))
+        if self.claims is not None:
+            self.claims.written([record.key for record in records if record.kind == "answer"])
         return True
 
     def _write(self, records: Sequence[SharedRecord], known: "_Names") -> None:

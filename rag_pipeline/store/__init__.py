@@ -11,6 +11,7 @@ State is per document: each row of a derived table says which document, content 
 was made from, so what is stale can be read off the table itself.
 """
 
+from rag_pipeline.store.register import BucketRegister
 from rag_pipeline.store.sql import id_filter, quoted
 from rag_pipeline.store.states import DocumentState, State, state_digest
 from rag_pipeline.store.store import SHARED_CALLS, Store
@@ -18,6 +19,7 @@ from rag_pipeline.store.tables import Table
 
 __all__ = [
     "SHARED_CALLS",
+    "BucketRegister",
     "DocumentState",
     "State",
     "Store",

@@ -8,6 +8,7 @@ import pytest
 
 from rag_pipeline.calls import open_endpoint
 from rag_pipeline.calls.limits import RateLimiter, read_duration
+from rag_pipeline.calls.registers import FileRegister
 from rag_pipeline.config import ChatModel
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -116,7 +117,7 @@ def test_durations(text, seconds):
 
 def test_processes_share_what_is_left_and_what_was_learned(clock, tmp_path: Path):
     one, two = (
-        RateLimiter(requests_per_minute=60, clock=clock, file=tmp_path / "limit") for _ in range(2)
+        RateLimiter(60, None, clock, "limit", lambda: FileRegister(tmp_path)) for _ in range(2)
     )
     waits = [limiter.reserve(0) for _ in range(31) for limiter in (one, two)]
     assert waits == pytest.approx([0.0] * 60 + [1.0, 2.0])
@@ -128,7 +129,7 @@ def test_processes_share_what_is_left_and_what_was_learned(clock, tmp_path: Path
 
 
 def test_a_clock_that_was_set_back_stops_nobody_for_long(clock, tmp_path: Path):
-    limiter = RateLimiter(requests_per_minute=60, clock=clock, file=tmp_path / "limit")
+    limiter = RateLimiter(60, None, clock, "limit", lambda: FileRegister(tmp_path))
     assert [limiter.reserve(0) for _ in range(61)][-1] == pytest.approx(1.0)
     clock.now -= 90
     assert limiter.reserve(0) == pytest.approx(2.0)
@@ -138,9 +139,10 @@ def test_a_clock_that_was_set_back_stops_nobody_for_long(clock, tmp_path: Path):
 
 def test_without_a_place_for_the_file_each_process_paces_itself(clock, tmp_path: Path, caplog):
     (tmp_path / "file").touch()
-    limiter = RateLimiter(requests_per_minute=60, clock=clock, file=tmp_path / "file" / "limit")
-    assert "rate limits hold for each process alone" in caplog.text
+    register = FileRegister(tmp_path / "file")
+    limiter = RateLimiter(60, None, clock, "limit", lambda: register)
     assert [limiter.reserve(0) for _ in range(61)][-1] == pytest.approx(1.0)
+    assert caplog.text.count("rate limits hold for each process alone") == 1
 
 
 CHILD = """

@@ -10,6 +10,7 @@ from rag_pipeline.calls.costs import reservations
 from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
 from rag_pipeline.calls.costs.purposes import Kind, measuring
+from rag_pipeline.calls.registers import sharing_limits
 
 _POLL_SECONDS = 0.2
 _ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
@@ -20,7 +21,8 @@ def charging(ledger: Ledger) -> Iterator[None]:
     """Charge every call inside the block to a ledger, and hold its budget."""
     token = _ledger.set(ledger)
     try:
-        yield
+        with sharing_limits(ledger.register):
+            yield
     finally:
         _ledger.reset(token)
 
@@ -91,6 +93,7 @@ async def _holding(
         lambda: ledger.reserve(name, server, model, expected, most),
         lambda: ledger.release([name]),
         lambda: ledger.forfeit([name]),
+        ledger.poll_seconds,
     ):
         yield
 
@@ -115,7 +118,7 @@ def reserve_batch(
         found = ledger.reserve_batch(vendor(provider, base_url), model, requests)
         if found is not None or not wait:
             return found or []
-        time.sleep(_POLL_SECONDS)
+        time.sleep(max(_POLL_SECONDS, ledger.poll_seconds))
 
 
 def release(names: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ cache; threads and processes share it, so a budget holds for all of them togethe
 """
 
 import json
+import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +15,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from rag_pipeline.calls.costs import learning, purposes, reservations
+from rag_pipeline.calls.costs import allowances, learning, purposes, reservations
+from rag_pipeline.calls.costs.allowances import Allowance
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
 from rag_pipeline.calls.costs.purposes import Charge, Kind
 from rag_pipeline.calls.costs.reservations import Cost, Purse
 from rag_pipeline.calls.costs.tokens import Learned
 from rag_pipeline.calls.databases import open_database
+from rag_pipeline.calls.registers import Register
 from rag_pipeline.calls.sharing import SharedRecord, open_outbox, post
 from rag_pipeline.errors import BudgetError, StoreError
 
@@ -33,6 +36,7 @@ CREATE TABLE IF NOT EXISTS charges (
 )
 """
 
+_log = logging.getLogger(__name__)
 
 _INSERT = (
     f"INSERT OR IGNORE INTO charges ({', '.join(Charge._fields)}, call_id) "
@@ -50,6 +54,8 @@ class Ledger:
     budget_usd: float | None = None
     shares: bool = False
     """Whether other machines get its charges, by an `Exchange`."""
+    register: Register | None = None
+    """What holds the budget, and the rate limits, over the machines that share it."""
     _local: threading.local = field(default_factory=threading.local)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spent: float = 0.0
@@ -81,6 +87,8 @@ class Ledger:
             added = connection.execute(_INSERT, (*values, call_id)).rowcount
             if self.budget_usd is not None:
                 reservations.settle(connection)
+                if added and self.register is not None:
+                    allowances.use(connection, self.corpus, usd)
             if added:
                 learning.learn(connection, (self.corpus, provider, model, kind), tokens)
             if added and self.shares:
@@ -160,7 +168,32 @@ class Ledger:
     @property
     def _purse(self) -> Purse:
         assert self.budget_usd is not None
-        return Purse(self.corpus, self.budget_usd, self._spent_in)
+        folder = self.path.with_name(f"{self.path.name}-runs")
+        return Purse(self.corpus, self.budget_usd, self._spent_in, folder, self._allowance)
+
+    @property
+    def _allowance(self) -> Allowance | None:
+        if self.register is None or self.budget_usd is None:
+            return None
+        return Allowance(self.register, self.corpus, self.budget_usd)
+
+    @property
+    def poll_seconds(self) -> float:
+        """Return after how long a call that waits for others' ends asks again."""
+        return 0.05 if self.register is None else 1.0
+
+    def give_back(self) -> None:
+        """Let other machines spend what this one may and has no calls for."""
+        allowance = self._allowance
+        if allowance is None:
+            return
+        try:
+            for step in (allowance.shrink, allowance.give_back):
+                with self.connection() as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    step(connection, reservations.held_by_all(connection, self.corpus))
+        except StoreError as error:
+            _log.warning("%s; others can't spend what is left of this machine's part", error)
 
     def _price(self, provider: str, model: str) -> Price:
         """Return a model's price; raise BudgetError where it is unknown: no budget holds then."""
@@ -212,8 +245,9 @@ class Ledger:
             if connection is None:
                 connection = open_database(self.path)
                 connection.execute(_TABLE)
-                connection.execute(reservations.TABLE)
+                reservations.open_table(connection)
                 connection.execute(learning.TABLE)
+                connection.execute(allowances.TABLE)
                 if self.shares:
                     _name_calls(connection)
                     columns = ", ".join(Charge._fields)

@@ -14,16 +14,19 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+from rag_pipeline.calls import owners
+from rag_pipeline.calls.costs.allowances import Allowance, State
 from rag_pipeline.errors import BudgetError, ProviderError, TransientError
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS reservations (
-  id TEXT PRIMARY KEY, corpus TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL
+  id TEXT PRIMARY KEY, corpus TEXT NOT NULL, usd REAL NOT NULL, pid INTEGER NOT NULL,
+  owner TEXT NOT NULL DEFAULT ''
 )
 """
-_POLL_SECONDS = 0.05
 
 _current: ContextVar[str | None] = ContextVar("reservation", default=None)
 
@@ -42,14 +45,17 @@ class Purse:
     corpus: str
     budget: float
     spent: Callable[[sqlite3.Connection], float]
+    owners: Path
+    """The folder that tells which processes live."""
+    allowance: Allowance | None = None
+    """The part of a budget over machines; None where all share the ledger's file."""
 
     def reserve(self, connection: sqlite3.Connection, name: str, cost: Cost) -> bool:
         """Set money aside for one call; return whether it may go now, or must wait for others.
 
         Raises BudgetError where it doesn't fit.
         """
-        spent, held, others = self._state(connection)
-        room = self.budget - spent - held
+        spent, held, room, others = self._state(connection, cost.most)
         amount = cost.most
         if cost.most > room:
             if others:
@@ -67,8 +73,8 @@ class Purse:
 
         Raises BudgetError where not even one fits.
         """
-        spent, held, others = self._state(connection)
-        room = self.budget - spent - held
+        most = sum(cost.most for cost in costs.values())
+        spent, held, room, others = self._state(connection, most)
         if sum(cost.expected for cost in costs.values()) > room:
             if others:
                 return None
@@ -97,33 +103,44 @@ class Purse:
             said = f"about {more:.4f} USD more would go over budget_usd {self.budget:g}: {has}"
         return BudgetError(f"{said}; what was done is kept, raise budget_usd to go on")
 
-    def _state(self, connection: sqlite3.Connection) -> tuple[float, float, bool]:
+    def _state(self, connection: sqlite3.Connection, need: float) -> State:
         connection.execute("BEGIN IMMEDIATE")
         rows = connection.execute(
-            "SELECT pid, total(usd) FROM reservations WHERE corpus = ? GROUP BY pid",
+            "SELECT owner, total(usd) FROM reservations WHERE corpus = ? GROUP BY owner",
             (self.corpus,),
         ).fetchall()
-        held = sum(usd for _, usd in rows)
-        return self.spent(connection), held, any(_lives(pid) for pid, _ in rows)
+        held, spent = sum(usd for _, usd in rows), self.spent(connection)
+        others = any(owners.lives(self.owners, owner) for owner, _ in rows if owner)
+        if self.allowance is None:
+            return State(spent, held, self.budget - spent - held, others)
+        return self.allowance.state(connection, need, spent, held, others)
 
     def _add(self, connection: sqlite3.Connection, amounts: Mapping[str, float]) -> None:
+        owner = owners.process_name(self.owners)
         connection.executemany(
-            "INSERT OR REPLACE INTO reservations (id, corpus, usd, pid) VALUES (?, ?, ?, ?)",
-            ((name, self.corpus, usd, os.getpid()) for name, usd in amounts.items()),
+            "INSERT OR REPLACE INTO reservations (id, corpus, usd, pid, owner) "
+            "VALUES (?, ?, ?, ?, ?)",
+            ((name, self.corpus, usd, os.getpid(), owner) for name, usd in amounts.items()),
         )
 
 
-def _lives(pid: int) -> bool:
-    """Tell whether a process of this machine is there: the ledger's file is of one machine."""
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def open_table(connection: sqlite3.Connection) -> None:
+    """Create the table; give one of an earlier version the owners."""
+    connection.execute(TABLE)
+    if "owner" not in [row[1] for row in connection.execute("PRAGMA table_info(reservations)")]:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")  # of several processes one adds it
+            columns = connection.execute("PRAGMA table_info(reservations)")
+            if "owner" not in [row[1] for row in columns]:
+                connection.execute(
+                    "ALTER TABLE reservations ADD COLUMN owner TEXT NOT NULL DEFAULT ''"
+                )
+
+
+def held_by_all(connection: sqlite3.Connection, corpus: str) -> float:
+    """Return what is set aside for a corpus's calls by all processes of this machine."""
+    query = "SELECT total(usd) FROM reservations WHERE corpus = ?"
+    return float(connection.execute(query, (corpus,)).fetchone()[0])
 
 
 def settle(connection: sqlite3.Connection) -> None:
@@ -140,7 +157,9 @@ def drop(connection: sqlite3.Connection, names: Sequence[str]) -> None:
 
 def keep(connection: sqlite3.Connection, names: Sequence[str]) -> None:
     """Count what was set aside as spent from now on: nobody will tell what the call cost."""
-    connection.executemany("UPDATE reservations SET pid = 0 WHERE id = ?", ((n,) for n in names))
+    connection.executemany(
+        "UPDATE reservations SET pid = 0, owner = '' WHERE id = ?", ((n,) for n in names)
+    )
 
 
 @contextmanager
@@ -159,13 +178,14 @@ async def held(
     reserve: Callable[[], bool],
     drop: Callable[[], None],
     keep: Callable[[], None],
+    poll_seconds: float,
 ) -> AsyncIterator[None]:
     """Hold a reservation while a call is made; wait until it may be sent.
 
     What a refused call would have cost is given back. A call that was cut off may have been billed.
     """
     while not reserve():
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(poll_seconds)
     with settling(name):
         try:
             yield

@@ -1,6 +1,8 @@
 """A budget is passed by no more than the error of one call's estimate, whatever happens."""
 
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,18 @@ def test_a_call_whose_cost_nobody_told_counts_as_what_it_may_have_cost(tmp_path:
     mine = ledger(tmp_path, 1050)
     assert mine.reserve("a", *MODEL, USUAL, MOST)
     mine.forfeit(["a"])
+    with pytest.raises(BudgetError, match=r"up to 0\.0100 USD more by calls whose cost was never"):
+        mine.reserve("b", *MODEL, USUAL, MOST)
+
+
+def test_what_an_earlier_version_set_aside_counts_as_spent(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "costs.sqlite")) as connection, connection:
+        connection.execute(
+            "CREATE TABLE reservations (id TEXT PRIMARY KEY, corpus TEXT NOT NULL, "
+            "usd REAL NOT NULL, pid INTEGER NOT NULL)"
+        )
+        connection.execute("INSERT INTO reservations VALUES ('a', 'tiny', 0.01, 1)")
+    mine = ledger(tmp_path, 1050)
     with pytest.raises(BudgetError, match=r"up to 0\.0100 USD more by calls whose cost was never"):
         mine.reserve("b", *MODEL, USUAL, MOST)
 
