@@ -1,6 +1,6 @@
 """How often intervals hold the truth, verdicts are false, and the gate refuses: simulated.
 
-    python -m benchmarks.bench_verdicts [--draws 300]
+    python -m benchmarks.bench_verdicts [--draws 300] [--only coverage|verdicts|gate]
 
 Prints the tables of docs/evaluation.md, by the functions that the product uses.
 """
@@ -133,15 +133,20 @@ def gate(draws: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=300)
-    draws = parser.parse_args().draws
-    print("## Coverage of the 95 % intervals, independent questions\n")
-    coverage(draws, grouped=False)
-    print("\n## … ten questions a document, documents of different difficulty\n")
-    coverage(draws, grouped=True)
-    print("\n## False verdicts, equal systems\n\n| | said |\n|---|---|")
-    false_verdicts(draws)
-    print("\n## What the first look of a gate refuses")
-    gate(draws)
+    parser.add_argument("--only", choices=("coverage", "verdicts", "gate"))
+    arguments = parser.parse_args()
+    draws, only = arguments.draws, arguments.only
+    if only in (None, "coverage"):
+        print("## Coverage of the 95 % intervals, independent questions\n")
+        coverage(draws, grouped=False)
+        print("\n## … ten questions a document, documents of different difficulty\n")
+        coverage(draws, grouped=True)
+    if only in (None, "verdicts"):
+        print("\n## False verdicts, equal systems\n\n| | said |\n|---|---|")
+        false_verdicts(draws)
+    if only in (None, "gate"):
+        print("\n## What the first look of a gate refuses")
+        gate(draws)
 
 
 if __name__ == "__main__":

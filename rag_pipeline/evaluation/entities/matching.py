@@ -3,7 +3,7 @@
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,13 +14,27 @@ from rag_pipeline.evaluation.entities.values import (
     Value,
     bound_of,
     quantities,
-    same_value,
+    states,
 )
 
-_TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*")
-_NEGATIONS = frozenset({"not", "no", "never", "without", "cannot", "none", "nor", "neither", "non"})
-_NEGATING = ("non", "un", "in", "im", "ir", "dis")
-_IGNORED = frozenset({"a", "an", "the"})
+_TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*|&")
+_NEGATIONS = frozenset({"not", "no", "never", "without", "none", "nor", "neither", "non"})
+_NEGATING = ("un", "in", "im", "il", "ir", "dis")
+_NON = re.compile(r"non(?=[^\W\d_]{4})(?!e\w|sens)")
+_CONTRACTED = re.compile(r"(can|won|shan|[^\W_]+?)(?:n't|not|'t)")
+_SAME = {
+    "&": "and",
+    "must": "shall",
+    "can": "may",
+    "never": "not",
+    "nobody": "no",
+    "limited": "ltd",
+    "incorporated": "inc",
+    "corporation": "corp",
+    "company": "co",
+}
+"""Words that say the same in an agreement, and what they are compared as."""
+_IGNORED = frozenset({"a", "an", "the", "all", "any"})
 _STEMMER_LOCK = threading.Lock()
 _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
 
@@ -39,18 +53,45 @@ def words_of(text: str) -> Words:
     stems: list[str] = []
     places: list[tuple[int, int]] = []
     for match in _TOKEN.finditer(text):
-        word = unicodedata.normalize("NFKC", match.group()).casefold().replace("’", "'")
-        word = word.removesuffix("'s").removesuffix("'")
-        if word and word not in _IGNORED:
-            stems.append(_stem(word))
-            places.append(match.span())
+        for word in _parts(_folded(match.group())):
+            if word not in _IGNORED:
+                stems.append(_stem(word))
+                places.append(match.span())
     return Words(tuple(stems), tuple(places))
+
+
+def _folded(word: str) -> str:
+    """Return a word in small letters without accents and the ending of a genitive."""
+    plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'"))
+    bare = "".join(c for c in plain if not unicodedata.combining(c))
+    return bare.removesuffix("'s").removesuffix("'")
+
+
+def _parts(word: str) -> Iterator[str]:
+    """Yield what a word is compared as: "don't" is do not, "nontransferable" non transferable."""
+    contracted = _CONTRACTED.fullmatch(word)
+    if contracted and (word == "cannot" or "'" in word):
+        said = {"can": "can", "won": "will", "shan": "shall"}.get(contracted[1], contracted[1])
+        yield _SAME.get(said, said)
+        yield "not"
+        return
+    non = _NON.match(word)
+    if non:
+        yield "non"
+        word = word[non.end() :]
+    if word:
+        yield _SAME.get(word, word)
+
+
+_ROLE = re.compile(r"[a-z]{3,}ees?")
 
 
 @lru_cache(maxsize=50_000)
 def _stem(word: str) -> str:
     if word[0].isdecimal() or word[0] in "$€£":
         return word.replace(",", "")
+    if _ROLE.fullmatch(word):
+        return word.removesuffix("s")  # the employee is not the employer
     with _STEMMER_LOCK:  # a stemmer must not be entered by two threads
         return str(_stemmer().stemWord(word))
 
@@ -71,16 +112,21 @@ def value_of(kind: str, text: str) -> Value | None:
     if len(found) != 1:
         return None
     outside = text[: found[0].start] + " " + text[found[0].end :]
-    rest = [w for w in words_of(outside).stems if w not in _LOOSE]
+    words = (_folded(match.group()) for match in _TOKEN.finditer(outside))
+    rest = [w for w in words if w not in _LOOSE and w not in _IGNORED]
     return None if rest else found[0].value
 
 
 _LOOSE = frozenset(
-    {"of", "for", "in", "to", "at", "by", "on", "up", "within", "than", "more", "least", "most"}
-    | {"after", "everi", "per", "period", "about", "approxim", "over", "under", "less"}
-    | {"no", "not", "exceed", "maximum", "minimum", "fewer", "longer", "later", "earlier"}
+    "of for in to at by on up within than more least most after every per period about approximate "
+    "approximately over under above below less no not exceed exceeding maximum minimum fewer "
+    "longer later earlier latest before until capped limited "
+    "frist zeitraum von bis zu innerhalb binnen mindestens wenigstens hochstens maximal spatestens "
+    "am zum im seit eine einer einen der die das den dem ein "
+    "dans delai de d au aux moins plus le la les un une pendant duree "
+    "en plazo al menos como minimo maximo lo por mas el dias".split()
 )
-"""What may stand around a quantity without changing what it amounts to (as stems)."""
+"""What may stand around a quantity without changing what it amounts to."""
 
 
 def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, int] | None:
@@ -88,7 +134,8 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
 
     A variant that is a quantity is found where a quantity of the text has its value. Else words
     are compared: a run of the text's words as long as the variant's, or one shorter or longer,
-    must be `similarity` percent alike (normalised Levenshtein of the stems). Whatever negations
+    must be `similarity` percent alike (normalised Levenshtein of the stems); four words or more may
+    have two others between them. Whatever negations
     and numbers the variant has, the run must have too, and the other way round; "may not terminate"
     does not state "terminate". Of quantities, "at least" is not "at most"; without such a word
     either fits.
@@ -100,7 +147,7 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
             q
             for q in _quantities(text)
             if q.kind == kind
-            and same_value(q.value, value)
+            and states(q.value, value)
             and {bound, bound_of(text, q)} != {"least", "most"}
         )
         return next(((q.start, q.end) for q in places), None)
@@ -110,7 +157,8 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
     sought = " ".join(wanted)
     marks = _marks(wanted)
     best: tuple[float, int, int] | None = None
-    for size in sorted({len(wanted), max(len(wanted) - 1, 1), len(wanted) + 1}):
+    longest = len(wanted) + (_INSERTED if len(wanted) >= _LONG else 1)
+    for size in range(max(len(wanted) - 1, 1), longest + 1):
         for first in range(len(words.stems) - size + 1):
             run = words.stems[first : first + size]
             if _marks(run) != marks or _is_opposite(run, wanted):
@@ -118,12 +166,24 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
             negated = set(words.stems[max(0, first - 2) : first]) & _NEGATIONS
             if negated and "not" not in marks and kind not in _NAMES:
                 continue
-            score = fuzz.ratio(sought, " ".join(run), score_cutoff=similarity)
+            if size > len(wanted) and len(wanted) >= _LONG and _holds_in_order(run, wanted):
+                score = similarity
+            else:
+                score = fuzz.ratio(sought, " ".join(run), score_cutoff=similarity)
             if score and (best is None or score > best[0]):
                 best = (score, first, first + size)
     if best is None:
         return None
     return words.places[best[1]][0], words.places[best[2] - 1][1]
+
+
+_LONG, _INSERTED = 4, 2
+"""A run states so many words or more also with this many others between them."""
+
+
+def _holds_in_order(run: Sequence[str], wanted: Sequence[str]) -> bool:
+    rest = iter(run)
+    return all(word in rest for word in wanted)
 
 
 @lru_cache(maxsize=5_000)
@@ -146,9 +206,11 @@ def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _marks(stems: Iterable[str]) -> frozenset[str]:
-    """Return what must agree exactly: negations and numbers."""
+    """Return what must agree exactly: negations, numbers and roles such as "licensee"."""
     return frozenset(
-        "not" if s in _NEGATIONS else s for s in stems if s in _NEGATIONS or s[-1].isdecimal()
+        "not" if s in _NEGATIONS else s
+        for s in stems
+        if s in _NEGATIONS or s[-1].isdecimal() or _ROLE.fullmatch(s)
     )
 
 

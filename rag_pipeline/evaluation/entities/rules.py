@@ -13,7 +13,7 @@ from rag_pipeline.evaluation.entities.values import quantities
 class RuleEntities(EntityExtractor):
     """Patterns and word lists."""
 
-    code_version = 2
+    code_version = 3
     extractor: Literal["rules"] = "rules"
 
     def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:

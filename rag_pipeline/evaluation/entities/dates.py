@@ -1,0 +1,92 @@
+"""Texts of dates and times of day -> ("date", month, day[, year]), ("month", …), ("clock", …)."""
+
+import re
+from collections.abc import Iterator
+
+_NAMES = (
+    "january|jan|januar|janvier|enero|ene",
+    "february|feb|februar|février|fevrier|febrero",
+    "march|mar|märz|maerz|mars|marzo",
+    "april|apr|avril|abril",
+    "may|mai|mayo",
+    "june|jun|juni|juin|junio",
+    "july|jul|juli|juillet|julio",
+    "august|aug|août|aout|agosto",
+    "september|sept|sep|septembre|septiembre",
+    "october|oct|oktober|okt|octobre|octubre",
+    "november|nov|novembre|noviembre",
+    "december|dec|dezember|dez|décembre|decembre|diciembre|dic",
+)
+_NUMBER = {name: n for n, names in enumerate(_NAMES, 1) for name in names.split("|")}
+_MONTH = "|".join(sorted(_NUMBER, key=len, reverse=True))
+_YEAR = r"(?:1[89]|20|21)\d\d"
+_DATE = re.compile(
+    r"\b(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er|º|\.)?(?:\s+day)?(?:\s+(?:of\s+|de\s+)?|[-/])"
+    rf"(?P<month>{_MONTH})\b\.?"
+    rf"|(?P<us_month>{_MONTH})\.?\s+(?P<us_day>\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d))"
+    rf"(?:(?:,?\s+(?:del?\s+)?|[-/])(?P<year>{_YEAR})\b)?"
+    rf"|\b(?P<iso>{_YEAR}(?P<dash>[-/])[01]\d(?P=dash)[0-3]\d)\b"
+    rf"|(?<![\w-])(?P<compact>{_YEAR}(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01]))(?![\w-])"
+    r"|(?<![\w/.-])(?P<first>\d{1,2})(?P<mark>[/.-])(?P<second>\d{1,2})(?P=mark)"
+    rf"(?P<full>{_YEAR}|\d\d(?=\D|$))(?![\w/]|[.-]\d)",
+    re.IGNORECASE,
+)
+_MONTH_OF = re.compile(
+    rf"\b(?P<name>{_MONTH})\.?,?\s+(?:of\s+|del?\s+)?(?P<year>{_YEAR})\b"
+    rf"|(?<![\w/.-])(?P<number>0?[1-9]|1[0-2])/(?P<of>{_YEAR})(?![\w/])",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(
+    r"\b(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s*(?P<half>[ap])\.?\s?m\b\.?"
+    r"|(?<![\d:.,])(?P<hour24>[01]?\d|2[0-3]):(?P<minute24>[0-5]\d)(?![\d:])"
+    r"(?:\s*(?:hours|hrs|Uhr)\b)?|\bnoon\b|\bmidnight\b",
+    re.IGNORECASE,
+)
+
+When = tuple[int, int, tuple[str | int, ...]]
+"""Start, end, value."""
+
+
+def moments(text: str) -> Iterator[When]:
+    """Yield the dates, months and times of day of a text."""
+    for match in _DATE.finditer(text):
+        value = _date(match)
+        if value is not None:
+            yield *match.span(), value
+    for match in _MONTH_OF.finditer(text):
+        name = match["name"]
+        month = _NUMBER[name.casefold()] if name else int(match["number"])
+        yield *match.span(), ("month", month, int(match["year"] or match["of"]))
+    for match in _CLOCK.finditer(text):
+        yield *match.span(), ("clock", _minutes(match))
+
+
+def _date(match: re.Match[str]) -> tuple[str | int, ...] | None:
+    if match["full"]:
+        first, second = int(match["first"]), int(match["second"])
+        year = int(match["full"]) + (2_000 if len(match["full"]) == 2 else 0)
+        # Two digits of a year are a date only where nothing else can be meant: 31/12/24.
+        if len(match["full"]) == 2 and (match["mark"] != "/" or min(first, second) > 12):
+            return None
+        if not 1 <= min(first, second) <= 12 or not max(first, second) <= 31:
+            return None
+        if match["mark"] != "/" or first > 12:
+            return ("date", second, first, year) if second <= 12 else None
+        if second > 12 or first == second:
+            return "date", first, second, year
+        return "either date", first, second, year
+    if match["iso"] or match["compact"]:
+        digits = re.sub(r"\D", "", match["iso"] or match["compact"])
+        return "date", int(digits[4:6]), int(digits[6:]), int(digits[:4])
+    number = _NUMBER[(match["month"] or match["us_month"]).casefold()]
+    date = ("date", number, int(match["day"] or match["us_day"]))
+    return (*date, int(match["year"])) if match["year"] else date
+
+
+def _minutes(match: re.Match[str]) -> int:
+    if match["hour24"] is not None:
+        return int(match["hour24"]) * 60 + int(match["minute24"])
+    if match["hour"] is None:
+        return 12 * 60 if match.group().casefold() == "noon" else 0
+    hour = int(match["hour"]) % 12 + (12 if match["half"].casefold() == "p" else 0)
+    return hour * 60 + int(match["minute"] or 0)
