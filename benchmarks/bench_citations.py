@@ -24,6 +24,7 @@ from benchmarks.bench_wordings import sample
 from rag_pipeline import Corpus
 from rag_pipeline.answering import ToAnswer, detect, distinct, form_answers, sentence_vectors
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
+from rag_pipeline.answering.sentences import read_passages
 from rag_pipeline.config import ExtractiveAnswers, load_config
 from rag_pipeline.datamodels import Citation, Query, ScoredChunk
 from rag_pipeline.evaluation.runs import load_queries
@@ -70,10 +71,13 @@ def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
             continue
         found = corpus.retrieve(query.query, settings.contexts, deepen=False, tokens=True)
         chunks = distinct(found.chunks)
-        asked = ToAnswer(found.ask, detect(query.query).kind, chunks, found.token_weights)
-        (formed,) = form_answers([asked], settings, sentence_vectors)
-        sentences, features, _ = sentence_features(
-            found.ask, chunks, sentence_vectors, found.token_weights
+        asked = ToAnswer(
+            found.ask, detect(query.query).kind, chunks, found.token_weights, query.query
+        )
+        (formed,) = form_answers([asked], settings, sentence_vectors, corpus.calibration())
+        read = read_passages(found.ask, chunks, sentence_vectors)
+        sentences, features = sentence_features(
+            found.ask, read, sentence_vectors, found.token_weights
         )
         places = [(s.chunk.document_id, s.start, s.start + len(s.text)) for s in sentences]
         yield Measured(
@@ -130,7 +134,7 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=True)
         of_set: dict[str, list[Measured]] = {}
         for name in arguments.sets:
-            corpus = _built(name, Path(arguments.data), work / name)
+            corpus = built(name, Path(arguments.data), work / name)
             of_set[name] = list(measured(name, corpus))
             sys.stdout.write(f"{name}\n")
             sys.stdout.write(_line("reported", [o for o in of_set[name] if o.reported]))
@@ -142,7 +146,8 @@ def main() -> None:
                 sys.stdout.write(f"  {feature:20} {weight:6.2f}   now {FEATURES[feature]:6.2f}\n")
 
 
-def _built(name: str, data: Path, work: Path) -> Corpus:
+def built(name: str, data: Path, work: Path) -> Corpus:
+    """Return a set's corpus with its default configuration released."""
     work.mkdir(parents=True, exist_ok=True)
     file = work / name / "corpus.yaml"
     if name == "sample":

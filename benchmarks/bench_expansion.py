@@ -34,7 +34,7 @@ QUESTIONS = 24
 """Of each kind."""
 
 
-THRESHOLDS = (0.25, 0.28, 0.3, 0.32, 0.35, 0.4, 0.5)
+THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
 class Without:

@@ -12,6 +12,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from rag_pipeline import release as manifests
+from rag_pipeline.answering import DEFAULT, Calibration
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.config import (
@@ -28,6 +29,8 @@ from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import DocumentError, InputError
 from rag_pipeline.evaluation.board import Board
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.quality import load_calibration
+from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart
@@ -178,6 +181,18 @@ class Corpus:
         answers = config.evaluation.answers
         asked = answers.chat if isinstance(answers, ChatAnswers) else None
         return answers, config.chat(asked) if asked else None
+
+    def calibration(self) -> Calibration:
+        """Return how surely the release's passages answer, as it was fitted to its questions.
+
+        For a release of an earlier version it is that of the same run, if it was answered since.
+        """
+        release = self.searched()
+        recorded = release.typed_settings().calibration
+        if recorded is not None:
+            return recorded
+        measured = RUN.digest(self.workspace, release.configuration) == release.run_digest
+        return load_calibration(self.workspace, release.configuration) if measured else DEFAULT
 
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""

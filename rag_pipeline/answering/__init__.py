@@ -3,7 +3,8 @@
 The one way to an answer, for what the leaderboard measures and for what a release serves.
 """
 
-from rag_pipeline.answering.extractive import NOTHING_ANSWERS, extract_answers, passage_confidence
+from rag_pipeline.answering.confidence import DEFAULT, Calibration, passage_chances
+from rag_pipeline.answering.extractive import NOTHING_ANSWERS, extract_answers
 from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
     NO_ANSWER,
@@ -21,10 +22,12 @@ from rag_pipeline.answering.support import supports
 from rag_pipeline.answering.written import written_answers
 
 __all__ = [
+    "DEFAULT",
     "NEUTRAL_QUERIES",
     "NOTHING_ANSWERS",
     "NO_ANSWER",
     "Ask",
+    "Calibration",
     "Formed",
     "Intent",
     "Reader",
@@ -36,7 +39,7 @@ __all__ = [
     "distinct",
     "extract_answers",
     "form_answers",
-    "passage_confidence",
+    "passage_chances",
     "passages_wanted",
     "read_answer",
     "sentence_vectors",

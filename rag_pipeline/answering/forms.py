@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from rag_pipeline.answering.extractive import extract_answers
+from rag_pipeline.answering.confidence import DEFAULT, Calibration
+from rag_pipeline.answering.extractive import Asked, extract_answers
 from rag_pipeline.answering.intent import Kind
 from rag_pipeline.answering.sentences import Reader
 from rag_pipeline.config import Answers, ExtractiveAnswers
@@ -45,13 +46,15 @@ class Formed:
 class ToAnswer(NamedTuple):
     """A question: what of it is searched for, what kind of answer it wants, its passages.
 
-    `weights` are those of the tokens of the index that the passages are from.
+    `weights` are those of the tokens of the index that the passages are from; `query` is the whole
+    question, "" where that is what is searched for.
     """
 
     ask: str
     kind: Kind
     chunks: Sequence[ScoredChunk]
     weights: Weights | None = None
+    query: str = ""
 
 
 def passages_wanted(kind: Kind, settings: Answers) -> int:
@@ -74,7 +77,10 @@ def wording(chunk: ScoredChunk) -> tuple[str, str]:
 
 
 def form_answers(
-    questions: Sequence[ToAnswer], settings: ExtractiveAnswers, reader: Reader
+    questions: Sequence[ToAnswer],
+    settings: ExtractiveAnswers,
+    reader: Reader,
+    calibration: Calibration = DEFAULT,
 ) -> list[Formed]:
     """Answer from ranked chunks with quotes alone.
 
@@ -87,7 +93,8 @@ def form_answers(
         form = settings.model_copy(update={"contexts": _READ, **_LIMITS.get(asked.kind, {})})
         compared = asked.kind == "comparison"
         parts = list(_by_document(asked.chunks).values()) if compared else [asked.chunks]
-        answers = extract_answers([(asked.ask, p) for p in parts], form, reader, asked.weights)
+        of_parts = [Asked(asked.ask, part, asked.weights, asked.query) for part in parts]
+        answers = extract_answers(of_parts, form, reader, calibration)
         made.append(_formed(asked, answers))
     return made
 

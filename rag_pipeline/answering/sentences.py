@@ -14,14 +14,19 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from rag_pipeline.answering.interaction import Signs
 from rag_pipeline.datamodels import ScoredChunk, Span
 from rag_pipeline.models.providers import LocalEmbedder, Tokens, Vectors
 from rag_pipeline.models.providers.minilm import MiniLMTokens
+from rag_pipeline.search.tokenization import default_tokenizer
 
 _REMEMBERED = 20_000
 """Vectors of 384 numbers: some 35 MB."""
 _PASSAGES = 2_000
 """Passages whose tokens are remembered, at some 8 kB each."""
+
+_READ_ANEW = 8
+"""Maximum number of passages per question that are embedded, where no index keeps their tokens."""
 
 SentenceEmbed = Callable[[Sequence[str]], Vectors]
 """From texts to unit vectors, shape (texts, dimension)."""
@@ -31,9 +36,22 @@ class PassageTokens(NamedTuple):
     """The tokens of a passage's text that the model reads; of a long one it leaves out the end."""
 
     ids: npt.NDArray[np.uint32]
-    signs: npt.NDArray[np.float32]
-    """1 where a token's vector is above 0, else 0; shape (tokens, dimension)."""
+    whole: Signs
+    """Of the text's tokens, and behind them those of the context that the index keeps with it."""
     spans: Sequence[Span]
+
+    @property
+    def signs(self) -> Signs:
+        """Return those of the text's tokens."""
+        return self.whole[: len(self.ids)]
+
+
+class ReadPassage(NamedTuple):
+    """A ranked chunk with its tokens; ranks count from 1."""
+
+    rank: int
+    chunk: ScoredChunk
+    tokens: PassageTokens
 
 
 class Reader(Protocol):
@@ -117,11 +135,35 @@ def _read_passage(
     if not len(ids):
         return ids, np.empty((0, model.dimension // 8), np.uint8), []
     if kept:  # of the text, and of what it was contextualized with
-        packed = np.frombuffer(kept, np.uint8).reshape(-1, model.dimension // 8)[: len(ids)]
+        packed = np.frombuffer(kept, np.uint8).reshape(-1, model.dimension // 8)
+        ids = ids[: len(packed)]
     else:
         (made,) = model.embed_tokens([text], "document")[1]
         packed = np.packbits(made.vectors > 0, axis=1)
-    return ids[: len(packed)], packed, spans[: len(packed)]
+        ids = ids[: len(packed)]
+    return ids, packed, spans[: len(ids)]
+
+
+def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> list[ReadPassage]:
+    """Return the chunks that have words, with their tokens.
+
+    Of those whose tokens no index keeps only the 8 that share the most words with the query are
+    embedded; the others are left out.
+    """
+    ranked = [(n, chunk) for n, chunk in enumerate(chunks, 1) if terms_of(chunk.text)]
+    anew = [pair for pair in ranked if not pair[1].token_signs]
+    if len(anew) > _READ_ANEW:
+        asked = frozenset(default_tokenizer().tokenize(query))
+        anew.sort(key=lambda pair: (-len(asked & terms_of(pair[1].text)), pair[0]))
+        left_out = {rank for rank, _ in anew[_READ_ANEW:]}
+        ranked = [pair for pair in ranked if pair[0] not in left_out]
+    return [ReadPassage(rank, chunk, reader.passage(chunk)) for rank, chunk in ranked]
+
+
+@lru_cache(maxsize=16384)
+def terms_of(text: str) -> frozenset[str]:
+    """Return the terms of a text: stems without stop words."""
+    return frozenset(default_tokenizer().tokenize(text))
 
 
 sentence_vectors = SentenceVectors()

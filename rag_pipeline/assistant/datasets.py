@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
-from rag_pipeline.answering import Ask
+from rag_pipeline.answering import Ask, Calibration
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.config import Answers, AssistantSettings, ChatSettings
 from rag_pipeline.corpus import Corpus
@@ -129,6 +129,10 @@ class ReleasedDataset:
                 return ask(prompts, model, workspace.cache)
 
         return answers, ask_now
+
+    def calibration(self) -> Calibration:
+        """Return how surely the release's passages answer, see `Corpus.calibration`."""
+        return self.corpus.calibration()
 
     def document(self, document_id: str) -> Document:
         """Return a document of the release as it was indexed."""

@@ -8,13 +8,15 @@ from functools import cache
 from typing import Any
 
 from rag_pipeline.answering import (
+    DEFAULT,
     NEUTRAL_QUERIES,
     Ask,
+    Calibration,
     Formed,
     Reader,
     ToAnswer,
     form_answers,
-    passage_confidence,
+    passage_chances,
     passages_wanted,
     written_answers,
 )
@@ -36,6 +38,7 @@ from rag_pipeline.config import Answers, AssistantSettings, ChatAnswers, Extract
 from rag_pipeline.datamodels import Citation, Document, ScoredChunk
 from rag_pipeline.errors import ProviderError, RagPipelineError
 from rag_pipeline.loading.places import Place, place_of
+from rag_pipeline.search.reranking import Weights
 from rag_pipeline.search.staged import LocalExpansion
 
 
@@ -82,6 +85,7 @@ class _Drafted:
     formed: Formed
     passages: list[Passage]
     documents: list[FoundDocument]
+    token_weights: Weights | None
 
 
 class Assistant:
@@ -162,9 +166,22 @@ class Assistant:
         chosen = self._searcher.chosen(datasets, document_id)
         return self._searcher.search(query, chosen, document_id, k, where=where).passages
 
-    def confidences(self, query: str, passages: Sequence[Passage]) -> list[float]:
-        """Return how surely each passage answers, 0..1: the measure of an answer's `confidence`."""
-        return [passage_confidence(query, p.chunk, self._reader) for p in passages]
+    def rated(
+        self, query: str, dataset: str, k: int = 10, where: str | None = None
+    ) -> list[tuple[Passage, float]]:
+        """Return what `search` finds in a dataset, each passage with its chance to be the answer.
+
+        The chances are those of an answer's `confidence`: that is the one of the passage which is
+        nearest to the question.
+        """
+        checked(query)
+        chosen = self._searcher.chosen([dataset], None)
+        found = self._searcher.search(query, chosen, None, k, where=where)
+        chunks = [passage.chunk for passage in found.passages]
+        chances = passage_chances(
+            query, chunks, self._reader, found.token_weights, calibration_of(chosen)
+        )
+        return list(zip(found.passages, chances, strict=True))
 
     def places(self, passages: Sequence[Passage]) -> list[Place | None]:
         """Return where each passage stands in its document, None where its source keeps that."""
@@ -275,7 +292,7 @@ class Assistant:
 
     def _drafted(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> _Drafted:
         """Answer from what was found, else from what neutral queries find."""
-        draft = _Drafted(self._answer(asked, found, detail), found.passages, found.documents)
+        draft = _drafted(self._answer(asked, found, detail), found)
         if draft.formed.answer.answered or asked.write is not None:
             return draft
         for neutral in NEUTRAL_QUERIES:
@@ -288,7 +305,8 @@ class Assistant:
             again = self._answer(asked, replace(more, ask=found.ask), detail)
             detail.setdefault("neutral_queries", []).append(neutral)
             if again.answer.answered:
-                return _Drafted(again, [*more.passages, *draft.passages], draft.documents)
+                passages = [*more.passages, *draft.passages]
+                return replace(draft, formed=again, passages=passages)
         return draft
 
     def _answer(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> Formed:
@@ -322,8 +340,8 @@ class Assistant:
         """Answer by rule; where the release's answers are a model's, with the defaults."""
         answers = asked.answers
         settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
-        question = ToAnswer(found.ask, asked.intent.kind, chunks, found.token_weights)
-        (formed,) = form_answers([question], settings, self._reader)
+        question = ToAnswer(found.ask, asked.intent.kind, chunks, found.token_weights, asked.query)
+        (formed,) = form_answers([question], settings, self._reader, calibration_of(asked.chosen))
         return formed
 
     def _reflect(
@@ -350,7 +368,7 @@ class Assistant:
 
         A better answer takes the place of the one that there is; no failure does.
         """
-        confidence = detail["confidence"] = self._confidence(asked.query, draft)
+        confidence = detail["confidence"] = self._confidence(asked, draft)
         for looks in (False, True):
             lacking = [e for e in expansions if confidence < e.settings.min_confidence]
             try:
@@ -368,23 +386,26 @@ class Assistant:
             except RagPipelineError as error:
                 detail["failed"] = str(error)
                 continue
-            again = _Drafted(formed, found.passages, found.documents)
-            better = self._confidence(asked.query, again)
+            again = _drafted(formed, found)
+            better = self._confidence(asked, again)
             if better > confidence:
                 confidence, draft = better, again
                 detail["confidence_with_expansion"] = better
         return draft
 
-    def _confidence(self, query: str, draft: _Drafted) -> float:
-        """Return 0..1: the answer's own, else its passages' best sentence's (`extract_answers`)."""
+    def _confidence(self, asked: _Asked, draft: _Drafted) -> float:
+        """Return 0..1: the answer's own, else that of its passages (see `extract_answers`)."""
         answer = draft.formed.answer
         if not answer.answered:
             return 0.0
         if answer.confidence is not None:
             return answer.confidence
-        asked = ToAnswer(query, "general", [p.chunk for p in draft.passages])
-        (by_rules,) = form_answers([asked], ExtractiveAnswers(), self._reader)
-        return by_rules.answer.confidence or 0.0
+        chunks = [p.chunk for p in draft.passages]
+        by_rules = ToAnswer(asked.query, "general", chunks, draft.token_weights)
+        (made,) = form_answers(
+            [by_rules], ExtractiveAnswers(), self._reader, calibration_of(asked.chosen)
+        )
+        return made.answer.confidence or 0.0
 
     def _assisted(
         self, query: str, asked: _Asked, formed: Formed, draft: _Drafted, trace: _Trace
@@ -428,12 +449,24 @@ class Assistant:
         )
 
 
+def _drafted(formed: Formed, found: Searched) -> _Drafted:
+    return _Drafted(formed, found.passages, found.documents, found.token_weights)
+
+
 def answers_of(chosen: Sequence[Dataset]) -> tuple[Answers, Ask | None]:
     """Return how the first release among some datasets answers, by default as nothing is set."""
     for dataset in chosen:
         if isinstance(dataset, ReleasedDataset):
             return dataset.answers()
     return ExtractiveAnswers(), None
+
+
+def calibration_of(chosen: Sequence[Dataset]) -> Calibration:
+    """Return that of the first release among some datasets, else the default."""
+    for dataset in chosen:
+        if isinstance(dataset, ReleasedDataset):
+            return dataset.calibration()
+    return DEFAULT
 
 
 def _raised(made: Sequence[Formed | ProviderError]) -> Formed:

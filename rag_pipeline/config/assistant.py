@@ -38,14 +38,14 @@ ExpansionSource = Annotated[
 class Expansion(Settings):
     """Look outside when nothing in the release is good enough, and keep what was found.
 
-    `min_confidence` is the least confidence of an answer that needs nothing from outside; the
-    default is what tells best whether a document that answers is there (docs/assistant.md).
+    `min_confidence` is the least confidence, the chance that the passages hold the answer, of an
+    answer that needs nothing from outside (docs/assistant.md).
     `max_documents` and `max_characters` bound what is kept in all and from each document;
     `days_to_live` is after how many days it is forgotten.
     """
 
     look_in: ExpansionSource
-    min_confidence: Share = 0.32
+    min_confidence: Share = 0.5
     max_documents: int = Field(default=200, ge=1)
     max_characters: int = Field(default=100_000, ge=100)
     documents_per_query: int = Field(default=3, ge=1, le=20)

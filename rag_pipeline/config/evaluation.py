@@ -55,15 +55,17 @@ class ExtractiveAnswers(Settings):
     """Verbatim sentences of the first `contexts` chunks, chosen by late interaction.
 
     At most `sentences` of them, in the form that the kind of the question asks for: quotes, a list
-    (of three times as many chunks) or a table. Below `confidence` (0..1) it is that nothing
-    answers.
+    (of three times as many chunks) or a table. It is said that nothing answers where the chance
+    that the chunks hold the answer lies below `confidence`; by default, where it is so low that
+    this is wrong of at most a share of `error` of the questions that they do answer.
     """
 
-    code_version = 4
+    code_version = 5
     method: Literal["extractive"] = "extractive"
     contexts: int = Field(default=5, ge=1, le=50)
     sentences: int = Field(default=3, ge=1, le=20)
-    confidence: Share = 0.2
+    confidence: Share | None = None
+    error: Share = 0.05
 
 
 class ChatAnswers(Settings):

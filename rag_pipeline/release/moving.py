@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.quality import load_calibration
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import left_out
 from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
@@ -82,7 +83,10 @@ def _publish_once(workspace: Workspace) -> Release | None:
         release_id=next_id(workspace),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         configuration=configuration.name,
-        settings=settings_of(workspace, configuration),
+        settings={
+            **settings_of(workspace, configuration),
+            "calibration": asdict(load_calibration(workspace, configuration.name)),
+        },
         run_digest=note["digest"],
         pinned=pinned,
         metrics=next(asdict(r)["metrics"] for r in board if r.name == configuration.name),

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from rag_pipeline.answering import Calibration
 from rag_pipeline.config import (
     Answers,
     Chunking,
@@ -29,6 +30,8 @@ class ReleasedSettings(BaseModel):
     reranker_chat: ChatVariant | None = None
     answers: Answers | None = None
     answers_chat: ChatVariant | None = None
+    calibration: Calibration | None = None
+    """What was fitted to the run that is served; no setting of the corpus file."""
 
 
 def read_settings(record: Any, release_id: str) -> ReleasedSettings:

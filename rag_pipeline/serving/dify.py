@@ -42,8 +42,8 @@ class _Wanted(BaseModel):
 def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
     """Answer Dify's external knowledge request; return the status and the JSON of the reply.
 
-    A record's score tells how surely it answers, 0..1, as an answer's confidence does; those below
-    the threshold are left out.
+    A record's score is its chance to be the answer, 0..1, as an answer's confidence is; those
+    below the threshold are left out.
     """
     try:
         wanted = _Wanted.model_validate_json(body)
@@ -55,11 +55,9 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
     try:
         condition = wanted.metadata_condition
         where = condition.where() if condition is not None else None
-        found = assistant.search(
-            wanted.query, [wanted.knowledge_id], k=wanted.retrieval_setting.top_k, where=where
-        )
-        places = assistant.places(found)
-        scores = assistant.confidences(wanted.query, found)
+        k = wanted.retrieval_setting.top_k
+        rated = assistant.rated(wanted.query, wanted.knowledge_id, k, where)
+        places = assistant.places([passage for passage, _ in rated])
     except InputError as error:
         return 400, _failure(_INVALID, str(error))
     except RagPipelineError as error:
@@ -78,7 +76,7 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
                 **({"page": place.page} if place and place.page else {}),
             },
         }
-        for p, place, score in zip(found, places, scores, strict=True)
+        for (p, score), place in zip(rated, places, strict=True)
     ]
     limit = wanted.retrieval_setting.score_threshold
     return 200, {"records": [r for r in records if r["score"] >= limit]}

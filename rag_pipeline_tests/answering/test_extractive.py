@@ -5,7 +5,7 @@ import pytest
 
 from rag_pipeline.answering import NOTHING_ANSWERS, extract_answers, sentence_vectors
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
-from rag_pipeline.answering.sentences import PassageTokens
+from rag_pipeline.answering.sentences import PassageTokens, read_passages
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.models.providers import Tokens
@@ -98,11 +98,12 @@ def test_features_are_what_the_definitions_say():
     text = "Alpha stands here. Beta stands for ten days."
     chunks = [ScoredChunk("d#0-44", "d", 0, len(text), text, 0.5)]
     weights = np.array([1.0, 3.0, 1.0, 2.0], np.float32)
-    sentences, found, passage = sentence_features("how long alpha beta?", chunks, _Two(), weights)
+    query = "how long alpha beta?"
+    read = read_passages(query, chunks, _Two())
+    sentences, found = sentence_features(query, read, _Two(), weights)
     assert [s.text for s in sentences] == ["Alpha stands here.", "Beta stands for ten days."]
     half = 1 / math.sqrt(2)
     first, second = (dict(zip(FEATURES, row, strict=True)) for row in found)
-    assert passage == pytest.approx(half)
     # The query's tokens weigh 3 : 1; the first sentence is at cosines (+, -), the second at (+, +).
     assert first["late interaction"] == pytest.approx(half * (0.75 - 0.25))
     assert second["late interaction"] == pytest.approx(half)

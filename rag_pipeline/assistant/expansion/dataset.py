@@ -38,8 +38,8 @@ _KEY = Key(_NAME, _NAME, _NAME)
 _CANDIDATES = 3
 """Number of documents that are looked at for each one that may be kept."""
 _PASSAGES_READ = 50
-_LEAST_CONFIDENCE = 0.3
-"""A document whose best sentence is less to the point answers nothing, and is not kept."""
+_LEAST_CONFIDENCE = 0.1
+"""A document with a lower chance to hold the answer is not kept."""
 _HOUR = 3_600.0
 _LOCKS = 16
 
@@ -148,9 +148,9 @@ class ExpandedDataset:
 
 
 def to_the_point(query: str, found: Sequence[Outside], reader: Reader) -> list[Outside]:
-    """Return the documents that hold an answer, by their best sentence's confidence, best first.
+    """Return the documents that may hold an answer, by their confidence, best first.
 
-    See `extract_answers` for the measure.
+    See `extract_answers`; the release's calibration is of its own documents, not of these.
     """
     asked = [(query, _passages(number, one)) for number, one in enumerate(found)]
     settings = ExtractiveAnswers(contexts=_PASSAGES_READ, sentences=1, confidence=_LEAST_CONFIDENCE)

@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.answering import (
+    DEFAULT,
     NEUTRAL_QUERIES,
+    Calibration,
     Formed,
     SentenceEmbed,
     ToAnswer,
@@ -25,6 +27,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import ChatAnswers, Configuration, ExtractiveAnswers, MiniLMEmbedding
 from rag_pipeline.datamodels import Answer, Citation, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation.quality.calibration import calibrated
 from rag_pipeline.evaluation.results import ANSWERS
 from rag_pipeline.evaluation.runs import (
     load_asks,
@@ -44,7 +47,7 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     """Answer every query from the run's first chunks; return the note.
 
     `missing` counts answers that failed, `unanswered` those that say so, `flagged` those with a
-    citation that does not hold.
+    citation that does not hold. `calibration` says how surely the run's passages answer.
     """
     settings = workspace.config.evaluation.answers
     source = ANSWERS.made_from(workspace, configuration.name)
@@ -58,18 +61,20 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     if isinstance(settings, ChatAnswers):
         questions = [(q.query, own) for q, own in zip(queries, passages, strict=True)]
         made = written_answers(questions, settings, workspace.ask(settings.chat, counts))
+        calibration = calibrated(workspace, configuration, queries, ranked, counts)
     else:
+        calibration = calibrated(workspace, configuration, queries, ranked, counts)
         # What the query asks, without the part that names a document: the chunks are of it already
         asks = load_asks(workspace, configuration.name)
         index = searched_index(workspace, configuration)
         asked = [
-            _asked(asks.get(q.query_id, q.query), kind, own, index)
+            _asked(asks.get(q.query_id, q.query), kind, own, index, q.query)
             for q, kind, own in zip(queries, kinds, passages, strict=True)
         ]
-        made = _extracted(workspace, configuration, asked, settings, counts, index)
+        made = _extracted(workspace, configuration, asked, settings, counts, index, calibration)
     advance("queries", len(queries))
     answers = [one.answer if isinstance(one, Formed) else one for one in made]
-    return save_answers(workspace, configuration, source, queries, answers, counts)
+    return save_answers(workspace, configuration, source, queries, answers, counts, calibration)
 
 
 def save_answers(
@@ -79,6 +84,7 @@ def save_answers(
     queries: Sequence[Query],
     made: Sequence[Answer | ProviderError],
     counts: CallCounts | None = None,
+    calibration: Calibration | None = None,
 ) -> dict[str, Any]:
     """Write an answer or a failure per query; return the note. `source` is `made_from`."""
     table = pa.table(
@@ -98,6 +104,7 @@ def save_answers(
         "flagged": sum(bool(answer.problems) for answer in answers),
         "errors": list(dict.fromkeys(failures))[:20],
         "calls": asdict(counts or CallCounts()),
+        "calibration": asdict(calibration or DEFAULT),
     }
     return ANSWERS.keep(workspace, configuration.name, source, table, more)
 
@@ -121,28 +128,38 @@ def _extracted(
     settings: ExtractiveAnswers,
     counts: CallCounts,
     index: Index | None,
+    calibration: Calibration,
 ) -> list[Formed]:
     """Answer from the questions' passages, else from what neutral queries find."""
-    made = form_answers(asked, settings, sentence_vectors)
+    made = form_answers(asked, settings, sentence_vectors, calibration)
     for neutral in NEUTRAL_QUERIES:
         open_ = [n for n, formed in enumerate(made) if not formed.answer.answered]
         if not open_:
             break
         found = distinct(retrieve_again(workspace, configuration, neutral, counts))
         more = found[: settings.contexts]
-        again = [_asked(asked[n].ask, asked[n].kind, more, index) for n in open_]
-        for n, formed in zip(open_, form_answers(again, settings, sentence_vectors), strict=True):
+        again = [_asked(asked[n].ask, asked[n].kind, more, index, asked[n].query) for n in open_]
+        formed_again = form_answers(again, settings, sentence_vectors, calibration)
+        for n, formed in zip(open_, formed_again, strict=True):
             if formed.answer.answered:
                 made[n] = formed
     return made
 
 
-def _asked(ask: str, kind: Kind, chunks: Sequence[ScoredChunk], index: Index | None) -> ToAnswer:
+def _asked(
+    ask: str, kind: Kind, chunks: Sequence[ScoredChunk], index: Index | None, query: str
+) -> ToAnswer:
     """Return a question with its chunks' tokens, as a search of the release tells them."""
     if index is None:
-        return ToAnswer(ask, kind, chunks)
+        return ToAnswer(ask, kind, chunks, query=query)
     found = with_tokens(index, Retrieved(list(chunks), ask))
-    return ToAnswer(ask, kind, found.chunks, found.token_weights)
+    return ToAnswer(ask, kind, found.chunks, found.token_weights, query)
+
+
+def load_calibration(workspace: Workspace, configuration: str) -> Calibration:
+    """Return what was fitted to the last run of a configuration, else the default."""
+    record = ANSWERS.note(workspace, configuration).get("calibration")
+    return Calibration(**{**record, "weights": tuple(record["weights"])}) if record else DEFAULT
 
 
 def _pack(answer: Answer | ProviderError) -> str | None:

@@ -1,0 +1,127 @@
+"""Is a confidence the chance that the answer is there, on questions it was not fitted to?
+
+    python -m benchmarks.bench_calibration [--data FOLDER] [--sets NAME ...] [--work FOLDER]
+
+Each question is asked of the corpus under the default configuration, and of the corpus without its
+gold documents. A calibration is fitted to the questions of half of the documents and tried on those
+of the others, over many halves. Printed are how well chances tell apart questions with and without
+their gold documents, and questions whose passages hold the answer from all others (AUC); which
+share of the questions that are answered is told that nothing answers, where a share of `PROMISED`
+was promised; and how far chances are from what happens. `default` is the calibration of a release
+with too few questions, which was fitted to half of the documents of these sets: of those it is
+printed what it does on the other half.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.bench_citations import built
+from rag_pipeline.answering.confidence import DEFAULT, auc, fit
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.evaluation.quality.calibration import Examples, examples
+from rag_pipeline.evaluation.runs import load_queries, load_ranked
+
+SETS = ("sample", "legalbench-rag", "chroma-chunking")
+PROMISED = 0.1
+_HALVES = 100
+_BINS = 5
+
+Floats = npt.NDArray[np.float64]
+
+
+def report(name: str, found: Examples) -> None:
+    """Print what calibrations of half of the documents do on the other half."""
+    answers, removed = np.array(found.answers), np.array(found.removed)
+    groups = np.array(found.groups)
+    documents = np.unique(groups)
+    several = len(documents) > 9
+    unit = groups if several else np.arange(len(groups)) // 2  # too few documents: by questions
+    chance = np.random.default_rng(0)
+    told: list[list[float]] = []
+    for _ in range(_HALVES):
+        units = np.unique(unit)
+        first = np.isin(unit, chance.choice(units, len(units) // 2, replace=False))
+        made = fit(found.rows[first], answers[first].tolist(), groups[first].tolist(), PROMISED)
+        if made is None:
+            continue
+        own = made.chances(found.rows[~first])
+        held = answers[~first]
+        told.append(
+            [
+                auc(own[~removed[~first]], own[removed[~first]]),
+                auc(own[held], own[~held]),
+                float((own[held] < made.least).mean()),
+                float((own[~held] < made.least).mean()),
+                _away(own, held),
+            ]
+        )
+    split = "documents" if several else "questions"
+    sys.stdout.write(f"{name}: {len(answers) // 2} questions, {len(documents)} documents\n")
+    if told:
+        mean, spread = np.mean(told, axis=0), np.std(told, axis=0)
+        sys.stdout.write(
+            f"  fitted, {len(told)} halves by {split}: AUC with/without gold documents "
+            f"{mean[0]:.3f} ±{spread[0]:.3f}, answered/not {mean[1]:.3f} ±{spread[1]:.3f}; "
+            f"promised {100 * PROMISED:.0f} %, wrongly nothing {100 * mean[2]:.1f} "
+            f"±{100 * spread[2]:.1f} %, rightly nothing {100 * mean[3]:.1f} %; off by "
+            f"{100 * mean[4]:.1f} points\n"
+        )
+    other = np.array([zlib.crc32(f"{g}".encode()) % 2 == 1 for g in groups])
+    for shown, rows in (("other half", other), ("all", np.ones(len(groups), bool))):
+        own, held, gone = DEFAULT.chances(found.rows[rows]), answers[rows], removed[rows]
+        if not held.any():
+            continue
+        sys.stdout.write(
+            f"  default, {shown}: AUC {auc(own[~gone], own[gone]):.3f}, answered/not "
+            f"{auc(own[held], own[~held]):.3f}; wrongly nothing "
+            f"{100 * (own[held] < DEFAULT.least).mean():.1f} %, rightly nothing "
+            f"{100 * (own[~held] < DEFAULT.least).mean():.1f} %; off by "
+            f"{100 * _away(own, held):.1f} points\n"
+        )
+    sys.stdout.flush()
+
+
+def _away(chances: Floats, held: npt.NDArray[np.bool_]) -> float:
+    """Return how far chances are from shares (ECE over bins of equal counts).
+
+    Naeini, Cooper & Hauskrecht, AAAI 2015.
+    """
+    parts = np.array_split(np.argsort(chances), _BINS)
+    away = [abs(chances[part].mean() - held[part].mean()) * len(part) for part in parts]
+    return float(sum(away) / len(chances))
+
+
+def measured(name: str, data: Path, work: Path) -> Examples:
+    """Build a set and return the evidence of all of its questions."""
+    corpus = built(name, data, work)
+    workspace = corpus.workspace
+    configuration = workspace.config.configuration("default")
+    queries = load_queries(workspace)
+    ranked = load_ranked(workspace, "default")
+    made = examples(workspace, configuration, queries, ranked, CallCounts(), len(queries))
+    assert made is not None
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    here = Path(__file__).parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as passing:
+        work = arguments.work or Path(passing)
+        for name in arguments.sets:
+            report(name, measured(name, Path(arguments.data), work / name))
+
+
+if __name__ == "__main__":
+    main()

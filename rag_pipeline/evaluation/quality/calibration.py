@@ -1,0 +1,131 @@
+"""A run and its queries -> how surely its passages answer: fitted to the queries with gold.
+
+Each such query is asked twice: of the whole corpus, as the run did, and of the documents without
+its gold ones, which can't answer it. Queries that are known to have no answer count too.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rag_pipeline.answering import DEFAULT, Calibration, distinct, sentence_vectors
+from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, evidence, fit
+from rag_pipeline.answering.interaction import Floats
+from rag_pipeline.answering.sentences import read_passages
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
+from rag_pipeline.datamodels import Query, ScoredChunk
+from rag_pipeline.errors import UnknownReplyError
+from rag_pipeline.evaluation.answer_presence import relevance_labels
+from rag_pipeline.evaluation.results import RUN
+from rag_pipeline.evaluation.runs import load_asks, searched_index
+from rag_pipeline.search.pinned import Pinned, open_index
+from rag_pipeline.search.reranking.none import NoReranker
+from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all, with_tokens
+from rag_pipeline.search.staged import single_pass
+from rag_pipeline.store import quoted
+from rag_pipeline.workspace import Workspace
+
+_UNANSWERABLE = "unanswerable"
+"""The tag of queries that no document answers, as `rag questions --unanswerable` writes it."""
+_ASKED = 150
+"""Maximum number of queries that are asked once more."""
+_ASKED_ANEW = 40
+"""The same where no index keeps the passages' tokens: these are embedded."""
+
+
+class Examples(NamedTuple):
+    """Evidence of questions and passages that hold the answer or not, a row each."""
+
+    rows: Floats
+    answers: list[bool]
+    """Whether the passages hold the answer."""
+    removed: list[bool]
+    """Whether the gold documents were left out."""
+    groups: list[str]
+    """Questions of one group are not independent."""
+
+
+def calibrated(
+    workspace: Workspace,
+    configuration: Configuration,
+    queries: Sequence[Query],
+    ranked: Mapping[str, Sequence[ScoredChunk]],
+    counts: CallCounts,
+) -> Calibration:
+    """Fit a calibration to a run; return the default where too few queries have gold."""
+    settings = workspace.config.evaluation.answers
+    error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
+    found = None
+    if sum(bool(_gold_documents(query)) for query in queries) >= FEWEST:
+        found = examples(workspace, configuration, queries, ranked, counts)
+    fitted = fit(found.rows, found.answers, found.groups, error) if found else None
+    return fitted or DEFAULT
+
+
+def examples(
+    workspace: Workspace,
+    configuration: Configuration,
+    queries: Sequence[Query],
+    ranked: Mapping[str, Sequence[ScoredChunk]],
+    counts: CallCounts,
+    most: int | None = None,
+) -> Examples | None:
+    """Return evidence of the queries with gold, of at most so many; None where nothing was run.
+
+    Passages that a paid model reranked are compared in the retriever's own order without the gold
+    documents, and boosted queries are left out there: no call is made that the run did not make.
+    """
+    config = workspace.config
+    pinned = RUN.note(workspace, configuration.name).get("pinned")
+    if pinned is None:  # a forecast has no run
+        return None
+    with_signs = searched_index(workspace, configuration)
+    index = with_signs or open_index(workspace, Pinned(**pinned))
+    most = most or (_ASKED if with_signs else _ASKED_ANEW)
+    usable = [q for q in queries if _gold_documents(q) or _UNANSWERABLE in q.tags]
+    chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
+    reranker = config.rerankers[configuration.reranker]
+    if isinstance(reranker, PassageReranker):
+        reranker = NoReranker(method="none")
+    retriever = single_pass(config.retrievers[configuration.retriever])
+    embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
+    asks = load_asks(workspace, configuration.name)
+    contexts = config.evaluation.answers.contexts
+    rows: list[Floats] = []
+    made = Examples(np.empty((0, len(EVIDENCE))), [], [], [])
+    for query in chosen:
+        asked = [(ranked[query.query_id], False)]
+        if gold := _gold_documents(query):
+            where = f"document_id NOT IN ({', '.join(map(quoted, gold))})"
+            try:
+                (without,) = retrieve_all(
+                    index, [query.query], retriever, reranker, embed, where=where
+                )
+            except UnknownReplyError:  # a dry run of a query that was not embedded yet
+                return None
+            asked.append((without.chunks, True))
+        ask = asks.get(query.query_id, query.query)
+        for chunks, removed in asked:
+            found = Retrieved(distinct(chunks[:contexts]), ask)
+            if with_signs:
+                found = with_tokens(index, found)
+            read = read_passages(ask, found.chunks, sentence_vectors)
+            if read:
+                rows.append(evidence(query.query, read, sentence_vectors, found.token_weights).row)
+                made.answers.append(not removed and _answered(query, found.chunks))
+                made.removed.append(removed)
+                made.groups.append(query.group or next(iter(gold), query.query_id))
+    return made._replace(rows=np.array(rows).reshape(-1, len(EVIDENCE)))
+
+
+def _gold_documents(query: Query) -> list[str]:
+    return sorted({*(span.document_id for span in query.gold_spans), *query.gold_documents})
+
+
+def _answered(query: Query, chunks: Sequence[ScoredChunk]) -> bool:
+    if query.gold_spans:
+        return any(relevance_labels(chunks, query.gold_spans))
+    return any(chunk.document_id in query.gold_documents for chunk in chunks)

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from rag_pipeline.answering.confidence import (
+    DEFAULT,
+    EVIDENCE,
+    FEWEST,
+    Calibration,
+    auc,
+    evidence,
+    fit,
+    passage_chances,
+    threshold,
+)
+from rag_pipeline.answering.sentences import PassageTokens, read_passages
+from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.models.providers import Tokens
+
+HALF = 1 / np.sqrt(2)
+
+
+class _Two:
+    """Reads a query of two tokens along the axes, and chunks whose signs stand in their text."""
+
+    def question(self, text):
+        return Tokens(np.array([1, 2], np.uint32), np.array([[1.0, 0.0], [0.0, 1.0]], np.float32))
+
+    def passage(self, chunk):
+        signs = np.array([[float(b) for b in word] for word in chunk.text.split()], np.float32)
+        return PassageTokens(np.array([1], np.uint32), signs, [(0, 2)])
+
+
+def chunk(document_id: str, signs: str) -> ScoredChunk:
+    return ScoredChunk(f"{document_id}#{signs}", document_id, 0, len(signs), signs, 1.0)
+
+
+def test_evidence_is_what_the_definitions_say():
+    # "10" is at cosines (+, -) of 1 / root of 2, "11" at (+, +); the third's context adds "01".
+    chunks = [chunk("a", "10"), chunk("b", "11"), chunk("b", "10 01")]
+    weights = np.array([0.0, 3.0, 1.0], np.float32)
+    found = evidence("which?", read_passages("which?", chunks, _Two()), _Two(), weights)
+    late = [HALF * (0.75 - 0.25), HALF, HALF]
+    expected = [
+        # Only two tokens: the three worst met are these two.
+        [late[0], 0.0, late[0] - HALF, 0],
+        [late[1], HALF, late[1] - (late[0] + late[2]) / 2, 1 / 2],
+        [late[2], HALF, late[2] - (late[0] + late[1]) / 2, 1 / 2],
+    ]
+    assert found.rows == pytest.approx(np.array(expected), abs=1e-6)
+    assert found.best == 1
+    assert found.row == pytest.approx(expected[1], abs=1e-6)
+
+
+def test_chances_of_passages_do_not_depend_on_how_many_are_asked_for():
+    chunks = [chunk("a", "11"), *(chunk(f"{n}", "10") for n in range(9)), chunk("a", "10 11")]
+    few = passage_chances("which?", chunks[:5], _Two(), calibration=DEFAULT)
+    many = passage_chances("which?", chunks, _Two(), calibration=DEFAULT)
+    assert many[:5] == pytest.approx(few)
+    assert max(many) == max(many[0], many[-1])
+
+
+def test_what_has_no_words_has_no_chance():
+    assert passage_chances("which?", [chunk("a", " – ")], _Two()) == [0.0]
+
+
+def examples(seed: int, n: int = 300):
+    """Return evidence whose first piece tells answers apart, by a known chance."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(0.7, 0.1, size=(n, len(EVIDENCE)))
+    chance = 1 / (1 + np.exp(-20 * (rows[:, 0] - 0.7)))
+    return rows, random.random(n) < chance, [f"d{i // 4}" for i in range(n)]
+
+
+def test_the_fit_is_the_penalised_maximum_of_the_likelihood():
+    rows, answers, groups = examples(1)
+    made = fit(rows, answers, groups, 0.1)
+    scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+
+    def loss(found):
+        values = scaled @ found[:-1] + found[-1]
+        return np.sum(np.logaddexp(0, values) - answers * values) + 5 * np.sum(found[:-1] ** 2)
+
+    best = minimize(loss, np.zeros(len(EVIDENCE) + 1)).x
+    assert np.array(made.weights) * rows.std(axis=0) == pytest.approx(best[:-1], abs=1e-3)
+    assert made.chances(rows) == pytest.approx(
+        1 / (1 + np.exp(-(scaled @ best[:-1] + best[-1]))), abs=1e-3
+    )
+
+
+def test_the_promised_error_is_held_on_questions_that_were_not_seen():
+    wrong = []
+    for seed in range(40):
+        rows, answers, groups = examples(seed)
+        made = fit(rows, answers, groups, 0.1)
+        new, held, _ = examples(seed + 1000)
+        wrong.append(np.mean(made.chances(new)[held] < made.least))
+    assert np.mean(wrong) == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_threshold_is_a_rank_of_the_chances():
+    chances = np.array([0.9, 0.1, 0.5, 0.3, 0.7, 0.2, 0.8, 0.4, 0.6])
+    # floor(0.1 x 10) = 1: the lowest; floor(0.25 x 10) = 2: the next; 0.05 x 10 is before any.
+    assert [threshold(chances, e) for e in (0.1, 0.25, 0.05)] == [0.1, 0.2, 0.0]
+
+
+def test_auc_counts_pairs():
+    # Of six pairs four are won and one is tied.
+    assert auc(np.array([0.9, 0.5]), np.array([0.1, 0.5, 0.6])) == pytest.approx(4.5 / 6)
+
+
+def test_nothing_is_fitted_to_few_questions():
+    rows, answers, groups = examples(3)
+    few = np.flatnonzero(answers)[: FEWEST - 1].tolist() + np.flatnonzero(~answers).tolist()
+    assert fit(rows[few], answers[few], [groups[i] for i in few], 0.1) is None
+
+
+def test_what_has_nothing_in_common_with_a_question_has_no_chance():
+    sure = Calibration((0.0, 0.0, 0.0, 0.0), 5.0, 0.5)
+    rows = np.zeros((2, len(EVIDENCE)))
+    rows[:, 0] = 0.15, 0.25
+    assert sure.chances(rows) == pytest.approx([0.0, 1 / (1 + np.exp(-5))])
+
+
+def test_the_default_tells_what_is_met_from_what_is_not():
+    near, far = np.array([0.55, 0.4, 0.1, 1.0]), np.array([0.2, 0.1, 0.0, 0.0])
+    chances = DEFAULT.chances(np.array([near, far]))
+    assert chances[0] > 0.8
+    assert chances[1] < DEFAULT.least

@@ -1,0 +1,99 @@
+"""A calibration is fitted to a corpus's own questions, kept with its answers, and served."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.answering import DEFAULT
+from rag_pipeline.assistant import open_assistant
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.quality import load_answers, load_calibration
+from rag_pipeline.evaluation.quality.calibration import examples
+from rag_pipeline.evaluation.runs import load_queries, load_ranked
+from rag_pipeline.orchestration.runner import run
+from rag_pipeline.release import current
+from rag_pipeline_tests.testing.corpora import write_documents, write_file
+
+NAMES = (
+    "Alder Birch Cedar Dogwood Elm Fir Ginkgo Hazel Ivy Juniper Kauri Larch Maple Nutmeg Olive "
+    "Poplar Quince Rowan Spruce Teak Umbrella Walnut Yew Zelkova"
+).split()
+DOCUMENTS = {
+    f"{name.lower()}.txt": (
+        f"Lease of {name} House\n\nThe rent of {name} House is {n + 3}00 euros a month. "
+        f"Pets are allowed in {name} House with consent.\n"
+    )
+    for n, name in enumerate(NAMES)
+}
+QUERIES = [
+    (f"q{n}", f"What is the rent of {name} House?", f"{name.lower()}.txt", f"{n + 3}00 euros")
+    for n, name in enumerate(NAMES)
+]
+
+
+ABSENT = {
+    "query_id": "absent",
+    "query": "What is the rent of Baobab House?",
+    "gold_spans": [],
+    "tags": ["unanswerable"],
+}
+
+
+def written(folder, questions):
+    """Write the documents, so many of their questions, and one that none answers."""
+    write_documents(folder / "documents", DOCUMENTS)
+    records = [
+        {"query_id": i, "query": q, "gold_spans": [{"document_id": d, "quote": quote}]}
+        for i, q, d, quote in QUERIES[:questions]
+    ]
+    lines = [json.dumps(record) for record in (*records, ABSENT)]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    return load_config(write_file(folder))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    corpus = Corpus(written(tmp_path_factory.mktemp("fitted"), 24))
+    list(run(corpus.config, "default"))
+    return corpus
+
+
+def test_examples_are_the_questions_with_and_without_their_gold_documents(fitted):
+    workspace = fitted.workspace
+    made = examples(
+        workspace,
+        workspace.config.configuration("default"),
+        load_queries(workspace),
+        load_ranked(workspace, "default"),
+        CallCounts(),
+    )
+    answers, removed = np.array(made.answers), np.array(made.removed)
+    assert (len(made.rows), answers.sum(), removed.sum()) == (49, 24, 24)
+    assert not (answers & removed).any()
+    # The one that is known to have no answer was asked once.
+    assert (~answers & ~removed).sum() == 1
+
+
+def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):
+    made = load_calibration(fitted.workspace, "default")
+    assert (made.answerable, made.unanswerable) == (24, 25)
+    assert made.auc > 0.9
+    assert current(fitted.workspace).typed_settings().calibration == made
+    assert fitted.calibration() == made
+    assistant = open_assistant([fitted])
+    measured = load_answers(fitted.workspace, "default")
+    sure = assistant.ask("What is the rent of Quince House?").confidence
+    assert sure == measured["q16"].confidence
+    assert sure > assistant.ask("What is the rent of Baobab House?").confidence
+    (first, *_) = assistant.rated("What is the rent of Quince House?", "tiny", 5)
+    assert first[1] == pytest.approx(sure)
+
+
+def test_few_questions_leave_the_default(tmp_path):
+    config = written(tmp_path, 19)
+    list(run(config, "default"))
+    corpus = Corpus(config)
+    assert corpus.calibration() == DEFAULT
