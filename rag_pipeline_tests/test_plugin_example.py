@@ -205,13 +205,13 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
             "{method: spread, top_n",
             "{method: spred, top_n",
             "retrievers.spread.method: 'spred' is not one of: 'context_aware', 'dense', 'hybrid', "
-            "'lexical', 'spread'",
+            "'learned', 'lexical', 'spread'",
         ),
         (
             "over: {method: spread}",
             "over: {method: context_aware}",
             "retrievers.staged.over.method: 'context_aware' is not one of: 'dense', 'hybrid', "
-            "'lexical', 'spread'",
+            "'learned', 'lexical', 'spread'",
         ),
         (
             "over: {method: spread}",

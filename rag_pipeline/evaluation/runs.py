@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.config import Configuration, MiniLMEmbedding, fingerprint
+from rag_pipeline.config import Configuration, MiniLMEmbedding, Retriever, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
+from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.relevance import judge_chunks
 from rag_pipeline.evaluation.results import LABELS, PRESENCE, QUERIES, RUN
 from rag_pipeline.evaluation.retrieval_metrics import (
@@ -207,9 +208,20 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     columns: dict[str, list[Any]] = {name: [] for name in RUN.schema.names}
     latencies: list[float] = []
     not_reranked: list[str] = []
-    asked = [query.query for query in queries]
-    ranked = retrieve_all(index, asked, settings, reranker, embed, score)
-    for query, found in zip(queries, ranked, strict=True):
+    learned = cross_fitted(index, queries, load_groups(workspace), settings, reranker, embed)
+    ranked = (
+        (query, found)
+        for asked in learned.asked
+        for query, found in zip(
+            asked.queries,
+            retrieve_all(
+                *(index, [q.query for q in asked.queries], asked.settings),
+                *(reranker, embed, score),
+            ),
+            strict=True,
+        )
+    )
+    for query, found in ranked:
         if found.latency_ms is not None:
             latencies.append(found.latency_ms)
         if found.failure is not None:
@@ -229,6 +241,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         "seconds": time.perf_counter() - started,
         "latency_ms": statistics.median(latencies) if latencies else None,
         "asks": {q.query_id: a for q, a in zip(queries, asks, strict=True) if a != q.query},
+        "weights": learned.weights,
     }
     rows = pa.table(columns, schema=RUN.schema)
     # Scores are judged, and a release is made, from the version that was searched.
@@ -238,6 +251,12 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
     RUN.write(workspace, rows, note, configuration.name)
     return note
+
+
+def retriever_of(workspace: Workspace, configuration: Configuration) -> Retriever:
+    """Return a configuration's retriever, with the weights that its last run learned if any."""
+    weights = RUN.note(workspace, configuration.name).get("weights")
+    return with_weights(workspace.config.retrievers[configuration.retriever], weights)
 
 
 def retrieve_again(
@@ -252,7 +271,7 @@ def retrieve_again(
     found = retrieve_all(
         open_index(workspace, Pinned(**pinned)),
         [query],
-        config.retrievers[configuration.retriever],
+        retriever_of(workspace, configuration),
         reranker,
         workspace.embed(configuration.embedding, counts, "query"),
         passage_scorer(workspace, reranker, counts),

@@ -125,6 +125,8 @@ def retrieval_run(workspace: Workspace, key: Key) -> Outcome:
         "seconds": round(note["seconds"], 3),
         "searched": Record(note["pinned"]),
     }
+    if note["weights"] is not None:
+        facts["weights"] = Record(note["weights"])
     return Outcome(note["digest"], facts)
 
 

@@ -9,7 +9,7 @@ from rag_pipeline.errors import ConfigError, NotReleasedError
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import JUDGED, RUN
-from rag_pipeline.evaluation.runs import run_is_current, scores_are_current
+from rag_pipeline.evaluation.runs import retriever_of, run_is_current, scores_are_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
@@ -211,6 +211,7 @@ def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str,
         stage: config.variants(stage)[getattr(configuration, stage)].model_dump(mode="json")
         for stage in stages
     }
+    settings["retriever"] = retriever_of(workspace, configuration).model_dump(mode="json")
     chat = config.rerankers[configuration.reranker].chat_asked(config)
     if chat is not None:
         settings["reranker_chat"] = chat.model_dump(mode="json")

@@ -115,10 +115,14 @@ class Index:
         found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
         return found
 
+    def at(self, chunk_ids: Sequence[str]) -> Positions:
+        """Return the positions of chunks that are here."""
+        at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]
+        return np.array(at, np.int64)
+
     def token_signs(self, chunk_ids: Sequence[str]) -> list[bytes]:
         """Return the token vectors' signs of chunks that are here."""
-        at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]
-        rows = self.take(np.array(at, np.int64), ["token_vectors"])
+        rows = self.take(self.at(chunk_ids), ["token_vectors"])
         found: list[bytes] = rows.column("token_vectors").to_pylist()
         return found
 

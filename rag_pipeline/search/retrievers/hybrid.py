@@ -1,6 +1,6 @@
 """Vectors and terms, fused by rank or by score, with documents' and neighbours' scores added."""
 
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -90,24 +90,33 @@ class HybridRetriever(TermRetriever):
         return self.model_copy(update={"document_weight": 0.0, "split_query": False})
 
 
-def _weighted(search: Search, settings: HybridRetriever) -> Ranking:
-    """Score every candidate by both searches, and add its document's score.
+class Candidates(NamedTuple):
+    """The chunks that are compared, in the order of their positions, with what scores them."""
 
-    Candidates are the best of each search, and the chunks of the leading documents.
-    """
+    positions: Positions
+    dense: Floats
+    """Cosines, scaled to 0..1 for this question."""
+    terms: Floats
+    """BM25, scaled to 0..1 for this question."""
+    document: Floats
+    """The scores of their documents; 0 where `document_weight` is 0."""
+
+
+def candidates_of(search: Search, settings: HybridRetriever) -> Candidates:
+    """Return the best chunks of each search, and the chunks of the leading documents."""
     index, question, vector = search.index, search.question, search.vector
     where, allowed, terms = search.where, search.allowed, index.terms
     wanted = max(settings.candidates, settings.top_k)
     near = search.nearest_scored(wanted)
     documents = leading = np.empty(0, np.int64)
-    bonus = np.empty(0)
+    scores = np.empty(0)
     if settings.document_weight:
-        bonus = settings.document_weight * _document_scores(index, question)
-        there = bonus
+        scores = _document_scores(index, question)
+        there = scores
         if allowed is not None:  # documents that the filter leaves nothing of lead nothing
-            there = np.zeros_like(bonus)
+            there = np.zeros_like(scores)
             kept = np.unique(terms.document_of[allowed])
-            there[kept] = bonus[kept]
+            there[kept] = scores[kept]
         documents = best(there, _LEADING_DOCUMENTS)
         leading = terms.chunks_of(documents, allowed)
     also = np.union1d(near.positions, leading)
@@ -127,13 +136,21 @@ def _weighted(search: Search, settings: HybridRetriever) -> Ranking:
         leading = best_of(leading, by_terms[leading], _LEADING_CHUNKS)
     positions = np.unique(np.concatenate([chosen, near.positions, leading]))
     similarities = similarities_at(index, vector, positions, near)
-    sums = settings.dense_weight * scaled(similarities)
-    sums += settings.lexical_weight * scaled(by_terms[positions])
+    of_documents = np.zeros(len(positions))
     if settings.document_weight:
-        sums += bonus[terms.document_of[positions]]
+        of_documents = scores[terms.document_of[positions]]
+    return Candidates(positions, scaled(similarities), scaled(by_terms[positions]), of_documents)
+
+
+def _weighted(search: Search, settings: HybridRetriever) -> Ranking:
+    """Score every candidate by both searches, and add its document's and its neighbours'."""
+    found = candidates_of(search, settings)
+    sums = settings.dense_weight * found.dense + settings.lexical_weight * found.terms
+    sums += settings.document_weight * found.document
     if settings.neighbour_weight:
-        sums += settings.neighbour_weight * _neighbour_means(index, positions, sums)
-    return ranked(positions, sums)
+        means = neighbour_means(search.index, found.positions, sums)
+        sums += settings.neighbour_weight * means
+    return ranked(found.positions, sums)
 
 
 def _document_scores(index: Index, question: Question) -> Floats:
@@ -151,7 +168,7 @@ def _document_scores(index: Index, question: Question) -> Floats:
     return scores
 
 
-def _neighbour_means(index: Index, positions: Positions, scores: Floats) -> Floats:
+def neighbour_means(index: Index, positions: Positions, scores: Floats) -> Floats:
     """Return the mean score of each position's neighbours, 0 for one that is no candidate."""
     order = np.argsort(positions)
     ascending = positions[order]

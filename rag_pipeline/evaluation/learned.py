@@ -1,0 +1,95 @@
+"""The queries of a corpus -> the weights of a `learned` retriever, and what each is measured with.
+
+A query is measured with weights that were learned without it and without all others of its group
+(`load_groups`); what is served is learned from all.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rag_pipeline.config import Reranker, Retriever
+from rag_pipeline.datamodels import Query
+from rag_pipeline.evaluation.relevance import relevant_chunks
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.learning import FOLDS, Example, example_of, folds_of, learn
+from rag_pipeline.search.retrieval import EncodedQuestion, read_question
+from rag_pipeline.search.retrievers.learned import LearnedRetriever, Weights
+from rag_pipeline.search.staged import ContextAwareRetriever, Embed, single_pass
+
+
+class Asked(NamedTuple):
+    """Queries that are searched for with the same settings."""
+
+    queries: Sequence[Query]
+    settings: Retriever
+
+
+class Learned(NamedTuple):
+    """What a run searches with, and the weights for what is served; None where none are learned."""
+
+    asked: list[Asked]
+    weights: Weights | None
+
+
+def with_weights(settings: Retriever, weights: Weights | None) -> Retriever:
+    """Return a retriever, or a staged one over it, with other weights."""
+    if weights is None:
+        return settings
+    if isinstance(settings, ContextAwareRetriever):
+        over = settings.over.model_copy(update=weights)
+        return settings.model_copy(update={"over": over})
+    return settings.model_copy(update=weights)
+
+
+def cross_fitted(
+    index: Index,
+    queries: Sequence[Query],
+    groups: dict[str, str],
+    settings: Retriever,
+    reranker: Reranker,
+    embed: Embed,
+) -> Learned:
+    """Learn weights where the settings say so and there are queries enough."""
+    over = single_pass(settings)
+    known = [q for q in queries if q.gold_spans]
+    if not isinstance(over, LearnedRetriever) or len(known) < over.minimum_queries:
+        return Learned([Asked(queries, settings)], None)
+    folds = folds_of([groups[q.query_id] for q in queries])
+    examples = _examples(index, queries, over, reranker, embed)
+
+    def learned_without(fold: int | None) -> Weights:
+        kept = [
+            (example, own)
+            for example, own in zip(examples, folds, strict=True)
+            if example is not None and own != fold
+        ]
+        return learn([e for e, _ in kept], [own for _, own in kept], over)
+
+    asked = []
+    for fold in range(FOLDS):
+        mine = [q for q, own in zip(queries, folds, strict=True) if own == fold]
+        if mine:
+            asked.append(Asked(mine, with_weights(settings, learned_without(fold))))
+    return Learned(asked, learned_without(None))
+
+
+def _examples(
+    index: Index,
+    queries: Sequence[Query],
+    settings: LearnedRetriever,
+    reranker: Reranker,
+    embed: Embed,
+) -> list[Example | None]:
+    columns = ["chunk_id", "document_id", "start", "end"]
+    answering = relevant_chunks(queries, index.table.search().select(columns).to_batches())
+    questions = [read_question(index, query.query, settings) for query in queries]
+    made = embed([question.ask for question in questions])
+    return [
+        example_of(
+            *(index, question, EncodedQuestion(vector, tokens), settings, reranker),
+            index.at(sorted(answering[query.query_id])),
+        )
+        for query, question, vector, tokens in zip(
+            queries, questions, made.vectors, made.tokens, strict=True
+        )
+    ]

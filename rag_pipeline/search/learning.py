@@ -1,0 +1,221 @@
+"""Questions with their answering chunks -> the weights that rank these chunks first.
+
+A listwise model (Cao et al., ListNet, ICML 2007) with a handful of parameters: the chance of a
+chunk grows with e to its score, and the chance of the answering chunks is to be high. It is
+regularised towards the weights that are set, as strongly as does best on questions left out.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rag_pipeline.config import Reranker
+from rag_pipeline.models.embedding import read_tokens
+from rag_pipeline.search.index import Floats, Index, Positions
+from rag_pipeline.search.nearest import positions_of
+from rag_pipeline.search.query_analysis import Question
+from rag_pipeline.search.ranking import EncodedQuestion, rank, read_candidates
+from rag_pipeline.search.reranking import maxsim
+from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
+from rag_pipeline.search.retrievers import Search
+from rag_pipeline.search.retrievers.hybrid import (
+    candidates_of,
+    neighbour_means,
+)
+from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Weights
+
+FOLDS = 5
+_COMPARED = 50
+"""Number of a question's chunks, ranked by the weights that are set, that the model tells apart."""
+_TEMPERATURE = 0.1
+"""What scores are divided by at first; it is fitted with the weights, but not kept."""
+_PULLS = (1.0, 3.0, 10.0, 30.0)
+"""Strengths of the regularisation, as numbers of questions."""
+_STEPS = 40
+_SMALLEST_GAIN = 1e-5
+
+
+class Example(NamedTuple):
+    """The chunks of one question: what scores them, and which of them answer."""
+
+    features: Floats
+    """Dense, lexical and document score, shape (chunks, 3)."""
+    neighbours: Floats
+    """The same of the chunks before and after, as means."""
+    late: Floats
+    """What a late interaction adds, in units of the weighted sum."""
+    answers: npt.NDArray[np.bool_]
+
+
+def example_of(
+    index: Index,
+    question: Question,
+    encoded: EncodedQuestion,
+    settings: LearnedRetriever,
+    reranker: Reranker,
+    answering: Positions,
+) -> Example | None:
+    """Return a question's example; None where the candidates are all answers, or none is."""
+    search = Search(index, question, encoded.vector)
+    found = candidates_of(search, settings)
+    features = np.stack([found.dense, found.terms, found.document], axis=1)
+    means = [neighbour_means(index, found.positions, column) for column in features.T]
+    first = positions_of(rank(index, question, encoded.vector, settings, depth=_COMPARED))
+    at = np.searchsorted(found.positions, first)
+    answers = np.isin(first, answering)
+    if answers.all() or not answers.any():
+        return None
+    late = np.zeros(len(first))
+    if isinstance(reranker, MaxSimReranker) and 0 < reranker.weight < 1:
+        ranking = [(int(position), 0.0) for position in first]
+        rows = read_candidates(index, ranking, ("token_vectors",)).rows
+        column = rows.column("token_vectors").combine_chunks()
+        tokens = read_tokens(encoded.tokens, len(encoded.vector))
+        late = maxsim(tokens, column, index.token_weights)
+        span = max(float(late.max() - late.min()), 1e-9)
+        late = reranker.weight / (1 - reranker.weight) * (late - late.min()) / span
+    return Example(features[at], np.stack(means, axis=1)[at], late, answers)
+
+
+def learn(examples: Sequence[Example], folds: Sequence[int], settings: LearnedRetriever) -> Weights:
+    """Return the weights that rank answering chunks best, judged on folds they are not fitted to.
+
+    Of several strengths of regularisation the one is taken whose mean reciprocal rank on the
+    left-out folds is highest; where none gains, the weights stay as they are set.
+    """
+    chosen, best = None, _reciprocal_ranks(examples, settings.weights()).sum()
+    for pull in _PULLS:
+        sums = 0.0
+        for fold in set(folds):
+            fitted = _fit(
+                [e for e, f in zip(examples, folds, strict=True) if f != fold], settings, pull
+            )
+            left_out = [e for e, f in zip(examples, folds, strict=True) if f == fold]
+            sums += _reciprocal_ranks(left_out, fitted).sum()
+        if sums > best:
+            chosen, best = pull, sums
+    return settings.weights() if chosen is None else _fit(examples, settings, chosen)
+
+
+def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -> Weights:
+    """Return the weights that make the answering chunks most likely, near the ones that are set.
+
+    A weight that is 0 stays 0: what it weighs is not looked at.
+    """
+    start = _values(settings.weights())
+    learned = np.flatnonzero(start > 0)
+    if not examples or not len(learned):
+        return settings.weights()
+    model = _Likelihood(examples, start, learned, pull)
+    found = _minimum(model, np.append(np.log(start[learned]), np.log(_TEMPERATURE)))
+    weights = start.copy()
+    weights[learned] = np.exp(found[:-1])
+    weights[-1] = min(weights[-1], 1.0)
+    return {name: round(float(w), 4) for name, w in zip(WEIGHTS, weights, strict=True)}
+
+
+def _values(weights: Weights) -> Floats:
+    return np.array([weights[name] for name in WEIGHTS])
+
+
+def _reciprocal_ranks(examples: Sequence[Example], weights: Weights) -> Floats:
+    *near, share = _values(weights)
+    ranks = []
+    for one in examples:
+        scores = one.features @ near + share * (one.neighbours @ near) + one.late
+        order = np.argsort(-scores, kind="stable")
+        ranks.append(1 + int(one.answers[order].argmax()))
+    return 1 / np.array(ranks, np.float64)
+
+
+def folds_of(groups: Sequence[Hashable]) -> list[int]:
+    """Return each question's fold: those of one group share one, and folds are of like size."""
+    sizes: dict[Hashable, int] = {}
+    for group in groups:
+        sizes[group] = sizes.get(group, 0) + 1
+    filled = [0] * FOLDS
+    fold_of: dict[Hashable, int] = {}
+    for group in sorted(sizes, key=lambda g: (-sizes[g], str(g))):
+        fold_of[group] = filled.index(min(filled))
+        filled[fold_of[group]] += sizes[group]
+    return [fold_of[group] for group in groups]
+
+
+class _Likelihood:
+    """The mean negative log-likelihood of the answering chunks, with what departing costs.
+
+    Parameters are the logarithms of the weights above 0 and of the temperature.
+    """
+
+    def __init__(
+        self, examples: Sequence[Example], start: Floats, learned: Positions, pull: float
+    ) -> None:
+        self._features = np.concatenate([e.features for e in examples])
+        self._neighbours = np.concatenate([e.neighbours for e in examples])
+        self._late = np.concatenate([e.late for e in examples])
+        self._answers = np.concatenate([e.answers for e in examples])
+        sizes = [len(e.late) for e in examples]
+        self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        self._of = np.repeat(np.arange(len(examples)), sizes)
+        self._start, self._learned = start, learned
+        self._pull = pull / len(examples)
+
+    def __call__(self, parameters: Floats) -> tuple[float, Floats]:
+        """Return the value and its gradient."""
+        weights = self._start.copy()
+        weights[self._learned] = np.exp(parameters[:-1])
+        near, share = weights[:-1], weights[-1]
+        around = self._neighbours @ near
+        scores = (self._features @ near + share * around + self._late) / np.exp(parameters[-1])
+        everyone, answering = self._chances(scores), self._chances(scores, self._answers)
+        value = float(np.mean(everyone.logs - answering.logs))
+        slope = (everyone.shares - answering.shares) / len(self._starts)
+        by_score = slope / np.exp(parameters[-1])
+        gradient = np.append(
+            near * (by_score @ (self._features + share * self._neighbours)),
+            share * (by_score @ around),
+        )[self._learned]
+        departed = parameters[:-1] - np.log(self._start[self._learned])
+        value += self._pull * float(departed @ departed)
+        gradient = gradient + 2 * self._pull * departed
+        return value, np.append(gradient, -(slope @ scores))
+
+    def _chances(self, scores: Floats, among: npt.NDArray[np.bool_] | None = None) -> "_Chances":
+        """Return each question's logarithm of summed e to the score, and each chunk's share."""
+        kept = scores if among is None else np.where(among, scores, -np.inf)
+        highest = np.maximum.reduceat(kept, self._starts)
+        raised = np.exp(kept - highest[self._of])
+        sums = np.add.reduceat(raised, self._starts)
+        return _Chances(highest + np.log(sums), raised / sums[self._of])
+
+
+class _Chances(NamedTuple):
+    logs: Floats
+    shares: Floats
+
+
+def _minimum(function: _Likelihood, start: Floats) -> Floats:
+    """Return where a smooth function is lowest, by BFGS with halved steps (Nocedal & Wright)."""
+    at, inverse = start, np.eye(len(start))
+    value, gradient = function(at)
+    for _ in range(_STEPS):
+        direction = -inverse @ gradient
+        slope = float(direction @ gradient)
+        step = min(1.0, 1.0 / max(float(np.abs(direction).max()), 1e-12))
+        while True:
+            moved = at + step * direction
+            new_value, new_gradient = function(moved)
+            if new_value <= value + 1e-4 * step * slope or step < 1e-8:
+                break
+            step /= 2
+        if value - new_value < _SMALLEST_GAIN:
+            return at if new_value > value else moved
+        shift, change = moved - at, new_gradient - gradient
+        curvature = float(shift @ change)
+        if curvature > 1e-12:
+            left = np.eye(len(at)) - np.outer(shift, change) / curvature
+            inverse = left @ inverse @ left.T + np.outer(shift, shift) / curvature
+        at, value, gradient = moved, new_value, new_gradient
+    return at
