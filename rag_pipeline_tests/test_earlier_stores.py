@@ -17,13 +17,20 @@ from rag_pipeline_tests.testing.command_line import rag
 
 FOLDER = Path(__file__).parent / "earlier_stores"
 _OTHERWISE = "settings or code changed"
+_EACH_OTHERWISE = "4 documents (settings or code changed)"
+CHANGED = "| between Acme Rockets Inc. and Birch Paper Ltd. on 3 May 2021. |"
+"""Stands in the contexts of one document, where it ended at "Inc." in earlier versions."""
 MADE_ANEW: dict[str, dict[str, str]] = {
     "0_1_0": {
+        # Parties are named in full in structural contexts.
+        "contextualized_chunks recursive_150.structural": _EACH_OTHERWISE,
+        "vector_index recursive_150.structural.minilm": _EACH_OTHERWISE,
+        "lexical_index recursive_150.structural": "contextualized_chunks changed",
         # The words that name a document are found wherever they stand in a question, and a search
         # in stages ranks as the single pass does: MaxSim over scaled scores.
-        "retrieval_run default": _OTHERWISE,
+        "retrieval_run default": "vector_index, lexical_index changed",
         "answer_presence default": "retrieval_run changed",
-        "retrieval_run staged": _OTHERWISE,
+        "retrieval_run staged": "vector_index, lexical_index changed",
         "answer_presence staged": "retrieval_run changed",
         # Gold that a chunking destroyed is counted as not found.
         "answer_presence plain": _OTHERWISE,
@@ -112,8 +119,9 @@ def test_a_run_makes_anew_only_what_is_made_differently(
         (line,) = (line for line in done if f"] {name} " in line)
         # Both files of judgements are made in the step of the answers.
         together = name.startswith(("entity_scores", "context_scores"))
-        assert ("(answers changed)" if together else f"({why})") in line
-    assert embedded == [], "no document is embedded again"
+        reason = why.removeprefix("4 documents (").removesuffix(")")
+        assert ("(answers changed)" if together else f"({reason})") in line
+    assert all(CHANGED in text for text in embedded), "nothing else is embedded again"
     again = rag("run")
     assert "everything is current" in again.out
     assert rag("gate").code == 0
@@ -127,7 +135,7 @@ def test_it_goes_on_from_there(version: str, file: Path, embedded: list[str]) ->
     queries.write_text(queries.read_text().replace("180 euros", "210 euros"))
     assert rag("run", "--quiet").code == 0
     assert embedded
-    assert all("210 euros" in text for text in embedded)
+    assert all("210 euros" in text or CHANGED in text for text in embedded)
     assert Corpus.load(file).release().release_id == "release-000002"
     assert "210 euros" in rag("search", "How expensive may a hotel be?", "-k", "1").out
     assert rag("rollback").out.startswith("serving release-000001 (default")

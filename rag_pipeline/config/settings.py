@@ -85,9 +85,9 @@ def _marks(*annotations: Any) -> Iterator[NameIn]:
 class RemoteModel(Settings):
     """Settings of calls to a model behind a network; each provider's settings add what it is asked.
 
-    The limits hold for all processes of a user on a machine together; what the provider tells of
-    its limits lowers them. A call is tried again for `patience_seconds`, and when nothing succeeds
-    for that long the run stops.
+    The limits hold for all processes, and machines that share a register, together; what the
+    provider tells of its limits lowers them. A call is tried again for `patience_seconds`, and
+    when nothing succeeds for that long the run stops.
     """
 
     operational = frozenset(

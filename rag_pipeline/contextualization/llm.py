@@ -10,7 +10,7 @@ part, so that this too is served from the cache.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -92,6 +92,11 @@ class LLMContext(ContextualizerSettings):
                 "begins with the document is served from the provider's cache"
             )
         return self
+
+    def made_from(self, config: CorpusConfig) -> list[Any]:
+        """Return the chat model, and with `structural` what makes the other part."""
+        given = [StructuralContext(method="structural")] if self.structural else []
+        return [*super().made_from(config), *given]
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
         """Return what the model writes about each chunk; raise ProviderError where it fails."""

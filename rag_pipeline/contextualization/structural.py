@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from pydantic import Field
 
+from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.config import ContextualizerSettings, Models
 from rag_pipeline.datamodels import Chunk, Document
 
@@ -40,9 +41,7 @@ _LIST_ITEM = re.compile(
     r"[ \t]*(?:[-*•·–][ \t]|\(?[A-Za-z][.)][ \t]|\(?[ivx]{1,5}[.)][ \t]|\(?\d{1,2}[.)][ \t])"
 )
 _BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\b[:\s]+(.{3,400})", re.DOTALL)
-_PARTIES_END = re.compile(
-    r"(?:\.\s+(?=[A-Z])|;|\n\s*\n|\bwhereas\b|\bcollectively\b|\bwhich\b)", re.IGNORECASE
-)
+_PARTIES_END = re.compile(r";|\n\s*\n|\bwhereas\b|\bcollectively\b|\bwhich\b", re.IGNORECASE)
 _ASIDE = re.compile(r"\([^()]{0,200}\)|[“”\"*_]")
 _DATE = re.compile(
     r"\b(?:\d{1,2}(?:st|nd|rd|th)?[ \t]+(?:of[ \t]+)?)?"
@@ -73,7 +72,7 @@ _DEFINITION = re.compile(
 class StructuralContext(ContextualizerSettings):
     """A free, deterministic context from the document's own structure."""
 
-    code_version = 2
+    code_version = 3
     method: Literal["structural"]
     max_characters: int = Field(default=400, ge=16)
 
@@ -201,8 +200,10 @@ def about(document: Document) -> list[str]:
         known.append(cut_line(name))
     between = _BETWEEN.search(head)
     if between:
-        parties = _ASIDE.sub(" ", _PARTIES_END.split(between[1], maxsplit=1)[0])
-        if " and " in parties and parties.lstrip()[:1].isupper():
+        said = _PARTIES_END.split(between[1], maxsplit=1)[0]
+        sentence = next(sentence_ends(said, 0, len(said)), len(said))
+        parties = " ".join(_ASIDE.sub(" ", said[:sentence]).split())
+        if " and " in parties and parties[:1].isupper():
             known.append(f"between {cut_line(parties, _PARTIES)}")
     if document.media_type in _SEPARATED:
         known.append(f"columns: {cut_line(head.strip().partition(chr(10))[0], _PARTIES)}")

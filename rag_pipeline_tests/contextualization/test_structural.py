@@ -175,6 +175,32 @@ def test_a_term_within_a_longer_capitalised_phrase_is_found():
     assert context.split(" | ") == ["a", "Net Fee: fees less tax"]
 
 
+@pytest.mark.parametrize(
+    ("text", "parties"),
+    [
+        ("made between Acme Inc. and Beta Ltd. The parties agree.", "Acme Inc. and Beta Ltd."),
+        (
+            "entered into by Hope Corp. and Müller GmbH & Co. KG. Each party shall keep it.",
+            "Hope Corp. and Müller GmbH & Co. KG.",
+        ),
+        (
+            "between St. Louis Foods, Inc. and Dr. John A. Smith (the Doctor). It starts now.",
+            "St. Louis Foods, Inc. and Dr. John A. Smith .",
+        ),
+        ("between Total S.A. and Philips N.V. In this contract", "Total S.A. and Philips N.V."),
+        (
+            "between Alpha LLC. and U.S. Bank, No. 5 Main St. London. Whereas it is",
+            "Alpha LLC. and U.S. Bank, No. 5 Main St. London.",
+        ),
+        ("between Acme Inc.\nand\nBeta Corp.\n\nThe parties", "Acme Inc. and Beta Corp."),
+        ("between Acme Inc. and Beta Ltd.; the", "Acme Inc. and Beta Ltd."),
+    ],
+)
+def test_parties_are_whole_whatever_is_abbreviated_in_their_names(text, parties):
+    (context,) = contexts(f"This contract is {text}", "This contract", document_id="a.txt")
+    assert f"between {parties}" in context.split(" | ")
+
+
 def test_a_between_that_names_no_parties_is_left_out():
     (context,) = contexts("Noise is unwelcome between 9 a.m. and noon.\n\nThanks.", "Thanks.")
     assert "between" not in context
