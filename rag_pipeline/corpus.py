@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,8 +16,7 @@ from rag_pipeline.answering import DEFAULT, Calibration
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.config import (
-    Answers,
-    ChatAnswers,
+    AnswerSettings,
     ChatSettings,
     CorpusConfig,
     Reranker,
@@ -39,6 +38,7 @@ from rag_pipeline.models.embedding import Embedded, embed_queries
 from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
+from rag_pipeline.release.settings import chat_names
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import open_index
 from rag_pipeline.search.reranking.models import passage_scorer
@@ -64,7 +64,7 @@ class Served:
     embedder: Embedder
     retriever: Retriever
     reranker: Reranker
-    chat: ChatSettings | None
+    chats: Mapping[str, ChatSettings]
     cache: CallCache
 
     def embed(self, queries: Sequence[str]) -> Embedded:
@@ -158,7 +158,7 @@ class Corpus:
             k = min(k, settings.top_n or top_k)
         settings = settings.model_copy(update={"top_k": top_k, "top_n": k})
         reranker = served.reranker if rerank else NoReranker(method="none")
-        score = passage_scorer(self.workspace, reranker, chat=served.chat)
+        score = passage_scorer(self.workspace, reranker, chats=served.chats)
         with charging(self.workspace.ledger), attributed("search"):
             found = retrieve_all(
                 *(served.index, [query], settings, reranker, remembering(served.embed), score),
@@ -168,19 +168,21 @@ class Corpus:
         reads = tokens and isinstance(served.embedder, MiniLMTokens)
         return with_tokens(served.index, one) if reads else one
 
-    def answers(self) -> tuple[Answers, ChatSettings | None]:
-        """Return how the release's questions are answered, and by which chat model, if by one.
+    def answers(self) -> tuple[AnswerSettings, Mapping[str, ChatSettings]]:
+        """Return how the release's questions are answered, and the chat models asked, by name.
 
         A release of an earlier version, which does not record it, is served by the corpus file.
         """
         recorded = self.searched().typed_settings()
         if recorded.answers is not None:
-            chat = recorded.answers_chat
-            return recorded.answers, chat and of_today(self.workspace.config, chat)
+            return recorded.answers, self._of_today(recorded.asked_by_answers())
         config = self.workspace.config
         answers = config.evaluation.answers
-        asked = answers.chat if isinstance(answers, ChatAnswers) else None
-        return answers, config.chat(asked) if asked else None
+        return answers, {name: config.chat(name) for name in chat_names(answers)}
+
+    def _of_today(self, chats: Mapping[str, ChatSettings]) -> dict[str, ChatSettings]:
+        config = self.workspace.config
+        return {name: of_today(config, chat) for name, chat in chats.items()}
 
     def calibration(self) -> Calibration:
         """Return how surely the release's passages answer, as it was fitted to its questions.
@@ -336,14 +338,13 @@ class Corpus:
     def _searched_with(self, release: Release, index: Index) -> Served:
         """Return an index with the models and settings of a release."""
         settings, now = release.typed_settings(), self.workspace.config
-        chat = settings.reranker_chat
         return Served(
             release,
             index,
             open_embedder(now.located(of_today(now, settings.embedding))),
             settings.retriever,
             of_today(now, settings.reranker),
-            None if chat is None else of_today(now, chat),
+            self._of_today(settings.asked_by_reranker()),
             self.workspace.cache,
         )
 

@@ -6,7 +6,7 @@ Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -161,6 +161,43 @@ class Answer:
     citations: tuple[Citation, ...] = ()
     confidence: float | None = None
     problems: tuple[str, ...] = ()
+
+
+Kind = Literal["clause_lookup", "comparison", "definition", "comprehensive", "general"]
+"""The form of answer that a question asks for."""
+Weights = npt.NDArray[np.float32]
+"""The rarity of each token id in an index."""
+
+
+class ToAnswer(NamedTuple):
+    """A question: what of it is searched for, what kind of answer it wants, its passages.
+
+    `weights` are those of the tokens of the index that the passages are from; `query` is the whole
+    question, "" where that is what is searched for.
+    """
+
+    ask: str
+    kind: Kind
+    chunks: Sequence[ScoredChunk]
+    weights: Weights | None = None
+    query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One document's line of a comparison: what it says, and where (None where it says nothing)."""
+
+    document_id: str
+    text: str
+    number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """An answer with its comparison table, if it is one."""
+
+    answer: Answer
+    table: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """One corpus's handles: its settings, tables, call cache and models, opened on first use."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -194,12 +194,14 @@ class Workspace:
 
         return charged
 
-    def models(self, counts: CallCounts | None = None, chat: ChatSettings | None = None) -> Models:
+    def models(
+        self, counts: CallCounts | None = None, chats: Mapping[str, ChatSettings] | None = None
+    ) -> Models:
         """Return the corpus file's models, as methods and judges ask them.
 
-        `chat` is asked in the place of any of `chats`: that which a release was made with.
+        `chats` are asked in the place of those of these names: what a release was made with.
         """
-        return _Models(self, counts, chat)
+        return _Models(self, counts, chats or {})
 
     def ask(
         self, chat: str, counts: CallCounts | None = None
@@ -220,7 +222,7 @@ class _Models:
 
     workspace: Workspace
     counts: CallCounts | None
-    chat: ChatSettings | None
+    chats: Mapping[str, ChatSettings]
 
     @property
     def config(self) -> CorpusConfig:
@@ -236,5 +238,5 @@ class _Models:
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
         with charging(self.workspace.ledger):
-            settings = self.chat or self.config.chat(chat)
+            settings = self.chats.get(chat) or self.config.chat(chat)
             return ask(prompts, settings, self.workspace.cache, self.counts)

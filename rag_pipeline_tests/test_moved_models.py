@@ -77,7 +77,8 @@ def test_nothing_is_asked_again_of_a_server_that_has_moved_and_what_is_new_is_as
     assert after.requests == [], "the release's question is answered from the cache"
     corpus.search("something new", k=2)
     assert [request.path for request in after.requests] == ["embeddings", "rerank"]
-    _, chat = corpus.answers()
+    _, chats = corpus.answers()
+    chat = chats["small"]
     assert isinstance(chat, ChatModel)
     assert chat.base_url == after.url
 

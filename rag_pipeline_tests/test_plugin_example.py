@@ -38,6 +38,7 @@ attributes:
   evaluation:
     relevance: {{judge: shared_words}}
     context: {{judge: shared_words}}
+    answers: {{method: whole_chunk, contexts: 2}}
     entities: {{extractor: capitals}}
     scores: [{{score: brevity}}]
   configurations:
@@ -82,8 +83,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         start = DOCUMENTS[document_id].index(quote)
         span = {"document_id": document_id, "start": start, "end": start + len(quote)}
         row: dict[str, Any] = {"query_id": query_id, "query": query, "gold_spans": [span]}
-        if query_id == "q4":
-            row["entities"] = {"MONEY": [["180"]], "ORGANIZATION": [["Hotels"], ["Cedar"]]}
+        if query_id == "q2":
+            row["entities"] = {"ORGANIZATION": [["Governing"], ["Switzerland"], ["Cedar"]]}
         rows.append(json.dumps(row))
     (folder / "queries.jsonl").write_text("\n".join(rows))
     (folder / "corpus.yaml").write_text(CORPUS)
@@ -139,7 +140,7 @@ def test_their_measures_stand_on_the_leaderboard(site, file, ran):
     assert metrics["Words@1"]["n"] == metrics["AnswerPresence@5"]["n"] == 4
     assert metrics["Words@1"]["mean"] > 1
     assert 0 < metrics["Brevity"]["mean"] < 1
-    # "Hotels cost at most 180 euros a night; …" names two of the three.
+    # "2. Governing law. The laws of Switzerland …" names two of the three.
     assert metrics["EntityRecall"]["n"] == 1
     assert metrics["EntityRecall"]["mean"] == pytest.approx(2 / 3)
     folder = file.parent / "store/plugged/evaluation/context_scores"
@@ -151,6 +152,25 @@ def test_their_measures_stand_on_the_leaderboard(site, file, ran):
     # None of the contexts has half of the words of "How expensive may a hotel be?".
     assert {context["level"] for context in row["contexts"]} <= {"low", "none"}
     assert row["contexts"][0]["used"]
+
+
+def test_the_release_answers_as_the_leaderboard_measured(site, file, ran):
+    rows = pq.read_table(file.parent / f"store/plugged/evaluation/answers/{SERVED}.parquet")
+    measured = {row["query_id"]: json.loads(row["answer"]) for row in rows.to_pylist()}
+    served = json.loads(done(site, "ask", QUERIES[1][1], "-c", file, "--json"))
+    assert measured["q2"]["text"] == served["answer"]
+    said = "2. Governing law. The laws of Switzerland apply to this agreement. [1]"
+    assert served["answer"] == said
+    assert [source["verified"] for source in served["sources"]] == [True]
+    unknown = json.loads(done(site, "ask", "xylophone quartz", "-c", file, "--json"))
+    assert (unknown["answered"], unknown["answer"]) == (False, "No chunk answers this.")
+
+
+def test_a_changed_answer_method_makes_answers_and_what_judges_them_stale(site, file, ran):
+    other = changed(file, "whole_chunk, contexts: 2", "whole_chunk, contexts: 2, words: 3")
+    steps = json.loads(done(site, "plan", other, "--json"))
+    stale = {step["asset"] for step in steps if step["runs"] and step["partition"] == SERVED}
+    assert stale == {"answers", "entity_scores", "context_scores"}
 
 
 def test_what_is_paid_stands_in_the_ledger(site, file, ran):
@@ -235,6 +255,17 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
             "evaluation.entities.extractor: 'capital' is not one of: 'capitals', 'llm', 'rules'",
         ),
         (
+            "whole_chunk, contexts: 2",
+            "whole_chunks, contexts: 2",
+            "evaluation.answers.method: 'whole_chunks' is not one of: 'extractive', 'llm', "
+            "'whole_chunk'",
+        ),
+        (
+            "whole_chunk, contexts: 2",
+            "whole_chunk, contexts: 2, sentences: 2",
+            "evaluation.answers.sentences: unknown setting; allowed here: contexts, method, words",
+        ),
+        (
             "score: brevity",
             "score: brevty",
             "evaluation.scores.0.score: 'brevty' is not one of: 'brevity', 'token_overlap'",
@@ -265,6 +296,12 @@ def definitions(code: str) -> dict[str, tuple[int, str]]:
             found[node.name] = size, ast.dump(node)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             found[node.targets[0].id] = size, ast.dump(node)
+        elif isinstance(node, ast.FunctionDef) and node.decorator_list:
+            (mark,) = node.decorator_list
+            assert isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute)
+            assert isinstance(mark.func.value, ast.Name)
+            lines, code = found[mark.func.value.id]  # a command of this application
+            found[mark.func.value.id] = lines + size, code + ast.dump(node)
     return found
 
 
@@ -301,6 +338,20 @@ def test_the_guide_shows_the_example_as_it_is():
         assert code == EXAMPLE[name][1], name
 
 
+def test_a_command_of_a_plugin_is_one_of_rags(site, file, ran):
+    printed = done(site, "largest", file, "--number", "2").splitlines()
+    by_length = sorted(DOCUMENTS, key=lambda name: -len(DOCUMENTS[name]))
+    assert [line.split() for line in printed] == [
+        [str(len(DOCUMENTS[name])), name] for name in by_length[:2]
+    ]
+    assert "largest" in done(site, "--help")
+    assert "Print the longest documents" in done(site, "largest", "--help")
+    missing = rag(site, "largest", "nowhere")
+    assert missing.returncode == 2
+    assert "no corpus is called 'nowhere' here" in " ".join(missing.stderr.split())
+    assert rag(None, "largest", file).returncode == 2
+
+
 def test_without_the_package_its_names_are_unknown(file):
     refused = rag(None, "plan", file)
     assert refused.returncode == 2
@@ -314,6 +365,7 @@ def test_the_schema_knows_them(site, file):
     for right, bad in (
         ("dimensions: 256", "dimensions: 4"),
         ("over: {method: spread}", "over: {method: spread, per_document: 0}"),
+        ("whole_chunk, contexts: 2", "whole_chunk, words: -1"),
         ("over: {method: spread}", "over: {method: context_aware, over: {method: dense}}"),
     ):
         wrong = yaml.safe_load(file.read_text().replace(right, bad))

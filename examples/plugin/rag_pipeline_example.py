@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import typer
 from pydantic import Field
 
+from rag_pipeline.cli.find import open_corpus
+from rag_pipeline.cli.options import CorpusArgument
 from rag_pipeline.config import (
+    AnswerMethod,
     ChunkingSettings,
     ContextJudge,
     ContextualizerSettings,
@@ -20,17 +24,21 @@ from rag_pipeline.config import (
 from rag_pipeline.config.models import Completion, InputType
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import (
+    Answer,
     Answered,
     Chunk,
+    Citation,
     ContextJudgement,
     Document,
     Entity,
+    Formed,
     Judged,
     Level,
     Prompt,
     Query,
     ScoredChunk,
     Span,
+    ToAnswer,
     Usage,
     Vectors,
 )
@@ -179,6 +187,25 @@ class SharedWordsContext(ContextJudge):
         return judged
 
 
+class WholeChunk(AnswerMethod):
+    """The best chunk, if it shares `words` words with the question."""
+
+    method: Literal["whole_chunk"]
+    words: int = Field(default=1, ge=0)
+
+    def answer(self, asked: Sequence[ToAnswer], models: Models) -> Sequence[Formed | ProviderError]:
+        """Return the best chunk, whole and cited."""
+        made = []
+        for one in asked:
+            answer = Answer("No chunk answers this.", answered=False)
+            for best in one.chunks[:1]:
+                if len(_words(one.ask) & _words(best.text)) >= self.words:
+                    place = best.chunk_id, best.document_id, best.start, best.end, best.text
+                    answer = Answer(f"{best.text} [1]", True, (Citation(1, *place),))
+            made.append(Formed(answer))
+        return made
+
+
 class CapitalEntities(EntityExtractor):
     """Words in capitals are organizations, numbers amounts of money."""
 
@@ -210,3 +237,15 @@ class Brevity(AnswerScore):
 
 def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
+
+
+largest = typer.Typer()
+
+
+@largest.command()
+def documents(corpus: CorpusArgument = None, number: int = 3) -> None:
+    """Print the longest documents of the release."""
+    released = open_corpus(corpus)
+    lengths = {name: len(released.document(name).text) for name in released.document_ids()}
+    for name in sorted(lengths, key=lambda name: -lengths[name])[:number]:
+        typer.echo(f"{lengths[name]:>9,} {name}")

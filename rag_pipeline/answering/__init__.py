@@ -8,18 +8,15 @@ from rag_pipeline.answering.extractive import NOTHING_ANSWERS, extract_answers
 from rag_pipeline.answering.forms import (
     NEUTRAL_QUERIES,
     NO_ANSWER,
-    Formed,
-    Row,
-    ToAnswer,
     distinct,
     form_answers,
     passages_wanted,
 )
 from rag_pipeline.answering.intent import Intent, detect
-from rag_pipeline.answering.llm import Ask, answer_prompt, read_answer, write_answers
+from rag_pipeline.answering.llm import Ask, ChatAnswers, answer_prompt, read_answer, write_answers
 from rag_pipeline.answering.sentences import Reader, SentenceEmbed, sentence_vectors
 from rag_pipeline.answering.support import supports
-from rag_pipeline.answering.written import written_answers
+from rag_pipeline.datamodels import Formed, Row, ToAnswer
 
 __all__ = [
     "DEFAULT",
@@ -28,6 +25,7 @@ __all__ = [
     "NO_ANSWER",
     "Ask",
     "Calibration",
+    "ChatAnswers",
     "Formed",
     "Intent",
     "Reader",
@@ -45,5 +43,4 @@ __all__ = [
     "sentence_vectors",
     "supports",
     "write_answers",
-    "written_answers",
 ]

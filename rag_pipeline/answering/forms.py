@@ -1,16 +1,13 @@
 """Passages -> an answer in the form that the question's kind asks for, by verbatim sentences."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
 from rag_pipeline.answering.extractive import Asked, extract_answers
-from rag_pipeline.answering.intent import Kind
 from rag_pipeline.answering.sentences import Reader
-from rag_pipeline.config import Answers, ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
-from rag_pipeline.search.reranking import Weights
+from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
+from rag_pipeline.datamodels import Answer, Citation, Formed, Kind, Row, ScoredChunk, ToAnswer
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")
@@ -26,38 +23,7 @@ _LIMITS: dict[Kind, dict[str, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One document's line of a comparison: what it says, and where (None where it says nothing)."""
-
-    document_id: str
-    text: str
-    number: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Formed:
-    """An answer with its comparison table, if it is one."""
-
-    answer: Answer
-    table: tuple[Row, ...] = ()
-
-
-class ToAnswer(NamedTuple):
-    """A question: what of it is searched for, what kind of answer it wants, its passages.
-
-    `weights` are those of the tokens of the index that the passages are from; `query` is the whole
-    question, "" where that is what is searched for.
-    """
-
-    ask: str
-    kind: Kind
-    chunks: Sequence[ScoredChunk]
-    weights: Weights | None = None
-    query: str = ""
-
-
-def passages_wanted(kind: Kind, settings: Answers) -> int:
+def passages_wanted(kind: Kind, settings: AnswerSettings) -> int:
     """Return how many of the ranked chunks an answer is made from; a quoted list reads more."""
     listing = kind == "comprehensive" and isinstance(settings, ExtractiveAnswers)
     return settings.contexts * (_LISTED_PASSAGES if listing else 1)
@@ -144,6 +110,11 @@ def as_table(rows: Sequence[Row]) -> str:
     cells = [(r.document_id.replace("|", "\\|"), r.text.replace("|", "\\|")) for r in rows]
     lines = [f"| {document} | {text} |" for document, text in cells]
     return "\n".join(["| document | what it says |", "| --- | --- |", *lines])
+
+
+def or_none(answer: Answer) -> Answer:
+    """Return the answer; in our words where it says that there is none."""
+    return answer if answer.answered else Answer(NO_ANSWER, answered=False)
 
 
 Verify = Callable[[Citation], bool]

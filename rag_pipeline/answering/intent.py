@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
-Kind = Literal["clause_lookup", "comparison", "definition", "comprehensive", "general"]
+from rag_pipeline.datamodels import Kind as Kind
+
 KINDS: tuple[str, ...] = get_args(Kind)
 
 _COMPARISON = re.compile(

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
+from rag_pipeline.answering.forms import or_none
 from rag_pipeline.answering.support import supports
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.config import ChatAnswers
-from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
+from rag_pipeline.config import AnswerMethod, Models
+from rag_pipeline.config.settings import ChatName, Share
+from rag_pipeline.datamodels import Answer, Citation, Formed, ScoredChunk, ToAnswer
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Ask as Ask
 from rag_pipeline.models.chat import Prompt, Reply
@@ -24,6 +27,26 @@ _NO_ANSWER = re.compile(r"\W*no answer\W*", re.IGNORECASE)
 _CITED = re.compile(r"\s*\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")
 _MOVED_STOP = re.compile(r"([.!?])((?:\s*\[\d[\d\s,]*\])+)")
 _SHOWN = 60
+
+
+class ChatAnswers(AnswerMethod):
+    """A chat model's answer from the first `contexts` chunks, with citations that are checked.
+
+    A sentence is supported if at least `support` of its content words stand in the passages that
+    it cites, and all of its numbers.
+    """
+
+    method: Literal["llm"]
+    chat: ChatName
+    support: Share = 0.5
+
+    def answer(self, asked: Sequence[ToAnswer], models: Models) -> Sequence[Formed | ProviderError]:
+        """Ask once a question, about all of its chunks."""
+        questions = [(one.query or one.ask, one.chunks) for one in asked]
+        most = max((len(chunks) for _, chunks in questions), default=0)
+        settings = self.model_copy(update={"contexts": most})
+        made = write_answers(questions, settings, lambda prompts: models.ask(prompts, self.chat))
+        return [Formed(or_none(one)) if isinstance(one, Answer) else one for one in made]
 
 
 def answer_prompt(query: str, chunks: Sequence[ScoredChunk]) -> Prompt:

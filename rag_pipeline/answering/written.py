@@ -4,11 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rag_pipeline.answering.forms import NO_ANSWER, Formed, Row, as_table
-from rag_pipeline.answering.llm import Ask, read_answer, write_answers
-from rag_pipeline.config import ChatAnswers
-from rag_pipeline.datamodels import Answer, Citation, ScoredChunk
-from rag_pipeline.errors import ProviderError
+from rag_pipeline.answering.forms import as_table, or_none
+from rag_pipeline.answering.llm import read_answer
+from rag_pipeline.datamodels import Answer, Citation, Formed, Row, ScoredChunk
 
 _SUPPORT = 0.5
 """The share of a sentence's content words that the passages it cites must hold."""
@@ -19,17 +17,9 @@ _TYPEWRITTEN = str.maketrans(
 """Models write these characters the other way; each is one character, so offsets stay."""
 
 
-def written_answers(
-    questions: Sequence[tuple[str, Sequence[ScoredChunk]]], settings: ChatAnswers, ask: Ask
-) -> list[Formed | ProviderError]:
-    """Return what a chat model answers to each (query, chunks); see `write_answers`."""
-    made = write_answers(questions, settings, ask)
-    return [Formed(_or_none(one)) if isinstance(one, Answer) else one for one in made]
-
-
 def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Formed:
     """Return a text with its citations, as `read_answer` checks them."""
-    return Formed(_or_none(read_answer(text, chunks, _SUPPORT)))
+    return Formed(or_none(read_answer(text, chunks, _SUPPORT)))
 
 
 def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Formed:
@@ -37,7 +27,7 @@ def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Forme
     read = [read_answer(item, chunks, _SUPPORT) for item in items]
     made = [part for part in read if part.answered]
     text = "\n".join(f"- {' '.join(part.text.split())}" for part in made)
-    return Formed(_or_none(_merged(text, made)))
+    return Formed(or_none(_merged(text, made)))
 
 
 def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredChunk]) -> Formed:
@@ -64,7 +54,7 @@ def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredCh
         parts.append(part)
         number = part.citations[0].number if part.citations else None
         table.append(Row(document_id, part.text, number))
-    made = _or_none(_merged(as_table(table) if table else "", parts))
+    made = or_none(_merged(as_table(table) if table else "", parts))
     return Formed(made, tuple(table))
 
 
@@ -101,7 +91,7 @@ def clause_answer(
     if not lines:
         if answer.answered:
             answer = _with_problem(answer, "quotes nothing")
-        return Formed(_or_none(answer))
+        return Formed(or_none(answer))
     of_lead = {c.number: c for c in answer.citations} if answer.answered else {}
     citations = dict(of_lead)
     for number, (start, end) in spans.items():
@@ -144,8 +134,3 @@ def _merged(text: str, parts: Sequence[Answer]) -> Answer:
 
 def _with_problem(answer: Answer, problem: str) -> Answer:
     return replace(answer, problems=(*answer.problems, problem))
-
-
-def _or_none(answer: Answer) -> Answer:
-    """Return the answer; in our words where it says that there is none."""
-    return answer if answer.answered else Answer(NO_ANSWER, answered=False)

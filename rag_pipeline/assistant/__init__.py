@@ -1,5 +1,6 @@
 """Answer questions over released corpora: intent, discovery, staged search, cited answers."""
 
+import logging
 from collections.abc import Sequence
 
 from rag_pipeline.answering.intent import Intent, detect
@@ -42,6 +43,9 @@ __all__ = [
 ]
 
 
+_log = logging.getLogger(__name__)
+
+
 def open_assistant(corpora: Sequence[Corpus], model: Model | None = None) -> Assistant:
     """Return an assistant over the releases of some corpora, set up as the first one's file says.
 
@@ -58,6 +62,8 @@ def open_assistant(corpora: Sequence[Corpus], model: Model | None = None) -> Ass
         if expansion is not None:
             expansions[corpus.name] = ExpandedDataset(corpus, expansion)
     first = corpora[0]
+    if model is None and first.config.unmeasured:
+        _log.warning(first.config.unmeasured)
     return Assistant(
         datasets,
         first.config.assistant,

@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
-from rag_pipeline.answering import Ask, Calibration
-from rag_pipeline.calls.costs import attributed, charging
-from rag_pipeline.config import Answers, AssistantSettings, ChatSettings
+from rag_pipeline.answering import Calibration
+from rag_pipeline.calls.costs import attributed
+from rag_pipeline.config import AnswerMethod, AnswerSettings, AssistantSettings, ChatSettings
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import Document, ScoredChunk
+from rag_pipeline.datamodels import Document, Formed, ScoredChunk, ToAnswer
 from rag_pipeline.errors import InputError, ProviderError
-from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.reranking import Weights
 from rag_pipeline.search.staged import Discovered
 from rag_pipeline.store import quoted
 
+Answer = Callable[[Sequence[ToAnswer]], Sequence[Formed | ProviderError]]
+"""From questions with their passages to what a release answers, or why there is no answer."""
 Boost = Callable[[str, Sequence[str]], Sequence[str]]
 """From a document's id and its best chunks' texts to boosted queries for it."""
 
@@ -117,18 +118,20 @@ class ReleasedDataset:
             *(found.chunks, found.documents, found.boosted, found.ask, found.token_weights)
         )
 
-    def answers(self) -> tuple[Answers, Ask | None]:
-        """Return how the release's questions are answered, and what asks the chat model for it."""
-        answers, chat = self.corpus.answers()
-        if chat is None:
-            return answers, None
-        workspace, model = self.corpus.workspace, interactive(chat, self.corpus.config.assistant)
+    def answers(self) -> tuple[AnswerSettings, Answer | None]:
+        """Return how the release's questions are answered; quotes are left to the caller."""
+        settings, chats = self.corpus.answers()
+        if not isinstance(settings, AnswerMethod):
+            return settings, None
+        method, hurry = settings, self.corpus.config.assistant
+        hurried = {name: interactive(chat, hurry) for name, chat in chats.items()}
+        models = self.corpus.workspace.models(chats=hurried)
 
-        def ask_now(prompts: Sequence[Prompt]) -> list[Reply | ProviderError]:
-            with charging(workspace.ledger), attributed("assistant.answer"):
-                return ask(prompts, model, workspace.cache)
+        def answer(asked: Sequence[ToAnswer]) -> Sequence[Formed | ProviderError]:
+            with attributed("assistant.answer"):
+                return method.answer(asked, models)
 
-        return answers, ask_now
+        return settings, answer
 
     def calibration(self) -> Calibration:
         """Return how surely the release's passages answer, see `Corpus.calibration`."""

@@ -7,7 +7,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.answering import Ask
-from rag_pipeline.answering.forms import Formed
 from rag_pipeline.answering.intent import KINDS, Intent
 from rag_pipeline.answering.written import (
     cited_answer,
@@ -21,7 +20,7 @@ from rag_pipeline.assistant.prompts import FOLDER, adopted
 from rag_pipeline.calls.costs import attributed, charging, estimate_tokens
 from rag_pipeline.config import ChatSettings
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Formed, ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.store import Store

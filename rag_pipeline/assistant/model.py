@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from rag_pipeline.answering.forms import Formed
 from rag_pipeline.answering.intent import Intent
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Formed, ScoredChunk
 from rag_pipeline.errors import (
     BudgetError,
     CallsStoppedError,

@@ -10,7 +10,6 @@ from typing import Any
 from rag_pipeline.answering import (
     DEFAULT,
     NEUTRAL_QUERIES,
-    Ask,
     Calibration,
     Formed,
     Reader,
@@ -18,11 +17,10 @@ from rag_pipeline.answering import (
     form_answers,
     passage_chances,
     passages_wanted,
-    written_answers,
 )
 from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent, detect
-from rag_pipeline.assistant.datasets import Boost, Dataset, ReleasedDataset
+from rag_pipeline.assistant.datasets import Answer, Boost, Dataset, ReleasedDataset
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.model import Model, ModelOrRules, Reflection
 from rag_pipeline.assistant.passages import PassageScorer, Searched, Searcher, checked
@@ -34,7 +32,7 @@ from rag_pipeline.assistant.results import (
     Source,
     Stage,
 )
-from rag_pipeline.config import Answers, AssistantSettings, ChatAnswers, ExtractiveAnswers
+from rag_pipeline.config import AnswerSettings, AssistantSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import Citation, Document, ScoredChunk
 from rag_pipeline.errors import ProviderError, RagPipelineError
 from rag_pipeline.loading.places import Place, place_of
@@ -72,10 +70,10 @@ class _Asked:
     instructions: str
     k: int
     by_model: ModelOrRules
-    answers: Answers
+    answers: AnswerSettings
     """Settings of how answers are made."""
-    write: Ask | None
-    """What asks the chat model that `answers` names."""
+    answer: Answer | None
+    """Answers as these settings say; None where they are of quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +221,11 @@ class Assistant:
             asked_as, intent = self._intent(query, rewrites, by_model, detail)
             if instructions and self.model is None:
                 detail["instructions"] = "ignored: no model is configured"
-        answers, write = answers_of(chosen)
+        answers, answer = answers_of(chosen)
         wanted = k or passages_wanted(intent.kind, answers)
         asked = _Asked(
-            *(asked_as, intent, chosen, document_id, where, instructions, wanted, by_model),
-            *(answers, write),
+            *(asked_as, intent, chosen, document_id, where, instructions),
+            *(wanted, by_model, answers, answer),
         )
         with trace.stage("search") as detail:
             boost = self._boost(asked, detail)
@@ -293,7 +291,7 @@ class Assistant:
     def _drafted(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> _Drafted:
         """Answer from what was found, else from what neutral queries find."""
         draft = _drafted(self._answer(asked, found, detail), found)
-        if draft.formed.answer.answered or asked.write is not None:
+        if draft.formed.answer.answered or asked.answer is not None:
             return draft
         for neutral in NEUTRAL_QUERIES:
             more = self._searcher.search(
@@ -311,22 +309,16 @@ class Assistant:
 
     def _answer(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> Formed:
         """Answer as the release is set to: by its chat model, by the assistant's, or by rules."""
-        chunks, model, write = [p.chunk for p in found.passages], self.model, asked.write
+        chunks, model, answer = [p.chunk for p in found.passages], self.model, asked.answer
 
         def by_rule() -> Formed:
             return self._quoted(asked, found, chunks)
 
         if not chunks:
             return by_rule()
-        if write is not None and not asked.instructions:
-            assert isinstance(asked.answers, ChatAnswers)
-            settings = asked.answers.model_copy(update={"contexts": len(chunks)})
-            question = (asked.query, chunks)
-
-            def by_chat() -> Formed:
-                return _raised(written_answers([question], settings, write))
-
-            return asked.by_model(detail, "answer", by_chat, by_rule)
+        if answer is not None and not (model and asked.instructions):
+            question = ToAnswer(found.ask, asked.intent.kind, chunks, query=asked.query)
+            return asked.by_model(detail, "answer", lambda: _raised(answer([question])), by_rule)
         if model is None:
             return by_rule()
         return asked.by_model(
@@ -453,7 +445,7 @@ def _drafted(formed: Formed, found: Searched) -> _Drafted:
     return _Drafted(formed, found.passages, found.documents, found.token_weights)
 
 
-def answers_of(chosen: Sequence[Dataset]) -> tuple[Answers, Ask | None]:
+def answers_of(chosen: Sequence[Dataset]) -> tuple[AnswerSettings, Answer | None]:
     """Return how the first release among some datasets answers, by default as nothing is set."""
     for dataset in chosen:
         if isinstance(dataset, ReleasedDataset):

@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rag_pipeline.answering.forms import Row
 from rag_pipeline.answering.intent import Intent
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Row, ScoredChunk
 from rag_pipeline.loading.places import Place
 
 Progress = Callable[[str, int, int], None]

@@ -3,22 +3,23 @@
 import importlib.metadata
 import os
 import sys
-from typing import Annotated
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperGroup
 
 from rag_pipeline.cli.commands import (
     asking,
     building,
-    expansion,
     inspecting,
     judging,
-    questions,
     releases,
     upkeep,
 )
 from rag_pipeline.cli.console import errors, make_legible, set_quiet
+from rag_pipeline.config.plugins import COMMANDS, load_group
 from rag_pipeline.errors import (
     BudgetError,
     CheckFailedError,
@@ -29,7 +30,34 @@ from rag_pipeline.errors import (
 from rag_pipeline.memory import bound_memory
 from rag_pipeline.orchestration.secrets import load_secrets
 
+
+class _Commands(TyperGroup):
+    """Knows the commands of `rag_pipeline.commands` besides those that are added to it.
+
+    They are looked for when another is asked for or all are: the command line starts without.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *self._further(own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        further = None if own else self._further(self.commands).get(cmd_name)
+        return own if further is None else typer.main.get_command(further)
+
+    def _further(self, own: Collection[str]) -> Mapping[str, typer.Typer]:
+        further = load_group(COMMANDS, typer.Typer)
+        if taken := [name for name in further if name in own]:
+            raise ConfigError(
+                f"{COMMANDS}: a plugin provides {taken[0]!r}, which is a command of rag; give the "
+                f"entry point another name"
+            )
+        return further
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -59,8 +87,6 @@ app = typer.Typer(
 
 for topic in (building, inspecting, asking, judging, releases, upkeep):
     app.add_typer(topic.app)
-app.add_typer(questions.app, name="questions")
-app.add_typer(expansion.app, name="expansion")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,6 +1,6 @@
 """`rag plan`: what a run would do, per asset and partition, in words and numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from rag_pipeline.cli.console import console, print_json, show_next, titled_tabl
 from rag_pipeline.cli.estimates import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
-from rag_pipeline.config import load_config
+from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.addresses import moved_models
 from rag_pipeline.pipeline.forecast import RERANKING, Forecast, forecast, hold_budget, is_known
 from rag_pipeline.pipeline.registry import ASSETS
@@ -30,7 +30,7 @@ def show_plan(file: Path, as_json: bool) -> None:
     busy = [f for f in found if f.runs]
     if not busy:
         console.print(f"everything is current: a run would do nothing ({len(found)} steps checked)")
-        for line in moved_models(workspace.config):
+        for line in _notes(workspace.config):
             console.print(line)
         return
     table = titled_table(f"{config.corpus}: what a run would do")
@@ -57,7 +57,7 @@ def show_plan(file: Path, as_json: bool) -> None:
             what,
         )
     console.print(table)
-    for line in (*totals(found), *estimate_lines(found), *moved_models(workspace.config)):
+    for line in (*totals(found), *estimate_lines(found), *_notes(workspace.config)):
         console.print(line)
     if config.budget_usd is not None and not is_known(found):
         console.print(
@@ -66,6 +66,13 @@ def show_plan(file: Path, as_json: bool) -> None:
         )
     hold_budget(workspace, found)
     show_next(rag("run", file=file, corpus=config.corpus))
+
+
+def _notes(config: CorpusConfig) -> Iterator[str]:
+    """Yield what a reader of the plan should know of the corpus file."""
+    yield from moved_models(config)
+    if config.unmeasured:
+        yield config.unmeasured
 
 
 def describe(row: Forecast) -> str:

@@ -15,8 +15,9 @@ from rag_pipeline.config.configurations import STAGES, Configuration, Configurat
 from rag_pipeline.config.contextualizers import Contextualizer, ContextualizerSettings
 from rag_pipeline.config.corpus import CorpusConfig, keeps_tokens
 from rag_pipeline.config.evaluation import (
+    AnswerMethod,
     Answers,
-    ChatAnswers,
+    AnswerSettings,
     Context,
     ContextJudge,
     Entities,
@@ -56,9 +57,10 @@ __all__ = [
     "STAGES",
     "AdaptiveSelection",
     "Alerts",
+    "AnswerMethod",
+    "AnswerSettings",
     "Answers",
     "AssistantSettings",
-    "ChatAnswers",
     "ChatSettings",
     "Chunking",
     "ChunkingSettings",
@@ -106,6 +108,7 @@ __all__ = [
 ]
 
 _BESIDE_THEIR_CODE = {
+    "ChatAnswers": "answering.llm",
     "ChatContext": "evaluation.context_quality.llm",
     "ChatEntities": "evaluation.entities.llm",
     "RuleContext": "evaluation.context_quality.rules",

@@ -15,7 +15,7 @@ from rag_pipeline.config.assistant import AssistantSettings
 from rag_pipeline.config.chunkings import Chunking
 from rag_pipeline.config.configurations import STAGES, Configuration, ConfigurationRule
 from rag_pipeline.config.contextualizers import Contextualizer
-from rag_pipeline.config.evaluation import Evaluation
+from rag_pipeline.config.evaluation import Evaluation, ExtractiveAnswers
 from rag_pipeline.config.fingerprints import fingerprint
 from rag_pipeline.config.keys import Key, Level
 from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, EmbeddingSettings
@@ -205,6 +205,20 @@ class CorpusConfig(Settings):
             known = ", ".join(self.chats) or "none"
             raise ConfigError(f"{self.where}: chats: no chat model {name!r}; there are: {known}")
         return self.chats[name]
+
+    @property
+    def unmeasured(self) -> str | None:
+        """Return a sentence where people get other answers than the leaderboard measures."""
+        # It is said and not refused, as files of earlier versions name such a model; and the model
+        # is not measured unasked, as every question of every configuration would be paid for.
+        chat = self.assistant.chat
+        if chat is None or not isinstance(self.evaluation.answers, ExtractiveAnswers):
+            return None
+        return (
+            f"{self.where}: assistant.chat: {chat!r} writes the answers that people get, and the "
+            f"leaderboard measures verbatim sentences; to measure what is served, set "
+            f"evaluation.answers: {{method: llm, chat: {chat}}}"
+        )
 
     def check_variants(self, configuration: str | None = None) -> None:
         """Look for what the variants in use need; raise ConfigError or InputError for the first.

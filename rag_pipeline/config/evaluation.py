@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.plugins import (
+    ANSWER_METHODS,
     ANSWER_SCORES,
     CONTEXT_JUDGES,
     ENTITY_EXTRACTORS,
@@ -15,8 +16,16 @@ from rag_pipeline.config.plugins import (
     VariantsOf,
     load_group,
 )
-from rag_pipeline.config.settings import ChatName, Settings, Share
-from rag_pipeline.datamodels import Answered, ContextJudgement, Entity, Query, ScoredChunk
+from rag_pipeline.config.settings import Settings, Share
+from rag_pipeline.datamodels import (
+    Answered,
+    ContextJudgement,
+    Entity,
+    Formed,
+    Query,
+    ScoredChunk,
+    ToAnswer,
+)
 from rag_pipeline.errors import ProviderError
 
 # --- relevance_labels ---
@@ -51,7 +60,14 @@ Relevance = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
 # --- answers ---
 
 
-class ExtractiveAnswers(Settings):
+class AnswerSettings(Settings):
+    """What makes an answer from the first `contexts` chunks of a question."""
+
+    method: str
+    contexts: int = Field(default=5, ge=1, le=50)
+
+
+class ExtractiveAnswers(AnswerSettings):
     """Verbatim sentences of the first `contexts` chunks, chosen by late interaction.
 
     At most `sentences` of them, in the form that the kind of the question asks for: quotes, a list
@@ -62,27 +78,20 @@ class ExtractiveAnswers(Settings):
 
     code_version = 5
     method: Literal["extractive"] = "extractive"
-    contexts: int = Field(default=5, ge=1, le=50)
     sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share | None = None
     error: Share = 0.05
 
 
-class ChatAnswers(Settings):
-    """A chat model's answer from the first `contexts` chunks, with citations that are checked.
+class AnswerMethod(AnswerSettings):
+    """A method that answers from the passages alone, in the place of verbatim sentences."""
 
-    A sentence is supported if at least `support` of its content words stand in the passages that
-    it cites, and all of its numbers.
-    """
-
-    code_version = 1
-    method: Literal["llm"]
-    chat: ChatName
-    contexts: int = Field(default=5, ge=1, le=50)
-    support: Share = 0.5
+    @abstractmethod
+    def answer(self, asked: Sequence[ToAnswer], models: Models) -> Sequence[Formed | ProviderError]:
+        """Return the answer to each question from all of its `chunks`, or why there is none."""
 
 
-Answers = Annotated[ExtractiveAnswers | ChatAnswers, Field(discriminator="method")]
+Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]
 
 # --- entity_scores ---
 

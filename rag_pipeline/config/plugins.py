@@ -31,7 +31,9 @@ JUDGES = "rag_pipeline.judges"
 CONTEXT_JUDGES = "rag_pipeline.context_judges"
 ENTITY_EXTRACTORS = "rag_pipeline.entity_extractors"
 METRICS = "rag_pipeline.metrics"
+ANSWER_METHODS = "rag_pipeline.answer_methods"
 ANSWER_SCORES = "rag_pipeline.answer_scores"
+COMMANDS = "rag_pipeline.commands"
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from rag_pipeline.config import ChatAnswers, Configuration, fingerprint
+from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.errors import ConfigError, NotReleasedError
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
@@ -17,7 +17,7 @@ from rag_pipeline.release.checks import CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
 from rag_pipeline.release.judging import judge
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
-from rag_pipeline.release.settings import read_settings
+from rag_pipeline.release.settings import read_settings, record_chats
 from rag_pipeline.workspace import Workspace
 
 
@@ -212,11 +212,8 @@ def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str,
         for stage in stages
     }
     settings["retriever"] = retriever_of(workspace, configuration).model_dump(mode="json")
-    chat = config.rerankers[configuration.reranker].chat_asked(config)
-    if chat is not None:
-        settings["reranker_chat"] = chat.model_dump(mode="json")
+    settings |= record_chats("reranker", config.rerankers[configuration.reranker], config)
     answers = config.evaluation.answers
     settings["answers"] = answers.model_dump(mode="json")
-    if isinstance(answers, ChatAnswers):
-        settings["answers_chat"] = config.chat(answers.chat).model_dump(mode="json")
+    settings |= record_chats("answers", answers, config)
     return {**settings, "names": configuration.model_dump(exclude={"name"})}

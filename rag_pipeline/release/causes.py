@@ -210,7 +210,9 @@ def _with(trial: _Trial, base: Side, donor: Side) -> Mixture:
             taken = getattr(base.settings, stage).model_copy(update={name: getattr(taken, name)})
         settings = settings.model_copy(update={stage: taken})
         if stage == "reranker":
-            settings = settings.model_copy(update={"reranker_chat": donor.settings.reranker_chat})
+            its = donor.settings
+            chats = {"reranker_chat": its.reranker_chat, "reranker_chats": its.reranker_chats}
+            settings = settings.model_copy(update=chats)
     return Mixture(rows, settings, lexical, (base.name, donor.name, trial.rows))
 
 

@@ -128,7 +128,8 @@ class Reruns(AbstractContextManager["Reruns"]):
         embedder = open_embedder(self._workspace.config.located(settings.embedding))
         cache = self._workspace.cache
         embed = remembering(lambda texts: embed_tokens(texts, embedder, cache, "query"))
-        score = passage_scorer(self._workspace, settings.reranker, chat=settings.reranker_chat)
+        chats = settings.asked_by_reranker()
+        score = passage_scorer(self._workspace, settings.reranker, chats=chats)
         index = self._index(mixture)
         found = retrieve_all(index, [query], settings.retriever, settings.reranker, embed, score)
         return next(found).chunks

@@ -1,17 +1,21 @@
 """The settings that a release was made with, as typed as those of a corpus file."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rag_pipeline.answering import Calibration
 from rag_pipeline.config import (
     Answers,
+    ChatSettings,
     Chunking,
     Contextualizer,
+    CorpusConfig,
     Embedding,
     Reranker,
     Retriever,
+    Settings,
 )
 from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.errors import ConfigError
@@ -28,10 +32,44 @@ class ReleasedSettings(BaseModel):
     retriever: Retriever
     reranker: Reranker
     reranker_chat: ChatVariant | None = None
+    reranker_chats: dict[str, ChatVariant] = Field(default={})
     answers: Answers | None = None
     answers_chat: ChatVariant | None = None
+    answers_chats: dict[str, ChatVariant] = Field(default={})
     calibration: Calibration | None = None
     """What was fitted to the run that is served; no setting of the corpus file."""
+
+    def asked_by_reranker(self) -> dict[str, ChatSettings]:
+        """Return the chat models that the reranker asks, by what its settings call them."""
+        return _by_name(self.reranker, self.reranker_chat, self.reranker_chats)
+
+    def asked_by_answers(self) -> dict[str, ChatSettings]:
+        """Return the chat models that answers are asked of, by what their settings call them."""
+        return _by_name(self.answers, self.answers_chat, self.answers_chats)
+
+
+def _by_name(
+    settings: Settings | None, first: ChatSettings | None, all_: Mapping[str, ChatSettings]
+) -> dict[str, ChatSettings]:
+    names = [] if settings is None else chat_names(settings)
+    return {**({names[0]: first} if names and first is not None else {}), **all_}
+
+
+def chat_names(settings: Settings) -> list[str]:
+    """Return the names of the chat models that settings say, in the order of the settings."""
+    return list(dict.fromkeys(n for _, section, n in settings.names() if section == "chats"))
+
+
+def record_chats(part: str, settings: Settings, config: CorpusConfig) -> dict[str, Any]:
+    """Return the chat models that a part of a release asks, in the form of the manifest.
+
+    The first stands alone, as it did before a part could name several.
+    """
+    chats = {name: config.chat(name).model_dump(mode="json") for name in chat_names(settings)}
+    if not chats:
+        return {}
+    all_ = {f"{part}_chats": chats} if len(chats) > 1 else {}
+    return {f"{part}_chat": next(iter(chats.values())), **all_}
 
 
 def read_settings(record: Any, release_id: str) -> ReleasedSettings:

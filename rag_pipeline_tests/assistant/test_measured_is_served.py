@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
@@ -124,6 +125,25 @@ def test_a_chat_models_answers_are_asked_for_once(tmp_path):
             served = assistant.ask(query.query)
             assert served.text == measured[query.query_id].text
         assert len(server.requests) == asked == 13
+
+
+def test_a_model_that_answers_unmeasured_is_told_once(tmp_path, caplog):
+    """The file is not refused; with the setting that the sentence names there is none."""
+    chat = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
+    served = {"chats": {"small": chat}, "assistant": {"chat": "small"}}
+    config = load_config(sample_of(tmp_path, **served))
+    assert config.unmeasured is not None
+    said = "assistant.chat: 'small' writes the answers that people get, and the leaderboard"
+    assert said in config.unmeasured
+    open_assistant([Corpus(config)])
+    assert [record.getMessage() for record in caplog.records] == [config.unmeasured]
+
+    named = config.unmeasured.rpartition("set evaluation.answers: ")[2]
+    assert load_config(sample_of(tmp_path, chats=served["chats"])).unmeasured is None
+    measured = load_config(
+        sample_of(tmp_path, **served, evaluation={"answers": yaml.safe_load(named)})
+    )
+    assert measured.unmeasured is None
 
 
 def test_a_release_answers_as_it_was_measured_whatever_the_file_says_today(tmp_path):

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from rag_pipeline.answering.forms import Formed
 from rag_pipeline.assistant import (
     Assistant,
     Intent,
@@ -11,7 +10,7 @@ from rag_pipeline.assistant import (
     sentence_vectors,
 )
 from rag_pipeline.config import AssistantSettings
-from rag_pipeline.datamodels import Answer, Citation
+from rag_pipeline.datamodels import Answer, Citation, Formed
 from rag_pipeline.errors import InputError
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
 

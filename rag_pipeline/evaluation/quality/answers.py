@@ -19,12 +19,11 @@ from rag_pipeline.answering import (
     form_answers,
     passages_wanted,
     sentence_vectors,
-    written_answers,
 )
 from rag_pipeline.answering.intent import Kind
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.config import ChatAnswers, Configuration, ExtractiveAnswers, MiniLMEmbedding
+from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers, MiniLMEmbedding
 from rag_pipeline.datamodels import Answer, Citation, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.quality.calibration import calibrated
@@ -58,14 +57,17 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     passages = [distinct(ranked[q.query_id][:k]) for q, k in zip(queries, wanted, strict=True)]
     counts = CallCounts()
     made: Sequence[Formed | ProviderError]
-    if isinstance(settings, ChatAnswers):
-        questions = [(q.query, own) for q, own in zip(queries, passages, strict=True)]
-        made = written_answers(questions, settings, workspace.ask(settings.chat, counts))
-        calibration = calibrated(workspace, configuration, queries, ranked, counts)
+    calibration = calibrated(workspace, configuration, queries, ranked, counts)
+    # What the query asks, without the part that names a document: the chunks are of it already
+    asks = load_asks(workspace, configuration.name)
+    if isinstance(settings, AnswerMethod):
+        questions = [
+            ToAnswer(asks.get(q.query_id, q.query), kind, own, query=q.query)
+            for q, kind, own in zip(queries, kinds, passages, strict=True)
+        ]
+        made = settings.answer(questions, workspace.models(counts))
     else:
-        calibration = calibrated(workspace, configuration, queries, ranked, counts)
-        # What the query asks, without the part that names a document: the chunks are of it already
-        asks = load_asks(workspace, configuration.name)
+        assert isinstance(settings, ExtractiveAnswers)
         index = searched_index(workspace, configuration)
         asked = [
             _asked(asks.get(q.query_id, q.query), kind, own, index, q.query)

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from rag_pipeline.config.models import Tokens
 from rag_pipeline.config.rerankers import RerankerSettings
+from rag_pipeline.datamodels import Weights as Weights
 
 _CHUNKS_AT_ONCE = 8
 """Number of chunks whose unpacked bits stay in the processor's cache."""
@@ -18,7 +19,6 @@ _PRODUCT_SIZE = 1 << 18
 many queries are answered at once, or cores are few."""
 
 MaxSimScores = npt.NDArray[np.float64]
-Weights = npt.NDArray[np.float32]
 
 
 class MaxSimReranker(RerankerSettings):

@@ -1,6 +1,6 @@
 """A reranker's settings -> the model behind it, called through a corpus's cache and ledger."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import charging
@@ -21,15 +21,15 @@ def passage_scorer(
     workspace: Workspace,
     settings: RerankerSettings,
     counts: CallCounts | None = None,
-    chat: ChatSettings | None = None,
+    chats: Mapping[str, ChatSettings] | None = None,
 ) -> Callable[[Sequence[Asked]], list[Relevance]] | None:
     """Return a function from queries with passages to their scores, through the call cache.
 
-    None for rerankers that read no passages. `chat` is asked, where it is given, instead of the
-    corpus file's: that of a release.
+    None for rerankers that read no passages. `chats`, those of a release, are asked instead of the
+    corpus file's.
     """
     if isinstance(settings, AskingReranker):
-        models = workspace.models(counts, chat)
+        models = workspace.models(counts, chats)
         return lambda asked: settings.relevance(asked, models)
     if not isinstance(settings, ModelReranker):
         return None

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.answering.forms import Formed
 from rag_pipeline.assistant import Intent, ReleasedDataset, open_assistant
 from rag_pipeline.assistant.expansion.dataset import released_config
 from rag_pipeline.config import RecursiveChunking
-from rag_pipeline.datamodels import Answer, Citation
+from rag_pipeline.datamodels import Answer, Citation, Formed
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline_tests.testing.corpora import write_file
