@@ -158,12 +158,12 @@ def test_the_release_answers_as_the_leaderboard_measured(site, file, ran):
     rows = pq.read_table(file.parent / f"store/plugged/evaluation/answers/{SERVED}.parquet")
     measured = {row["query_id"]: json.loads(row["answer"]) for row in rows.to_pylist()}
     served = json.loads(done(site, "ask", QUERIES[1][1], "-c", file, "--json"))
-    assert measured["q2"]["text"] == served["answer"]
+    assert measured["q2"]["text"] == served["text"]
     said = "2. Governing law. The laws of Switzerland apply to this agreement. [1]"
-    assert served["answer"] == said
+    assert served["text"] == said
     assert [source["verified"] for source in served["sources"]] == [True]
     unknown = json.loads(done(site, "ask", "xylophone quartz", "-c", file, "--json"))
-    assert (unknown["answered"], unknown["answer"]) == (False, "No chunk answers this.")
+    assert (unknown["answered"], unknown["text"]) == (False, "No chunk answers this.")
 
 
 def test_a_changed_answer_method_makes_answers_and_what_judges_them_stale(site, file, ran):

@@ -12,6 +12,8 @@ import pytest
 
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
+from rag_pipeline_tests.testing.plugins import rag as rag_with
+from rag_pipeline_tests.testing.plugins import write_package
 
 COMMANDS = (
     "init import run plan search ask optimize serve leaderboard costs compare explain gate report "
@@ -45,6 +47,15 @@ def test_the_version_is_that_of_the_package() -> None:
     outcome = rag("--version")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == f"rag_pipeline {importlib.metadata.version('rag_pipeline')}\n"
+
+
+def test_a_plugin_takes_no_name_of_a_command(tmp_path: Path) -> None:
+    points = "[rag_pipeline.commands]\nrun = claiming:app\n"
+    write_package(tmp_path, "claiming", points, "import typer\n\napp = typer.Typer()\n")
+    refused = rag_with(tmp_path, "--help")
+    assert refused.returncode == 2
+    assert "a plugin provides 'run', which is a command of rag" in refused.stderr
+    assert rag_with(tmp_path, "--version").returncode == 0, "ours need no look at those of others"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
