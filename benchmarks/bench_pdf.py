@@ -1,13 +1,15 @@
 """Measure the reading of PDFs beside pdfminer's and markitdown's: text, headings, tables, speed.
 
 `python -m benchmarks.bench_pdf` reads the made set; `--scans` also reads scans of a part, slowly;
-`--pages N` writes a report of N pages and says how fast, and in how much memory, it is read;
+`--pages N` writes a report of N pages and says how fast, and in how much memory, it is read, and
+how fast as eight reports, by one process and by two;
 `--files FOLDER` reads the PDFs of a folder and says what is wrong with their text.
 """
 
 import argparse
 import io
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +18,9 @@ import pypdfium2
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import parser_process
+from rag_pipeline.loading import parser_process, scan
 from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.pdf.quality import TextQuality
 from rag_pipeline_tests.testing.pdf_measures import Measured, measure
@@ -101,15 +104,31 @@ def read_long(pages: int) -> None:
     started = time.perf_counter()
     parsed = parser_process.parse_apart("long.pdf", raw, ".pdf", settings)
     seconds = time.perf_counter() - started
-    child = next(iter(parser_process._started.values()))
+    (child,) = parser_process._parsers().idle
     status = Path(f"/proc/{child.pid}/status").read_text()
     peak = next(line.split()[1] for line in status.split("\n") if line.startswith("VmHWM"))
     print(f"{pages} pages ({len(raw):,} bytes): {pages / seconds:.1f} pages a second by the clock, "
           f"{len(parsed.text):,} characters, peak of {int(peak) / 1024:.0f} MiB")  # fmt: skip
 
 
-def _long(pages: int) -> bytes:
-    return report("long", 1, pages).raw
+def read_several(pages: int, documents: int = 8) -> None:
+    """Print how fast documents of so many pages together are read by one process and by two."""
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(documents):
+            Path(folder, f"{number}.pdf").write_bytes(_long(pages // documents, number))
+        settings = DocumentsSource(path=folder)
+        for processes in (1, 2):
+            sources = ((source, None) for source in scan(settings, Path(folder)))
+            started = time.perf_counter()
+            texts = [loaded for _, _, loaded in load_all(sources, processes)]
+            seconds = time.perf_counter() - started
+            assert not any(isinstance(text, DocumentError) for text in texts)
+            print(f"{pages} pages in {documents} documents, {processes} processes: "
+                  f"{pages / seconds:.1f} pages a second by the clock")  # fmt: skip
+
+
+def _long(pages: int, seed: int = 1) -> bytes:
+    return report("long", seed, pages).raw
 
 
 def read_folder(folder: Path) -> None:
@@ -138,6 +157,7 @@ def main() -> None:
         return
     if asked.pages:
         read_long(asked.pages)
+        read_several(asked.pages)
         return
     compare([make() for _, make in makers()])
     if asked.scans:

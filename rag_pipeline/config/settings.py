@@ -144,7 +144,8 @@ class DocumentsSource(Settings):
     `metadata` names a .csv or .jsonl file with a line a document: `document_id`, `title`, and
     fields of your own, such as date, source and access labels, to filter by. With `gitignore`,
     what the `.gitignore` files of the folder leave out is no document. With `follow_links`, links
-    to folders inside the documents' folder are followed, each folder once.
+    to folders inside the documents' folder are followed, each folder once. Up to `processes` files
+    are parsed at once, by default one a core, four at most; each may take 500 MiB with a PDF.
     """
 
     code_version = 1
@@ -158,6 +159,7 @@ class DocumentsSource(Settings):
     metadata: str | None = None
     gitignore: bool = False
     follow_links: bool = False
+    processes: int | None = Field(default=None, ge=1, le=64)
 
     @model_validator(mode="after")
     def _one_place(self) -> "DocumentsSource":

@@ -28,6 +28,8 @@ from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.extras import MODULES, as_read_here, is_installed, wanted_by
 from rag_pipeline.loading.folder import find_files
+from rag_pipeline.loading.parallel import load_all
+from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.loading.pdf.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import hashed_with, with_given
@@ -144,23 +146,21 @@ def update_documents(workspace: Workspace) -> Report:
         origins.clear()
 
     pending = 0
-    for source, origin in found.stale:
+    processes = config.documents.processes or parsers_here()
+    for source, origin, document in load_all(found.stale, processes):
         origins[source.document_id] = origin
-        try:
-            if isinstance(source, Rejected):
-                raise source.error()
-            document = source.load()
-            wanted = wanted_by(document.content_hash, source.content_hash)
-            origins[source.document_id] = with_wanted(origin, wanted)
-            good.append(document)
-            pending += len(document.text)
-        except DocumentError as error:
-            reason = error.reason
-            if isinstance(error, UnreadDocumentError):
+        if isinstance(document, DocumentError):
+            reason = document.reason
+            if isinstance(document, UnreadDocumentError):
                 unread.add(source.document_id)
                 if source.document_id in loaded:
                     reason += "; what was loaded before stays"
             bad.append((source.document_id, source.content_hash, reason))
+        else:
+            wanted = wanted_by(document.content_hash, source.content_hash)
+            origins[source.document_id] = with_wanted(origin, wanted)
+            good.append(document)
+            pending += len(document.text)
         advance("documents", 1)
         if pending > _LOAD_CHARACTERS or len(good) + len(bad) >= MAX_SHARD_DOCUMENTS:
             commit()
@@ -308,7 +308,8 @@ def listing_digest(config: CorpusConfig) -> str:
     """
     # What earlier versions did not have counts where it is set.
     later = {name for name in ("gitignore", "follow_links") if not getattr(config.documents, name)}
-    written = config.documents.model_dump_json(exclude={"max_deleted", *later}, exclude_none=True)
+    left = {"max_deleted", "processes", *later}
+    written = config.documents.model_dump_json(exclude=left, exclude_none=True)
     digest = hashlib.sha256(written.encode())
     digest.update(config.documents_fingerprint().encode())
     # What was left out for want of an extra can be read once it is there.

@@ -1,8 +1,8 @@
-"""Parsing in a process of its own, which a hostile document may hang, or blow up, alone.
+"""Parsing in processes of its own, which a hostile document may hang, or blow up, alone.
 
-The process is started with the first document, reused, and started again when it has died. It
-parses one document at a time and ends itself when one takes too long: the clock is its own, so
-that no hang, and no death of the process that started it, leaves it behind.
+A process is started where none is idle, reused, and replaced when it has died. It parses one
+document at a time and ends itself when one takes too long: the clock is its own, so that no hang,
+and no death of the process that started it, leaves it behind.
 """
 
 import base64
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from rag_pipeline.config import DocumentsSource
@@ -20,15 +21,58 @@ from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.limits import limit_memory
 from rag_pipeline.loading.parsers import Parsed, parse
 
-_ONE_AT_A_TIME = threading.Lock()
+_MOST_PARSERS = 4
 _MEMORY = {".pdf": 500 << 20}
 _MOST_MEMORY = 2 << 30
 """Bytes that the parser's process may grow by with one document; `_MEMORY` by suffix."""
+_LARGE_BLOCK = 256 << 10
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
 """Exit codes of C libraries that run out of memory."""
-_started: dict[int, "subprocess.Popen[bytes]"] = {}
-"""This process's parser by this process's id: a fork must not share its parent's."""
+_started: dict[int, "_Parsers"] = {}
+"""This process's parsers by this process's id: a fork must not share its parent's."""
+
+
+@dataclass(slots=True)
+class _Parsers:
+    idle: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    busy: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self) -> "subprocess.Popen[bytes]":
+        with self.lock:
+            while self.idle:
+                process = self.idle.pop()
+                if process.poll() is None:
+                    break
+                process.communicate()
+            else:
+                process = _start()
+            self.busy.append(process)
+            return process
+
+    def give_back(self, process: "subprocess.Popen[bytes]") -> None:
+        with self.lock:
+            self.busy.remove(process)
+            if process.poll() is None:
+                self.idle.append(process)
+
+
+def parsers_here() -> int:
+    """Return how many files this machine parses at once unless it is told otherwise."""
+    return min(len(os.sched_getaffinity(0)), _MOST_PARSERS)
+
+
+def stop_parsers() -> None:
+    """End the parsers that are at a document, whose callers get a DocumentError."""
+    parsers = _parsers()
+    with parsers.lock:
+        for process in parsers.busy:
+            process.kill()
+
+
+def _parsers() -> _Parsers:
+    return _started.setdefault(os.getpid(), _Parsers())
 
 
 def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSource) -> Parsed:
@@ -58,43 +102,47 @@ def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSou
 
 
 def _asked(asked: dict[str, Any], raw: bytes, settings: DocumentsSource) -> dict[str, Any]:
-    document_id = asked["id"]
+    document_id, answer = asked["id"], b""
     asked |= {"seconds": settings.parse_seconds, "bytes": len(raw)}
-    with _ONE_AT_A_TIME:
-        process = _process()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
-            process.stdin.write(raw)
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        except BrokenPipeError:
-            answer = b""
-        except BaseException:  # interrupted: what it would still answer is of no later document
-            process.kill()
-            process.communicate()
-            raise
+    parsers = _parsers()
+    process = parsers.take()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.write(raw)
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    except BrokenPipeError:
+        answer = b""
+    except BaseException:  # interrupted: what it would still answer is of no later document
+        process.kill()
+        raise
+    finally:
         if not answer.endswith(b"\n"):
             process.communicate()
-            raise DocumentError(document_id, _last_words(asked, process.returncode))
+        parsers.give_back(process)
+    if not answer.endswith(b"\n"):
+        raise DocumentError(document_id, _last_words(asked, process.returncode))
     said: dict[str, Any] = json.loads(answer)
     if "reason" in said:
         raise DocumentError(document_id, said["reason"])
     return said
 
 
-def _process() -> "subprocess.Popen[bytes]":
-    process = _started.get(os.getpid())
-    if process is None or process.poll() is not None:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _CHILD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
-        )
-        _started[os.getpid()] = process
-    return process
+def _start() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+            # Large blocks go back to the system when they are freed, or what recognition takes
+            # for a moment stays taken.
+            "MALLOC_MMAP_THRESHOLD_": str(_LARGE_BLOCK),
+        },
+    )
 
 
 def _last_words(asked: Mapping[str, Any], status: int) -> str:

@@ -102,19 +102,24 @@ class Source:
 
         Raises DocumentError with the reason that quarantine shows.
         """
-        raw = self._read()
-        if hashlib.sha256(raw).hexdigest() != self.raw_hash:
-            raise UnreadDocumentError(self.document_id, "it changed after it was listed; run again")
-        return self._from_file(raw) if self.offset is None else self._from_record(raw)
+        return self.parse(self.read())
 
-    def _read(self) -> bytes:
+    def read(self) -> bytes:
+        """Return the raw bytes; raise UnreadDocumentError where they are not those listed."""
         try:
             with (self.base / self.relative).open("rb") as file:
                 file.seek(self.offset or 0)
-                return file.read(self.n_bytes if self.offset is not None else -1)
+                raw = file.read(self.n_bytes if self.offset is not None else -1)
         except OSError as error:
             reason = f"cannot read the file: {error.strerror}"
             raise UnreadDocumentError(self.document_id, reason) from None
+        if hashlib.sha256(raw).hexdigest() != self.raw_hash:
+            raise UnreadDocumentError(self.document_id, "it changed after it was listed; run again")
+        return raw
+
+    def parse(self, raw: bytes) -> Document:
+        """Turn the raw bytes into the document; raise DocumentError with the reason."""
+        return self._from_file(raw) if self.offset is None else self._from_record(raw)
 
     def _from_file(self, raw: bytes) -> Document:
         path = PurePosixPath(self.relative)

@@ -1,6 +1,8 @@
-"""A page's paths and images -> its level and upright lines, and the share that images cover."""
+"""A page's paths and images -> its level and upright lines, and how large its images are."""
 
 import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
@@ -22,35 +24,69 @@ class Rule(NamedTuple):
     y1: float
 
 
-def read_drawings(page: Any, frame: Frame) -> tuple[list[Rule], float]:
-    """Return the thin level and upright lines, and the share of the page that images cover."""
-    rules: list[Rule] = []
-    area = [0.0]
-    budget = [_MOST_OBJECTS]
+@dataclass(slots=True)
+class Drawings:
+    """The thin level and upright lines of a page, and its images.
 
-    def visit(one: Any, matrix: tuple[float, ...], depth: int) -> None:
-        budget[0] -= 1
+    `image_share` is the share of the page that images cover, `pixels` the sum of what they hold.
+    """
+
+    rules: list[Rule] = field(default_factory=list)
+    image_share: float = 0.0
+    pixels: int = 0
+
+
+def read_drawings(page: Any, frame: Frame) -> Drawings:
+    """Read the lines of a loaded page and the sizes of its images; decodes none."""
+    found = Drawings()
+    area = 0.0
+    for one, matrix in _objects(page):
         kind = pdfium.FPDFPageObj_GetType(one)
         if kind == pdfium.FPDF_PAGEOBJ_PATH:
-            rules.extend(_rules(one, matrix, frame))
+            found.rules.extend(_rules(one, matrix, frame))
         elif kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             x0, y0, x1, y1 = _bounds(one, matrix, frame)
             inside_x = max(min(x1, frame.width) - max(x0, 0), 0)
-            area[0] += inside_x * max(min(y1, frame.height) - max(y0, 0), 0)
-        elif kind == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST_FORM:
+            area += inside_x * max(min(y1, frame.height) - max(y0, 0), 0)
+            found.pixels += _pixels(one)
+    found.image_share = min(area / max(frame.width * frame.height, 1), 1.0)
+    return found
+
+
+def image_pixels(page: Any) -> int:
+    """Return how many pixels the images of a loaded page hold; decodes none."""
+    return sum(
+        _pixels(one)
+        for one, _ in _objects(page)
+        if pdfium.FPDFPageObj_GetType(one) == pdfium.FPDF_PAGEOBJ_IMAGE
+    )
+
+
+def _pixels(image: Any) -> int:
+    width, height = ctypes.c_uint(), ctypes.c_uint()
+    pdfium.FPDFImageObj_GetImagePixelSize(image, width, height)
+    return width.value * height.value
+
+
+def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
+    """Yield what a page draws, in order, what its forms draw included, with its matrix."""
+    count = min(pdfium.FPDFPage_CountObjects(page), _MOST_OBJECTS)
+    identity: tuple[float, ...] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+    pending = [(pdfium.FPDFPage_GetObject(page, i), identity, 0) for i in reversed(range(count))]
+    left = _MOST_OBJECTS
+    while pending and left:
+        left -= 1
+        one, matrix, depth = pending.pop()
+        yield one, matrix
+        if pdfium.FPDFPageObj_GetType(one) == pdfium.FPDF_PAGEOBJ_FORM and depth < _DEEPEST_FORM:
             own = pdfium.FS_MATRIX()
             pdfium.FPDFPageObj_GetMatrix(one, own)
             inner = _product((own.a, own.b, own.c, own.d, own.e, own.f), matrix)
-            for index in range(pdfium.FPDFFormObj_CountObjects(one)):
-                if budget[0] <= 0:
-                    return
-                visit(pdfium.FPDFFormObj_GetObject(one, index), inner, depth + 1)
-
-    for index in range(min(pdfium.FPDFPage_CountObjects(page), _MOST_OBJECTS)):
-        if budget[0] <= 0:
-            break
-        visit(pdfium.FPDFPage_GetObject(page, index), (1, 0, 0, 1, 0, 0), 0)
-    return rules, min(area[0] / max(frame.width * frame.height, 1), 1.0)
+            count = min(pdfium.FPDFFormObj_CountObjects(one), left)
+            pending += [
+                (pdfium.FPDFFormObj_GetObject(one, i), inner, depth + 1)
+                for i in reversed(range(count))
+            ]
 
 
 def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:

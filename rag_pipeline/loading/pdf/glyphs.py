@@ -73,6 +73,7 @@ class PageGlyphs:
     characters: int = 0
     unmapped: int = 0
     image_share: float = 0.0
+    image_pixels: int = 0
 
 
 class _Style(NamedTuple):
@@ -93,7 +94,9 @@ def read_glyphs(page: Any) -> PageGlyphs:
     finally:
         if text_page:
             pdfium.FPDFText_ClosePage(text_page)
-    found.rules, found.image_share = read_drawings(page, frame)
+    drawings = read_drawings(page, frame)
+    found.rules, found.image_share = drawings.rules, drawings.image_share
+    found.image_pixels = drawings.pixels
     weights = {turn: sum(len(w.text) for w in words) for turn, words in runs.items() if turn >= 0}
     main = max(weights, key=lambda turn: (weights[turn], -turn), default=0)
     found.words = runs.pop(main, [])

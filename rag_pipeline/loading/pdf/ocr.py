@@ -19,6 +19,7 @@ from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word
 _DPI = 200
 _LARGEST_SIDE = 3600
 """Pixels: what is larger is drawn smaller, so that a page of any size takes the same memory."""
+_FINDING_SIDE = 1280
 _LEAST_CONFIDENCE = 0.5
 _DOUBTFUL = 0.85
 _SAME_SIZE = 0.14
@@ -43,6 +44,12 @@ def _engine() -> Any:
             "Global.max_side_len": _LARGEST_SIDE,
             "Global.text_score": _LEAST_CONFIDENCE,
             "Global.use_cls": False,
+            # Lines are found in a smaller picture, of a third of the memory, and read in the large.
+            "Det.limit_type": "max",
+            "Det.limit_side_len": _FINDING_SIDE,
+            "Rec.rec_batch_num": 1,
+            # A core each: documents are recognised by several processes at once.
+            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
         }
     )
 

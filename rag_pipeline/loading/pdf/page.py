@@ -27,6 +27,7 @@ class Page:
     characters: int = 0
     unmapped: int = 0
     image_share: float = 0.0
+    image_pixels: int = 0
     confidence: float | None = None
     """The mean confidence of the characters that were recognised in an image."""
 
@@ -57,7 +58,7 @@ def lay_out(glyphs: PageGlyphs, number: int) -> Page:
     """Bring what stands on a page into the order of reading."""
     read = Page(glyphs.width, glyphs.height, glyphs.turned)
     read.characters, read.unmapped = glyphs.characters, glyphs.unmapped
-    read.image_share = glyphs.image_share
+    read.image_share, read.image_pixels = glyphs.image_share, glyphs.image_pixels
     words = without_line_numbers(_visible(glyphs))
     rest, tables = ruled_tables(words, glyphs.rules)
     for index, table in enumerate(tables):

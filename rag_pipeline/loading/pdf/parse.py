@@ -21,6 +21,7 @@ from rag_pipeline.loading.pdf.markdown import plain, to_markdown
 from rag_pipeline.loading.pdf.page import Page, lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of, demote_front_matter, set_levels
 from rag_pipeline.loading.pdf.quality import measure
+from rag_pipeline.loading.pdf.render import MOST_PIXELS, too_large
 from rag_pipeline.loading.pdf.titles import declared_title, title_block, without_marks
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
@@ -60,7 +61,9 @@ def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
     if not read.text:
         raise DocumentError(document_id, _without_text(pages))
     page_map = replace(read.page_map, file_hash=hashlib.sha256(raw).hexdigest())
-    left_out = not is_installed("ocr") and any(map(is_unread, pages))
+    left_out = not is_installed("ocr") and any(
+        is_unread(page) and page.image_pixels <= MOST_PIXELS for page in pages
+    )
     return read._replace(page_map=page_map, lacks="ocr" if left_out else "")
 
 
@@ -87,6 +90,9 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
 def _without_text(pages: list[Page]) -> str:
     """Return why a document has no text."""
     scans = sum(is_unread(page) for page in pages)
+    largest = max(page.image_pixels for page in pages)
+    if largest > MOST_PIXELS:
+        return f"no text: {too_large(largest)}"
     if scans and not is_installed("ocr"):
         what = "it is a scanned page" if scans == 1 else f"{scans:,} pages are scanned"
         return f"no text: {what}; `{install('ocr')}` and run again to read it"
@@ -132,7 +138,8 @@ def _read(document: Any, number: int, may_recognise: bool) -> Page:
         return Page(0.0, 0.0, 0)
     try:
         read = read_page(page, number)
-        if may_recognise and is_unread(read) and is_installed("ocr"):
+        small = read.image_pixels <= MOST_PIXELS
+        if may_recognise and small and is_unread(read) and is_installed("ocr"):
             read = _recognised(page, number)
         return read
     finally:

@@ -5,10 +5,18 @@ import io
 import pypdfium2 as pdfium
 
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.pdf.drawings import image_pixels
 
+MOST_PIXELS = 300_000_000
+"""What the images of a page may hold together to be drawn: a sheet of A0 scanned at 400 dpi."""
 _SCALE = 1.6
 _LONGEST_SIDE = 1_800
 """Pixels, at `_SCALE` pixels a point for pages of the usual sizes."""
+
+
+def too_large(pixels: int) -> str:
+    """Return why a page with so many pixels is not drawn."""
+    return f"its images hold {pixels:,} pixels; at most {MOST_PIXELS:,} of a page are decoded"
 
 
 def render_page(document_id: str, raw: bytes, number: int) -> bytes:
@@ -17,6 +25,8 @@ def render_page(document_id: str, raw: bytes, number: int) -> bytes:
         if not 1 <= number <= len(document):
             raise DocumentError(document_id, f"there is no page {number}: it has {len(document)}")
         page = document[number - 1]
+        if (pixels := image_pixels(page.raw)) > MOST_PIXELS:
+            raise DocumentError(document_id, f"page {number} can't be shown: {too_large(pixels)}")
         longest = max(*page.get_size(), 1.0)
         image = page.render(scale=min(_SCALE, _LONGEST_SIDE / longest)).to_pil()
     packed = io.BytesIO()

@@ -5,6 +5,8 @@ import pytest
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.parser_process import parse_apart
+from rag_pipeline.loading.pdf.parse import read_pdf
+from rag_pipeline.loading.pdf.render import render_page
 from rag_pipeline_tests.testing.formats import pdf_bytes
 from rag_pipeline_tests.testing.hostile_pdfs import hostile_pdfs
 
@@ -28,3 +30,14 @@ def test_two_hundred_hostile_files_give_text_or_a_reason():
     assert read + len(reasons) >= 200
     assert reasons["locked"] == "encrypted .pdf: it needs a password"
     assert "open to all" not in reasons
+
+
+def test_an_image_too_large_to_decode_is_neither_recognised_nor_shown():
+    raw = dict(hostile_pdfs())["image of 60,000 by 60,000"]
+    what = "its images hold 3,600,000,000 pixels; at most 300,000,000 of a page are decoded"
+    with pytest.raises(DocumentError) as refused:
+        read_pdf("map.pdf", raw)
+    assert refused.value.reason == f"no text: {what}"
+    with pytest.raises(DocumentError) as hidden:
+        render_page("map.pdf", raw, 1)
+    assert hidden.value.reason == f"page 1 can't be shown: {what}"

@@ -1,0 +1,72 @@
+"""Sources -> documents, several parsed at once, in the order of the sources."""
+
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from typing import NamedTuple, TypeVar
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.parser_process import stop_parsers
+from rag_pipeline.loading.sources import Rejected, Source
+
+_MOST_WAITING = 64
+_MOST_BYTES = 64_000_000
+"""What is read and waits behind a document that takes long: so many, of so many raw bytes."""
+
+T = TypeVar("T")
+Loaded = tuple[Source | Rejected, T, Document | DocumentError]
+"""A source, what it came with, and its document or why there is none."""
+
+
+class _Begun(NamedTuple):
+    source: Source | Rejected
+    came_with: object
+    future: "Future[Document]"
+    n_bytes: int
+
+
+def load_all(
+    sources: Iterable[tuple[Source | Rejected, T]], processes: int
+) -> Generator[Loaded[T], None, None]:
+    """Load documents, up to `processes` at once; yield them in the order of the sources.
+
+    Each source's bytes are read before the next source is asked for, as objects of a bucket are
+    there for no longer.
+    """
+    begun: deque[_Begun] = deque()
+    finished = False
+    with ThreadPoolExecutor(processes, "load") as threads:
+        try:
+            for source, came_with in sources:
+                begun.append(_begin(threads, source, came_with))
+                while len(begun) > _MOST_WAITING or sum(b.n_bytes for b in begun) > _MOST_BYTES:
+                    yield _ended(begun.popleft())
+            while begun:
+                yield _ended(begun.popleft())
+            finished = True
+        finally:
+            if not finished:  # nobody waits for what is under way
+                threads.shutdown(wait=False, cancel_futures=True)
+                stop_parsers()
+
+
+def _begin(threads: ThreadPoolExecutor, source: Source | Rejected, came_with: T) -> _Begun:
+    try:
+        if isinstance(source, Rejected):
+            raise source.error()
+        raw = source.read()
+    except DocumentError as error:
+        failed: Future[Document] = Future()
+        failed.set_exception(error)
+        return _Begun(source, came_with, failed, 0)
+    future = threads.submit(copy_context().run, source.parse, raw)
+    return _Begun(source, came_with, future, len(raw))
+
+
+def _ended(one: _Begun) -> Loaded[T]:
+    try:
+        return one.source, one.came_with, one.future.result()  # type: ignore[return-value]
+    except DocumentError as error:
+        return one.source, one.came_with, error  # type: ignore[return-value]

@@ -1,0 +1,92 @@
+"""Documents parsed by several processes at once: in order, each alone with its faults."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline import indexing
+from rag_pipeline.config import DocumentsSource, load_config
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import DocumentError, UnreadDocumentError
+from rag_pipeline.loading import Source, parser_process, scan
+from rag_pipeline.loading.parallel import load_all
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.loading.test_parser_process import start_anew, with_pdf_parser
+from rag_pipeline_tests.testing.corpora import write_file
+
+MEETING = """(
+    open(raw.decode().split()[0] + str(os.getpid()), 'w').close(),
+    [__import__('time').sleep(0.01) for _ in range(3000)
+     if len(os.listdir(raw.decode().split()[0])) < int(raw.decode().split()[1])],
+    parsers.Parsed(str(os.getpid()), ''),
+)[2]"""
+"""Waits until as many processes as the file names are at a document."""
+
+
+def listed(folder: Path) -> list[tuple[Source, int]]:
+    found = list(scan(DocumentsSource(path=str(folder)), folder))
+    return [(source, number) for number, source in enumerate(found) if isinstance(source, Source)]
+
+
+def meeting_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) -> Path:
+    (tmp_path / "met").mkdir()
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for number in range(processes):
+        (folder / f"{number}.pdf").write_text(f"{tmp_path}/met/ {processes} {number}")
+    child = with_pdf_parser("None").replace("lambda *_: None", f"lambda _, raw, __: {MEETING}")
+    start_anew(monkeypatch, child)
+    return folder
+
+
+def test_as_many_documents_are_parsed_at_once_as_there_are_processes(tmp_path, monkeypatch):
+    sources = listed(meeting_of(tmp_path, monkeypatch, 3))
+    loaded = [document for _, _, document in load_all(sources, 3)]
+    texts = {document.text for document in loaded if isinstance(document, Document)}
+    assert len(texts) == 3, "each by a process of its own"
+    parsers = parser_process._parsers()
+    assert {str(process.pid) for process in parsers.idle} == texts
+    assert not parsers.busy
+
+
+def test_what_is_loaded_comes_in_the_order_of_the_sources(tmp_path):
+    for number in range(200):
+        (tmp_path / f"{number:03}.txt").write_text(f"Number {number}")
+    (tmp_path / "050.txt").write_bytes(b"")
+    sources = listed(tmp_path)
+    (tmp_path / "060.txt").write_text("Changed")
+    loaded = list(load_all(sources, 4))
+    assert [source for source, _, _ in loaded] == [source for source, _ in sources]
+    assert [number for _, number, _ in loaded] == list(range(200))
+    errors = {n: d for _, n, d in loaded if isinstance(d, DocumentError)}
+    assert {n: e.reason for n, e in errors.items()} == {
+        50: "empty: 0 bytes",
+        60: "it changed after it was listed; run again",
+    }
+    assert isinstance(errors[60], UnreadDocumentError)
+    texts = [d.text for _, n, d in loaded if isinstance(d, Document)]
+    assert texts == [f"Number {n}" for n in range(200) if n not in errors]
+
+
+def test_a_load_that_is_given_up_leaves_no_parser_at_work(tmp_path, monkeypatch):
+    start_anew(monkeypatch, with_pdf_parser("__import__('time').sleep(600)"))
+    for name in ("b.pdf", "c.pdf"):
+        (tmp_path / name).write_bytes(b"%PDF-1.4")
+    (tmp_path / "a.txt").write_text("Fees")
+    loading = load_all(listed(tmp_path) * 40, 2)
+    first, _, document = next(loading)
+    assert (first.document_id, isinstance(document, Document)) == ("a.txt", True)
+    loading.close()
+    parsers = parser_process._parsers()
+    assert not parsers.busy
+    assert all(process.poll() is not None for process in parsers.idle)
+    assert not [t for t in threading.enumerate() if t.name.startswith("load")]
+
+
+def test_a_corpus_says_how_many_files_are_parsed_at_once(tmp_path, monkeypatch):
+    meeting_of(tmp_path, monkeypatch, 2)
+    documents = {"path": "documents", "processes": 2}
+    file = write_file(tmp_path, queries=None, documents=documents)
+    assert indexing.update_documents(Workspace(load_config(file))).documents == 2
+    assert len(list((tmp_path / "met").iterdir())) == 2
