@@ -1,26 +1,30 @@
 """Question -> intent -> documents -> passages -> answer with checked citations, stage by stage."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from rag_pipeline.answering import (
-    DEFAULT,
     NEUTRAL_QUERIES,
-    Calibration,
     Formed,
     Reader,
-    ToAnswer,
-    form_answers,
     passage_chances,
     passages_wanted,
 )
-from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent, detect
-from rag_pipeline.assistant.datasets import Answer, Boost, Dataset, ReleasedDataset
+from rag_pipeline.assistant.answerer import (
+    Answerer,
+    Asked,
+    Drafted,
+    answers_of,
+    calibration_of,
+    drafted,
+)
+from rag_pipeline.assistant.citations import cited, place_in
+from rag_pipeline.assistant.datasets import Boost, Dataset
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.model import Model, ModelOrRules, Reflection
 from rag_pipeline.assistant.passages import PassageScorer, Searched, Searcher, checked
@@ -29,14 +33,12 @@ from rag_pipeline.assistant.results import (
     FoundDocument,
     Passage,
     Progress,
-    Source,
     Stage,
 )
-from rag_pipeline.config import AnswerSettings, AssistantSettings, ExtractiveAnswers
-from rag_pipeline.datamodels import Citation, Document, ScoredChunk
-from rag_pipeline.errors import ProviderError, RagPipelineError
-from rag_pipeline.loading.places import Place, place_of
-from rag_pipeline.search.reranking import Weights
+from rag_pipeline.config import AssistantSettings
+from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.loading.places import Place
 from rag_pipeline.search.staged import LocalExpansion
 
 
@@ -56,34 +58,6 @@ class _Trace:
         detail: dict[str, Any] = {}
         yield detail
         self.stages.append(Stage(name, time.perf_counter() - started, detail, began))
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question as all stages see it."""
-
-    query: str
-    intent: Intent
-    chosen: Sequence[Dataset]
-    document_id: str | None
-    where: str | None
-    instructions: str
-    k: int
-    by_model: ModelOrRules
-    answers: AnswerSettings
-    """Settings of how answers are made."""
-    answer: Answer | None
-    """Answers as these settings say; None where they are of quotes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Drafted:
-    """An answer with what it was made from."""
-
-    formed: Formed
-    passages: list[Passage]
-    documents: list[FoundDocument]
-    token_weights: Weights | None
 
 
 class Assistant:
@@ -110,6 +84,7 @@ class Assistant:
         self.model = model
         self.reranker = reranker
         self._reader = reader
+        self._answerer = Answerer(model, reader)
         self._needs_model = needs_model
         self._searcher = Searcher(datasets, self.expansions, settings, reranker)
 
@@ -184,7 +159,7 @@ class Assistant:
     def places(self, passages: Sequence[Passage]) -> list[Place | None]:
         """Return where each passage stands in its document, None where its source keeps that."""
         held = cache(self._searcher.held)
-        return [_place(p.chunk, p, held) for p in passages]
+        return [place_in(p.chunk, p, held) for p in passages]
 
     def find_document(
         self, document_id: str, datasets: Sequence[str] | None = None
@@ -223,7 +198,7 @@ class Assistant:
                 detail["instructions"] = "ignored: no model is configured"
         answers, answer = answers_of(chosen)
         wanted = k or passages_wanted(intent.kind, answers)
-        asked = _Asked(
+        asked = Asked(
             *(asked_as, intent, chosen, document_id, where, instructions),
             *(wanted, by_model, answers, answer),
         )
@@ -268,7 +243,7 @@ class Assistant:
         detail |= {"kind": intent.kind, "domain": intent.domain, "entities": intent.entities}
         return asked, intent
 
-    def _boost(self, asked: _Asked, detail: dict[str, Any]) -> Boost | None:
+    def _boost(self, asked: Asked, detail: dict[str, Any]) -> Boost | None:
         model = self.model
         if model is None:
             return None
@@ -280,7 +255,7 @@ class Assistant:
             of=document_id,
         )
 
-    def _search(self, asked: _Asked, chosen: Sequence[Dataset], boost: Boost | None) -> Searched:
+    def _search(self, asked: Asked, chosen: Sequence[Dataset], boost: Boost | None) -> Searched:
         return self._searcher.search(
             *(asked.query, chosen, asked.document_id, asked.k),
             boost=boost,
@@ -288,9 +263,9 @@ class Assistant:
             where=asked.where,
         )
 
-    def _drafted(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> _Drafted:
+    def _drafted(self, asked: Asked, found: Searched, detail: dict[str, Any]) -> Drafted:
         """Answer from what was found, else from what neutral queries find."""
-        draft = _drafted(self._answer(asked, found, detail), found)
+        draft = drafted(self._answerer.answer(asked, found, detail), found)
         if draft.formed.answer.answered or asked.answer is not None:
             return draft
         for neutral in NEUTRAL_QUERIES:
@@ -300,44 +275,15 @@ class Assistant:
                 deepen=False,
                 where=asked.where,
             )
-            again = self._answer(asked, replace(more, ask=found.ask), detail)
+            again = self._answerer.answer(asked, replace(more, ask=found.ask), detail)
             detail.setdefault("neutral_queries", []).append(neutral)
             if again.answer.answered:
                 passages = [*more.passages, *draft.passages]
                 return replace(draft, formed=again, passages=passages)
         return draft
 
-    def _answer(self, asked: _Asked, found: Searched, detail: dict[str, Any]) -> Formed:
-        """Answer as the release is set to: by its chat model, by the assistant's, or by rules."""
-        chunks, model, answer = [p.chunk for p in found.passages], self.model, asked.answer
-
-        def by_rule() -> Formed:
-            return self._quoted(asked, found, chunks)
-
-        if not chunks:
-            return by_rule()
-        if answer is not None and not (model and asked.instructions):
-            question = ToAnswer(found.ask, asked.intent.kind, chunks, query=asked.query)
-            return asked.by_model(detail, "answer", lambda: _raised(answer([question])), by_rule)
-        if model is None:
-            return by_rule()
-        return asked.by_model(
-            detail,
-            "answer",
-            lambda: model.answer(asked.query, asked.intent, chunks, asked.instructions),
-            by_rule,
-        )
-
-    def _quoted(self, asked: _Asked, found: Searched, chunks: Sequence[ScoredChunk]) -> Formed:
-        """Answer by rule; where the release's answers are a model's, with the defaults."""
-        answers = asked.answers
-        settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
-        question = ToAnswer(found.ask, asked.intent.kind, chunks, found.token_weights, asked.query)
-        (formed,) = form_answers([question], settings, self._reader, calibration_of(asked.chosen))
-        return formed
-
     def _reflect(
-        self, asked: _Asked, formed: Formed, passages: Sequence[Passage], detail: dict[str, Any]
+        self, asked: Asked, formed: Formed, passages: Sequence[Passage], detail: dict[str, Any]
     ) -> Reflection:
         chunks, model = [p.chunk for p in passages], self.model
         assert model is not None
@@ -350,17 +296,17 @@ class Assistant:
 
     def _expanded(
         self,
-        asked: _Asked,
+        asked: Asked,
         expansions: Sequence[ExpandedDataset],
         boost: Boost | None,
-        draft: _Drafted,
+        draft: Drafted,
         detail: dict[str, Any],
-    ) -> _Drafted:
+    ) -> Drafted:
         """Answer again with what is kept from outside, and if need be with what is found there.
 
         A better answer takes the place of the one that there is; no failure does.
         """
-        confidence = detail["confidence"] = self._confidence(asked, draft)
+        confidence = detail["confidence"] = self._answerer.confidence(asked, draft)
         for looks in (False, True):
             lacking = [e for e in expansions if confidence < e.settings.min_confidence]
             try:
@@ -374,57 +320,27 @@ class Assistant:
                 if not lacking:
                     continue
                 found = self._search(asked, [*asked.chosen, *lacking], boost)
-                formed = self._answer(asked, found, detail)
+                formed = self._answerer.answer(asked, found, detail)
             except RagPipelineError as error:
                 detail["failed"] = str(error)
                 continue
-            again = _drafted(formed, found)
-            better = self._confidence(asked, again)
+            again = drafted(formed, found)
+            better = self._answerer.confidence(asked, again)
             if better > confidence:
                 confidence, draft = better, again
                 detail["confidence_with_expansion"] = better
         return draft
 
-    def _confidence(self, asked: _Asked, draft: _Drafted) -> float:
-        """Return 0..1: the answer's own, else that of its passages (see `extract_answers`)."""
-        answer = draft.formed.answer
-        if not answer.answered:
-            return 0.0
-        if answer.confidence is not None:
-            return answer.confidence
-        chunks = [p.chunk for p in draft.passages]
-        by_rules = ToAnswer(asked.query, "general", chunks, draft.token_weights)
-        (made,) = form_answers(
-            [by_rules], ExtractiveAnswers(), self._reader, calibration_of(asked.chosen)
-        )
-        return made.answer.confidence or 0.0
-
     def _assisted(
-        self, query: str, asked: _Asked, formed: Formed, draft: _Drafted, trace: _Trace
+        self, query: str, asked: Asked, formed: Formed, draft: Drafted, trace: _Trace
     ) -> Assisted:
-        of_chunk = {p.chunk.chunk_id: p for p in reversed(draft.passages)}
         with trace.stage("citations") as detail:
             held = cache(self._searcher.held)  # most citations are of the same few documents
-            answer = verified(formed.answer, lambda c: _bears_out(c, of_chunk, held))
+            answer, sources = cited(formed.answer, draft.passages, held)
             detail |= {
                 "checked": len(answer.citations),
                 "verified": sum(c.supports for c in answer.citations),
             }
-        sources = tuple(
-            Source(
-                c.number,
-                of_chunk[c.chunk_id].dataset,
-                c.document_id,
-                c.start,
-                c.end,
-                c.text,
-                c.supports,
-                of_chunk[c.chunk_id].origin,
-                _place(c, of_chunk[c.chunk_id], held),
-            )
-            for c in answer.citations
-            if c.chunk_id in of_chunk
-        )
         return Assisted(
             query,
             answer.text,
@@ -439,54 +355,3 @@ class Assistant:
             formed.table,
             tuple(trace.stages),
         )
-
-
-def _drafted(formed: Formed, found: Searched) -> _Drafted:
-    return _Drafted(formed, found.passages, found.documents, found.token_weights)
-
-
-def answers_of(chosen: Sequence[Dataset]) -> tuple[AnswerSettings, Answer | None]:
-    """Return how the first release among some datasets answers, by default as nothing is set."""
-    for dataset in chosen:
-        if isinstance(dataset, ReleasedDataset):
-            return dataset.answers()
-    return ExtractiveAnswers(), None
-
-
-def calibration_of(chosen: Sequence[Dataset]) -> Calibration:
-    """Return that of the first release among some datasets, else the default."""
-    for dataset in chosen:
-        if isinstance(dataset, ReleasedDataset):
-            return dataset.calibration()
-    return DEFAULT
-
-
-def _raised(made: Sequence[Formed | ProviderError]) -> Formed:
-    (one,) = made
-    if isinstance(one, ProviderError):
-        raise one
-    return one
-
-
-def _place(
-    span: Citation | ScoredChunk,
-    passage: Passage,
-    held: Callable[[str, str, bool], Document | None],
-) -> Place | None:
-    document = held(passage.dataset, span.document_id, passage.origin is not None)
-    return None if document is None else place_of(document, span.start, span.end)
-
-
-def _bears_out(
-    citation: Citation,
-    of_chunk: Mapping[str, Passage],
-    held: Callable[[str, str, bool], Document | None],
-) -> bool:
-    """Tell whether a document has the cited text where the citation says."""
-    passage = of_chunk.get(citation.chunk_id)
-    if passage is None or passage.chunk.document_id != citation.document_id:
-        return False
-    document = held(passage.dataset, citation.document_id, passage.origin is not None)
-    if document is None:
-        return citation.text in passage.chunk.text
-    return document.text[citation.start : citation.end] == citation.text
