@@ -15,14 +15,9 @@ from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.disks import mount
 
 QUESTION = "fee of contract 0"
-
-
-def mount(*arguments: object) -> None:
-    done = subprocess.run(["mount", *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"cannot mount: {done.stderr.strip()}")
 
 
 @pytest.fixture(scope="module")

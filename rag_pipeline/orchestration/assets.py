@@ -1,6 +1,6 @@
 """The asset graph of one corpus: each asset reads, makes one domain call and reports."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -122,11 +122,26 @@ def _in_turn(
 ) -> Iterator[None]:
     """Wait for whoever is at work on the corpus; where all is done here, be at work oneself."""
     if one_run:
-        with lease(workspace.store, wait=True, waiting=context.log.info):
+        with at_work_until_canceled(workspace, context.log.info):
             yield
     else:
         wait_for_others(workspace.store, context.log.info)
         yield
+
+
+@contextmanager
+def at_work_until_canceled(
+    workspace: Workspace, waiting: Callable[[str], object]
+) -> Iterator[None]:
+    """Hold the corpus's lease; end the step when its run is canceled.
+
+    By a retry policy, Dagster would begin a canceled step again in the same process.
+    """
+    try:
+        with lease(workspace.store, wait=True, waiting=waiting):
+            yield
+    except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
+        raise dg.Failure("The run was canceled.", allow_retries=False) from error
 
 
 def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) -> Iterator[Any]:
@@ -166,10 +181,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
                 yield evaluation(result, step, blocking=False) if several else result
     if failed:
         said = [f"{step}: {error}" if several else str(error) for step, error in failed.items()]
-        raise dg.Failure(
-            description="; ".join(said),
-            allow_retries=any(may_do_better(error) for error in failed.values()),
-        ) from next(iter(failed.values()))
+        raise failure(said, list(failed.values()))
 
 
 def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
@@ -269,6 +281,22 @@ def clear_failures() -> Iterator[None]:
     except RagPipelineError as error:
         retry = may_do_better(error)
         raise dg.Failure(description=str(error), allow_retries=retry) from error
+
+
+def failure(said: Sequence[str], errors: Sequence[Exception]) -> dg.Failure:
+    """Return the failure of a step that says why; its cause is an error that is not the store's.
+
+    It is the cause that tells whether the run says anything of its inputs.
+    """
+    may = any(may_do_better(error) for error in errors)
+    told = dg.Failure(description="; ".join(said), allow_retries=may)
+    told.__cause__ = min(errors, key=is_of_the_store)
+    return told
+
+
+def is_of_the_store(error: Exception) -> bool:
+    """Return whether an error says nothing of what was to be made, as that of a full disk."""
+    return isinstance(error, StoreError | OSError) and not isinstance(error, NotReleasedError)
 
 
 def may_do_better(error: Exception) -> bool:

@@ -8,6 +8,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.following import following
+from rag_pipeline.orchestration.freshness import report_current_release
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
 from rag_pipeline.orchestration.one_run import build_update_job
@@ -170,6 +171,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
                 skip_reason=f"nothing to do before something changes; stuck: "
                 f"{_some(list(found.stuck))}"
             )
+        report_current_release(workspace, context.instance)
         return dg.SensorResult(skip_reason="everything is current")
 
     return stale_partitions

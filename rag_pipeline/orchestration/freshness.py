@@ -7,6 +7,10 @@ import dagster as dg
 from dagster._utils.schedules import cron_string_iterator
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.orchestration.staleness import unchanged
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
 
 LOOKED_AT = ("documents", "release")
 """Assets that a scheduled run reports even where nothing had to be made: somebody has looked."""
@@ -23,3 +27,19 @@ def freshness_of(config: CorpusConfig, name: str) -> dg.FreshnessPolicy | None:
     ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
     longest: timedelta = max(after - before for before, after in pairwise(ticks))
     return dg.FreshnessPolicy.time_window(longest * _FAIL, longest * _WARN)
+
+
+def report_current_release(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    """Report the release as looked at where the last load found nothing to release.
+
+    To be called while nothing is stale: where each asset has runs of its own, none of them is for
+    a release that stays.
+    """
+    config = workspace.config
+    if config.schedule is None:
+        return
+    loaded, released = (
+        instance.get_latest_materialization_event(asset_key(config, name)) for name in LOOKED_AT
+    )
+    if loaded is not None and (released is None or released.timestamp < loaded.timestamp):
+        instance.report_runless_asset_event(unchanged(workspace, instance, Step("release")))

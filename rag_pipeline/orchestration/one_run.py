@@ -11,7 +11,12 @@ import dagster as dg
 
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
-from rag_pipeline.orchestration.assets import RETRIES, may_do_better
+from rag_pipeline.orchestration.assets import (
+    RETRIES,
+    at_work_until_canceled,
+    failure,
+    is_of_the_store,
+)
 from rag_pipeline.orchestration.checks import judge
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
 from rag_pipeline.orchestration.freshness import LOOKED_AT
@@ -26,7 +31,6 @@ from rag_pipeline.orchestration.staleness import (
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
-from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 _NAMED = 20
@@ -47,7 +51,7 @@ def build_update_job(
     )
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
         # What another run does meanwhile is current when its turn comes.
-        with lease(workspace.store, wait=True, waiting=context.log.info):
+        with at_work_until_canceled(workspace, context.log.info):
             observe_for_the_first_time(workspace, context.instance)
             try:
                 yield from _update(context, workspace)
@@ -92,16 +96,16 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
             ours = isinstance(error, RagPipelineError | OSError)
             context.log.error(f"{step}: {error}", exc_info=not ours)
             failed[step] = error
+    errors = [error for error in failed.values() if isinstance(error, Exception)]
+    # Where only the store failed, nothing is known of what could not be made.
+    left = failed if any(not is_of_the_store(error) for error in errors) else ()
     context.instance.add_run_tags(
-        context.run_id, {LEFT_TAG: left_over(workspace, context.instance, failed)}
+        context.run_id, {LEFT_TAG: left_over(workspace, context.instance, left)}
     )
     context.log.info(f"{made} steps made, {len(failed)} failed or held back")
     if failed:
-        errors = {s: e for s, e in failed.items() if isinstance(e, Exception)}
-        raise dg.Failure(
-            description="; ".join(f"{s}: {_told(e)}" for s, e in list(errors.items())[:_NAMED]),
-            allow_retries=any(may_do_better(error) for error in errors.values()),
-        )
+        said = [f"{s}: {_told(e)}" for s, e in failed.items() if isinstance(e, Exception)]
+        raise failure(said[:_NAMED], errors)
 
 
 def _must_run(workspace: Workspace, step: Step) -> bool:

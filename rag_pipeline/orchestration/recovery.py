@@ -20,7 +20,10 @@ _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
 """Set by the launcher whose runs are processes beside the code server, where sensors run too."""
 
 _CLOCK_SECONDS = 10.0
-_OUTSIDE = ("ChildProcessCrashException", "DagsterExecutionInterruptedError")
+_OUTSIDE = (
+    *("ChildProcessCrashException", "DagsterExecutionInterruptedError"),
+    *("StoreError", "OSError"),
+)
 
 GONE = "Its process is gone: it was killed, or the machine restarted."
 
@@ -53,7 +56,8 @@ def fail_lost_runs(
 def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Return whether a finished run says nothing of its work: the same run may do well.
 
-    It was canceled, its process or a worker died, or the project could not be loaded.
+    It was canceled, its process or a worker died, the project could not be loaded, or its store
+    failed, as on a full disk.
     """
     if run.status == dg.DagsterRunStatus.CANCELED:
         return True
@@ -68,6 +72,8 @@ def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 def _is_from_outside(entry: dg.EventLogEntry) -> bool:
     event = entry.dagster_event
     error = event.step_failure_data.error if event else None
+    if error is not None and error.cls_name == "Failure":
+        error = error.cause  # the pipeline's own error, of which only the words are shown
     return error is not None and error.cls_name in _OUTSIDE
 
 

@@ -95,8 +95,9 @@ class FolderFiles(ArrowFiles):
             except BlockingIOError:
                 os.close(handle)
                 return None
-            os.truncate(handle, 0)
-            os.write(handle, json.dumps(dict(holder)).encode())
+            with suppress(OSError):  # on a full disk it holds without saying for whom
+                os.truncate(handle, 0)
+                os.write(handle, json.dumps(dict(holder)).encode())
         return _closing(handle)
 
     def leftovers(self) -> Sequence[str]:

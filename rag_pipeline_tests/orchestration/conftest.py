@@ -5,6 +5,7 @@ import dagster as dg
 import pytest
 
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
+from rag_pipeline_tests.testing.webhooks import VARIABLE, Webhook, listening
 
 Requested = list[tuple[str, str | None]]
 
@@ -13,6 +14,14 @@ Requested = list[tuple[str, str | None]]
 def instance() -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as ephemeral:
         yield ephemeral
+
+
+@pytest.fixture
+def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
+    """Return a webhook that the variable of alerts names."""
+    with listening() as server:
+        monkeypatch.setenv(VARIABLE, server.address)
+        yield server
 
 
 @pytest.fixture

@@ -1,10 +1,5 @@
-import json
 import shutil
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -14,39 +9,9 @@ from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.alerts import post
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.webhooks import VARIABLE
 
-VARIABLE = "TINY_ALERTS_URL"
 ROOT = Path(__file__).parents[2]
-
-
-class _Webhook(HTTPServer):
-    status = 200
-    received: list[dict[str, Any]]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Webhook
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.received.append(json.loads(body))
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Webhook]:
-    with _Webhook(("127.0.0.1", 0), _Handler) as server:
-        server.received = []
-        monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{server.server_port}/secret-path")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 def definitions_of(file: Path) -> dg.Definitions:

@@ -1,6 +1,7 @@
-"""The sensors in the real daemon, with every run in a process of its own."""
+"""The sensors in the real daemon, through what goes wrong around it."""
 
 import os
+import shutil
 import signal
 import subprocess
 
@@ -10,17 +11,18 @@ from dagster._core.scheduler.instigation import TickStatus
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
-from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
-from rag_pipeline_tests.testing.dagster_projects import (
-    command,
-    environment,
-    named,
-    running,
-    wait_for,
-    write_project,
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    attributes,
+    write_corpus,
+    write_documents,
+    write_file,
 )
+from rag_pipeline_tests.testing.dagster_projects import BOUND, Watched, named, watched
+from rag_pipeline_tests.testing.disks import mount
+from rag_pipeline_tests.testing.webhooks import VARIABLE
 
 ONE = {
     "name": "one",
@@ -28,71 +30,174 @@ ONE = {
     "embedding": "minilm",
     "retriever": "dense",
 }
-BOUND = 240
+SETTINGS = {"configurations": [ONE], "schedule": "0 3 1 1 *"}
+"""With a schedule, the sensor that asks for what is stale is on by default."""
+POINTS = {
+    dg.DagsterEventType.ASSET_MATERIALIZATION,
+    dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+}
+STARTED, FAILED = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
+
+
+def set_characters(file, characters):
+    """Change how documents are cut: all that follows from the chunks is stale."""
+    chunkings = attributes()["chunkings"]
+    chunkings["recursive_150"]["max_characters"] = characters
+    write_file(file.parent, **SETTINGS, chunkings=chunkings)
+
+
+def cut_to(file):
+    """Return the most characters of a chunk that is served."""
+    hits = Corpus.load(file).search("price of a hotel a night", k=20)
+    return max(len(hit.text) for hit in hits)
+
+
+def edit(file, price):
+    text = DOCUMENTS["policy/travel.md"].replace("180 euros", price)
+    write_documents(file.parent / "documents", {"policy/travel.md": text})
+
+
+def failed_ticks(daemon: Watched) -> int:
+    found = (s for s in daemon.instance.all_instigator_state() if "stale" in s.instigator_name)
+    return sum(
+        tick.status == TickStatus.FAILURE
+        for s in found
+        for tick in daemon.instance.get_ticks(s.instigator_origin_id, s.selector_id, limit=50)
+    )
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3 * BOUND)
-def test_an_edit_is_served_through_a_killed_daemon_and_a_broken_corpus_file(tmp_path, run_all):
-    corpus = write_corpus(tmp_path, configurations=[ONE])
-    run_all(corpus)
-    project = write_project(tmp_path, corpus)
-    start_sensors(tmp_path, project)
-    text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
-    write_documents(tmp_path / "documents", {"policy/travel.md": text})
-    served = Corpus.load(corpus)
-    log, daemon = tmp_path / "daemon.log", command("dagster-daemon", "run", "-f", project)
-    with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
-
-        def at_rest() -> bool:
-            workspace = Workspace(load_config(corpus))
-            stale = any(plan_step(workspace, step).must_run for step in steps(workspace.config))
-            return not stale and all(run.is_finished for run in instance.get_runs())
-
-        def failed_ticks() -> int:
-            found = (s for s in instance.all_instigator_state() if "stale" in s.instigator_name)
-            return sum(
-                tick.status == TickStatus.FAILURE
-                for s in found
-                for tick in instance.get_ticks(s.instigator_origin_id, s.selector_id, limit=50)
-            )
-
-        with running(daemon, tmp_path, log) as process:
-            wait_for(lambda: any(has_started(run) for run in instance.get_runs()), BOUND, log)
+@pytest.mark.timeout(4 * BOUND)
+def test_a_change_is_served_through_what_goes_wrong_around_it(tmp_path, run_all):
+    file = write_corpus(tmp_path, **SETTINGS)
+    run_all(file)
+    with watched(file) as daemon:
+        daemon.start_sensors()
+        edit(file, "250 euros")
+        served = Corpus.load(file)
+        with daemon.daemon() as process:
+            killed = daemon.new_run(STARTED, ())
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        (killed,) = instance.get_runs()
-        assert not killed.is_finished
-        with running(daemon, tmp_path, log):
-            wait_for(lambda: instance.get_run_by_id(killed.run_id).is_finished, BOUND, log)
-            wait_for(at_rest, BOUND, log)
+        assert not daemon.instance.get_run_by_id(killed.run_id).is_finished
+        with daemon.daemon():
+            daemon.wait(lambda: daemon.instance.get_run_by_id(killed.run_id).is_finished)
+            daemon.wait(daemon.is_at_rest)
+            assert daemon.instance.get_run_by_id(killed.run_id).status == FAILED
             assert served.release().release_id == "release-000002"
             assert "250 euros" in served.search("price of a hotel a night", k=1)[0].text
             gate = served.release().gate
             assert gate["allowed"]
             assert "release-000001" in gate["against"]
 
-            good = corpus.read_text()
-            corpus.write_text(good.replace("chunkings:", "chunkigs:"))
-            wait_for(lambda: failed_ticks() > 0, BOUND, log)
-            corpus.write_text(good.replace("max_characters: 150", "max_characters: 120"))
-            assert not at_rest()
-            wait_for(at_rest, BOUND, log)
-        assert instance.get_run_by_id(killed.run_id).status == dg.DagsterRunStatus.FAILURE
-        runs = instance.get_runs()
-        assert runs[0].status == dg.DagsterRunStatus.SUCCESS
-        assert {named(run) for run in runs} == {("bring_up_to_date", None)}
+            # The corpus file has a mistake; then a run of the mended one is canceled by hand.
+            known, good = daemon.known(), file.read_text()
+            file.write_text(good.replace("chunkings:", "chunkigs:"))
+            daemon.wait(lambda: failed_ticks(daemon) > 0)
+            assert daemon.known() == known
+            set_characters(file, 120)
+            assert not daemon.is_at_rest()
+            canceled = daemon.new_run(STARTED, known)
+            assert daemon.instance.run_launcher.terminate(canceled.run_id)
+            daemon.wait(lambda: daemon.instance.get_run_by_id(canceled.run_id).is_finished)
+            canceled = daemon.instance.get_run_by_id(canceled.run_id)
+            assert canceled.status == dg.DagsterRunStatus.CANCELED
+            restarts = dg.DagsterEventType.STEP_RESTARTED
+            assert not daemon.instance.all_logs(canceled.run_id, of_type=restarts)
+            daemon.wait(daemon.is_at_rest)
+            assert 80 < cut_to(file) <= 120
+
+            # The project can't be loaded by the process of a run.
+            known, project = daemon.known(), daemon.project.read_text()
+            daemon.project.write_text(project + "def (")
+            set_characters(file, 80)
+            unloadable = daemon.new_run(FAILED, known)
+            assert daemon.instance.get_run_stats(unloadable.run_id).steps_failed == 0
+            daemon.project.write_text(project)
+            daemon.wait(daemon.is_at_rest)
+            assert cut_to(file) <= 80
+        last = daemon.instance.get_runs()
+        assert last[0].status == dg.DagsterRunStatus.SUCCESS
+        assert {named(run) for run in last} == {("bring_up_to_date", None)}
 
 
-def has_started(run: dg.DagsterRun) -> bool:
-    return run.status == dg.DagsterRunStatus.STARTED
+@pytest.mark.long
+@pytest.mark.timeout(2 * BOUND)
+def test_a_full_disk_is_told_and_its_end_is_noticed(tmp_path, run_all, webhook):
+    (tmp_path / "store").mkdir()
+    mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", tmp_path / "store")
+    try:
+        file = write_corpus(tmp_path, **SETTINGS, alerts={"webhook_env": VARIABLE})
+        run_all(file)
+        before = Corpus.load(file).release().release_id
+        with watched(file) as daemon, daemon.daemon():
+            filler = tmp_path / "store" / "filler"
+            filler.write_bytes(bytes(shutil.disk_usage(filler.parent).free))
+            text = file.read_text()
+            file.write_text(text.replace("max_characters: 150", "max_characters: 120"))
+            failed = daemon.new_run(FAILED, ())
+            filler.unlink()
+            daemon.wait(daemon.is_at_rest)
+            daemon.wait(lambda: any(failed.run_id in m["text"] for m in webhook.received))
+        (told,) = [m["text"] for m in webhook.received if failed.run_id in m["text"]]
+        assert "space left" in told or "disk is full" in told
+        assert Corpus.load(file).release().release_id != before
+        assert cut_to(file) <= 120
+        assert inspect(Workspace(load_config(file))) == []
+    finally:
+        subprocess.run(["umount", "-l", tmp_path / "store"], check=True)
 
 
-def start_sensors(folder, project):
-    subprocess.run(
-        command("dagster", "sensor", "start", "--start-all", "-f", project),
-        cwd=folder,
-        env=environment(folder),
-        check=True,
-        capture_output=True,
-    )
+@pytest.mark.bench
+@pytest.mark.timeout(4 * BOUND)
+def test_a_location_that_does_not_load_at_the_start_is_loaded_once_it_is_mended(tmp_path, run_all):
+    file = write_corpus(tmp_path, **SETTINGS)
+    run_all(file)
+    with watched(file) as daemon:
+        set_characters(file, 120)
+        project = daemon.project.read_text()
+        daemon.project.write_text(project + "def (")
+        with daemon.daemon():
+            daemon.wait(lambda: "SyntaxError" in daemon.log.read_text())
+            assert daemon.known() == set()
+            daemon.project.write_text(project)
+            daemon.wait(daemon.is_at_rest)
+        assert cut_to(file) <= 120
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(12 * BOUND)
+def test_the_whole_group_killed_at_ten_points_ends_in_the_undisturbed_release(tmp_path, run_all):
+    for name in ("undisturbed", "killed"):
+        (tmp_path / name).mkdir()
+        run_all(write_corpus(tmp_path / name, **SETTINGS))
+    alone, file = tmp_path / "undisturbed" / "tiny.yaml", tmp_path / "killed" / "tiny.yaml"
+    with watched(file) as daemon:
+        for kill in range(10):
+            for each in (alone, file):
+                set_characters(each, 70 + 5 * kill)
+            with daemon.daemon() as process:
+                run = daemon.new_run(STARTED, daemon.known())
+
+                def has_come_so_far(run=run, least=kill) -> bool:
+                    events = daemon.instance.all_logs(run.run_id, of_type=POINTS)
+                    return len(events) >= least
+
+                daemon.wait(has_come_so_far)
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            assert not daemon.instance.get_run_by_id(run.run_id).is_finished, f"kill {kill}"
+            with daemon.daemon():
+                daemon.wait(daemon.is_at_rest)
+            assert daemon.instance.get_run_by_id(run.run_id).status == FAILED
+            run_all(alone)
+            assert contents(file) == contents(alone), f"kill {kill}"
+            assert inspect(Workspace(load_config(file))) == []
+
+
+def contents(file):
+    """Return what a release serves and how it was measured."""
+    corpus = Corpus.load(file)
+    release = corpus.release()
+    hits = corpus.search("price of a hotel a night", k=20)
+    return release.configuration, release.metrics, [(hit.chunk_id, hit.text) for hit in hits]

@@ -7,12 +7,13 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import ConfigError, ProviderError
+from rag_pipeline.errors import ConfigError, ProviderError, StoreError
 from rag_pipeline.indexing import stages
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.store.lease import FILE as LEASE
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
@@ -77,7 +78,7 @@ def test_an_empty_store_is_built_by_one_run(file, instance):
     assert Corpus.load(file).release().release_id == release
 
 
-def fail_markdown(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def fail_markdown(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     """Let the chunks of the partition `markdown` fail, and no others."""
     real = vars(stages)["build_chunks"]
 
@@ -121,12 +122,32 @@ def test_a_run_that_is_canceled_is_asked_for_again_a_few_times(file, instance):
     assert asked(file, instance)[0] == []
 
 
+def test_a_canceled_run_begins_no_step_again(file, instance, monkeypatch):
+    fail_markdown(monkeypatch, dg.DagsterExecutionInterruptedError())
+    (request,), _ = asked(file, instance)
+    job = build_definitions(load_config(file)).resolve_job_def(request.job_name)
+    result = job.execute_in_process(
+        instance=instance, tags=dict(request.tags), raise_on_error=False
+    )
+    (told,) = result.get_step_failure_events()
+    assert told.step_failure_data.user_failure_data.description == "The run was canceled."
+    assert not instance.all_logs(result.run_id, of_type=dg.DagsterEventType.STEP_RESTARTED)
+    assert len(asked(file, instance)[0]) == 1, "nothing is known of what it did not come to"
+
+
 def test_a_defect_in_one_step_leaves_no_other_undone(file, instance, monkeypatch):
+    with monkeypatch.context() as patch:
+        fail_markdown(patch, StoreError("No space left on device"))
+        (request,), _ = asked(file, instance)
+        assert not execute(file, instance, request)
+    assert Corpus.load(file).release().configuration == "one"
+    assert len(asked(file, instance)[0]) == 1, "a full disk says nothing of the chunks"
+
     fail_markdown(monkeypatch, KeyError("a bug"))
     (request,), _ = asked(file, instance)
     assert not execute(file, instance, request)
-    assert Corpus.load(file).release().configuration == "one"
-    (failed,) = instance.get_runs()
+    assert asked(file, instance)[0] == []
+    failed = instance.get_runs()[0]
     (failure,) = instance.get_records_for_run(
         failed.run_id, of_type=dg.DagsterEventType.STEP_FAILURE
     ).records
@@ -141,6 +162,23 @@ def test_nothing_is_asked_for_while_another_is_at_work(file, instance, tmp_path)
             assert requests == []
             assert f"process {holder.pid} on" in reason
     assert len(asked(file, instance)[0]) == 1
+
+
+def test_a_run_of_a_single_asset_is_at_work_on_the_corpus(file, instance, monkeypatch):
+    documents = dg.RunRequest(job_name="tiny__update_documents")
+    assert execute(file, instance, documents)
+    real, free = vars(stages)["build_chunks"], []
+
+    def build(workspace, partition, ids, report):
+        free.append(workspace.store.files.try_lock(LEASE, {}))
+        return real(workspace, partition, ids, report)
+
+    monkeypatch.setattr(stages, "build_chunks", build)
+    chunks = dg.RunRequest(job_name="tiny__update_chunks", partition_key="markdown")
+    assert execute(file, instance, chunks)
+    assert free == [None], "nobody else could begin meanwhile"
+    with Workspace(load_config(file)).store.files.try_lock(LEASE, {}):
+        pass  # and now they can
 
 
 def test_what_another_does_meanwhile_is_not_done_again(file, instance, monkeypatch):

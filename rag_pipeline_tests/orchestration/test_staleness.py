@@ -169,6 +169,21 @@ def test_runs_of_single_partitions_leave_nothing_stale_behind(tmp_path, built, h
     assert seen(built, home) == []
 
 
+def test_a_load_that_changes_nothing_keeps_the_release_fresh(tmp_path, built, home):
+    write_file(tmp_path, **settings(schedule="0 3 * * *"))
+    key = dg.AssetKey(["tiny", "release"])
+    before = home.get_latest_materialization_event(key)
+    assert ask(built, home) == ([], "everything is current")
+    assert home.get_latest_materialization_event(key) == before, "nobody has loaded since"
+    execute(built, home, dg.RunRequest(job_name="tiny__update_documents"))
+    assert ask(built, home) == ([], "everything is current")
+    after = home.get_latest_materialization_event(key)
+    assert after.asset_materialization.metadata["unchanged"].value is True
+    assert ask(built, home) == ([], "everything is current")
+    assert home.get_latest_materialization_event(key) == after, "once"
+    assert seen(built, home) == []
+
+
 def test_what_was_built_without_this_instance_is_reported_as_found(tmp_path, built):
     (tmp_path / "other").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "other")) as other:

@@ -1,5 +1,7 @@
 """The lease of a corpus: its threads, and on a bucket; more of it in `test_two_at_once`."""
 
+import errno
+import os
 import threading
 import time
 from contextlib import ExitStack
@@ -9,7 +11,7 @@ import pytest
 from rag_pipeline.errors import BusyError
 from rag_pipeline.store import Store
 from rag_pipeline.store import bucket as buckets
-from rag_pipeline.store.lease import FILE, lease
+from rag_pipeline.store.lease import FILE, at_work, lease
 
 OTHER = {"since": "2026-01-05T08:00:00+00:00", "pid": 7, "host": "elsewhere"}
 
@@ -51,6 +53,19 @@ def test_a_waiter_that_gives_up_leaves_the_lease_to_others(store):
         pass
     with lease(store), lease(store):
         assert store.files.try_lock(FILE, OTHER) is None
+
+
+def test_on_a_full_disk_a_lease_is_held_without_a_name_and_given_back(store, monkeypatch):
+    def full(handle, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with lease(store):
+            assert held_by_another(store) is None
+        assert at_work(store) is None
+    with held_by_another(store):
+        pass
 
 
 def test_a_lease_lasts_until_the_last_block_of_its_process_ends(store):

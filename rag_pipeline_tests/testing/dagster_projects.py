@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,6 +15,8 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import identifier
+from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.workspace import Workspace
 
 
 def ask(
@@ -119,3 +121,70 @@ def wait_for(found: Callable[[], bool], seconds: float, log: Path) -> None:
         if time.monotonic() > end:
             pytest.fail(f"not within {seconds} s; the log ends with:\n{log.read_text()[-4000:]}")
         time.sleep(0.3)
+
+
+BOUND = 240
+"""Seconds after which a daemon that has not done what a test waits for has failed."""
+
+
+class Watched:
+    """A corpus file that a real daemon keeps up to date, with each run in a process of its own."""
+
+    def __init__(self, file: Path, instance: dg.DagsterInstance) -> None:
+        self.file = file
+        self.folder = file.parent
+        self.project = self.folder / "tiny_definitions.py"
+        self.log = self.folder / "daemon.log"
+        self.instance = instance
+
+    @contextmanager
+    def daemon(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run the daemon for as long as the block lasts."""
+        arguments = command("dagster-daemon", "run", "-f", self.project)
+        with running(arguments, self.folder, self.log) as process:
+            yield process
+
+    def start_sensors(self) -> None:
+        """Switch all sensors on."""
+        subprocess.run(
+            command("dagster", "sensor", "start", "--start-all", "-f", self.project),
+            cwd=self.folder,
+            env=environment(self.folder),
+            check=True,
+            capture_output=True,
+        )
+
+    def wait(self, found: Callable[[], bool]) -> None:
+        """Wait until something is found."""
+        wait_for(found, BOUND, self.log)
+
+    def new_run(self, status: dg.DagsterRunStatus, known: Collection[str]) -> dg.DagsterRun:
+        """Wait for a run that is not known and has a status; return it."""
+        found: list[dg.DagsterRun] = []
+
+        def has_come() -> bool:
+            runs = self.instance.get_runs(dg.RunsFilter(statuses=[status]))
+            found.extend(run for run in runs if run.run_id not in known)
+            return bool(found)
+
+        self.wait(has_come)
+        return found[0]
+
+    def known(self) -> set[str]:
+        """Return the ids of the runs so far."""
+        return {run.run_id for run in self.instance.get_runs()}
+
+    def is_at_rest(self) -> bool:
+        """Return whether nothing is stale and nothing runs."""
+        if not all(run.is_finished for run in self.instance.get_runs()):
+            return False
+        workspace = Workspace(load_config(self.file))
+        return not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
+
+
+@contextmanager
+def watched(file: Path) -> Iterator[Watched]:
+    """Write a Dagster project of a corpus; open its instance for the block."""
+    write_project(file.parent, file)
+    with dg.DagsterInstance.from_config(str(file.parent / "home")) as instance:
+        yield Watched(file, instance)
