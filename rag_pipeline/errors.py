@@ -88,7 +88,12 @@ def without_secrets(text: str) -> str:
 
 
 class ProviderError(RagPipelineError):
-    """A model or its provider failed; the message shows no key, whatever the provider said."""
+    """A model or its provider failed; the message shows no key, whatever the provider said.
+
+    `status` is that of the HTTP reply, if there was one.
+    """
+
+    status: int | None = None
 
     def __init__(self, message: str) -> None:
         super().__init__(without_secrets(message))

@@ -18,6 +18,7 @@ from rag_pipeline.calls.costs import (
 )
 from rag_pipeline.calls.registers import Register, Scoped, deployed_register
 from rag_pipeline.calls.sharing import Exchange
+from rag_pipeline.calls.telemetry import stage
 from rag_pipeline.config import (
     ChatSettings,
     CorpusConfig,
@@ -121,8 +122,20 @@ class Workspace:
         self._note_addresses()
         self.cache.refresh()
         try:
-            with charging(self.ledger), attributed(asset, str(key), configurations) as totals:
-                yield totals
+            with (
+                stage(self.config.corpus, asset, str(key)) as told,
+                charging(self.ledger),
+                attributed(asset, str(key), configurations) as totals,
+            ):
+                try:
+                    yield totals
+                finally:
+                    told |= {
+                        "rag.calls": totals.calls,
+                        "rag.cost_usd": totals.usd,
+                        "gen_ai.usage.input_tokens": totals.input_tokens,
+                        "gen_ai.usage.output_tokens": totals.output_tokens,
+                    }
         finally:
             if self.cache.exchange is not None:
                 self.cache.exchange.push_if_possible()

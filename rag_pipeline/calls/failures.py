@@ -40,6 +40,19 @@ def failure_of_status(
     `what` names model, server and the key's environment variable; `stops` is an error code that
     makes a refusal hold for every input (a model that does not exist, an unpaid bill).
     """
+    error = _failure(what, status, message, headers, *secrets, stops=stops)
+    error.status = status
+    return error
+
+
+def _failure(
+    what: str,
+    status: int,
+    message: str,
+    headers: Mapping[str, str],
+    *secrets: str | None,
+    stops: str,
+) -> ProviderError:
     said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
     if status == 429 and any(word in f"{stops} {message}" for word in _OUT_OF_MONEY):
         return CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")

@@ -107,7 +107,7 @@ class _LocalChat:
     ) -> Completion:
         settings = self._settings
         expected, most = request_tokens(messages, schema, settings.max_output_tokens)
-        async with paying(settings.provider, settings.model, expected, most):
+        async with paying("chat", settings.provider, settings.model, expected, most):
             made = await asyncio.to_thread(settings.answer, messages, schema)
             record(
                 "chat",

@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 
 from rag_pipeline import indexing
+from rag_pipeline.calls.telemetry import in_run
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import (
     CallsStoppedError,
@@ -160,7 +161,8 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         if several:
             context.log.info(f"{step}: {step.row.doing}")
         try:
-            made[step] = make(workspace, step)
+            with in_run(context.run.run_id):
+                made[step] = make(workspace, step)
         except (RagPipelineError, OSError) as error:
             if several:
                 context.log.error(f"{step}: {error}")
@@ -228,7 +230,7 @@ def _sharded_asset(
     def shard(context: dg.OpExecutionContext, document_ids: list) -> Report:  # type: ignore[type-arg]
         with clear_failures():
             stage = indexing.open_stage(workspace, name, context.partition_key)
-            with workspace.charging(name, stage.key) as costs:
+            with in_run(context.run.run_id), workspace.charging(name, stage.key) as costs:
                 report = indexing.build_shard(stage, document_ids)
             report.costs = costs
             return report

@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 
+from rag_pipeline.calls.telemetry import in_run
 from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.assets import (
@@ -131,7 +132,8 @@ def _made(workspace: Workspace, context: dg.OpExecutionContext, step: Step) -> I
     """
     config = workspace.config
     key = asset_key(config, step.asset)
-    outcome = make(workspace, step)
+    with in_run(context.run_id):
+        outcome = make(workspace, step)
     yield materialization(workspace, context.instance, step, outcome, context.run_id)
     for alert in outcome.alerts:
         yield evaluation(alert_result(key, alert), step, blocking=False)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
+from rag_pipeline.calls.telemetry import export
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.serving.settings import ServerSettings
@@ -20,10 +21,9 @@ def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     from rag_pipeline.serving.app import build_app
     from rag_pipeline.serving.connections import StoppableServer, listening
     from rag_pipeline.serving.guards import log_to_stderr
-    from rag_pipeline.serving.tracing import trace_to_collector
 
     log_to_stderr()
-    trace_to_collector()
+    export()
     StoppableServer(listening(build_app(open_assistant(corpora), settings), settings)).run()
 
 

@@ -1,10 +1,9 @@
-"""OpenTelemetry spans of requests and of the assistant's stages, sent where the environment says.
+"""OpenTelemetry spans of requests and of the assistant's stages (see `calls.telemetry`).
 
 Names of attributes after OpenTelemetry's semantic conventions for HTTP. Queries, documents, tokens
 and keys are never part of a span.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,29 +12,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from starlette.types import Scope
 
 from rag_pipeline.assistant import Stage
-from rag_pipeline.errors import MissingExtraError
-
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-
-
-def trace_to_collector() -> None:
-    """Send spans to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names; do nothing without.
-
-    Raises MissingExtraError where it is named and the exporter isn't installed.
-    """
-    if not any(os.environ.get(name) for name in _ENDPOINTS):
-        return
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        raise MissingExtraError("opentelemetry-sdk", "tracing") from None
-    name = os.environ.get("OTEL_SERVICE_NAME", "rag-pipeline")
-    provider = TracerProvider(resource=Resource.create({"service.name": name}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    trace.set_tracer_provider(provider)
 
 
 @contextmanager

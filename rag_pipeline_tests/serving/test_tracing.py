@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_pipeline.serving.tracing import trace_to_collector
+from rag_pipeline.calls.telemetry import export
 
 TOKEN = "a-token-of-some-length"
 STAGES = {"assistant.intent", "assistant.search", "assistant.answer", "assistant.citations"}
@@ -100,10 +100,10 @@ def test_spans_go_to_the_collector_that_is_named(monkeypatch):
     Thread(target=collector.serve_forever, daemon=True).start()
     providers = []
     monkeypatch.setattr(trace, "set_tracer_provider", providers.append)
-    trace_to_collector()
+    export.__wrapped__()
     assert providers == []  # nothing is set up where no collector is named
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
-    trace_to_collector()
+    export.__wrapped__()
     (provider,) = providers
     with provider.get_tracer("test").start_as_current_span("one"):
         pass

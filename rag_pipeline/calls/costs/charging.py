@@ -4,8 +4,10 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from urllib.parse import urlsplit
 from uuid import uuid4
 
+from rag_pipeline.calls import telemetry
 from rag_pipeline.calls.costs import reservations
 from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
@@ -43,13 +45,15 @@ def record(
     """Charge a call that has been answered: to be called once per response, whatever it says.
 
     `provider` is the vendor (`openai`, `voyage`); with a `base_url` of another server that
-    server's host stands in the ledger. Does nothing outside of `charging`.
+    server's host stands in the ledger. Outside of `charging` only telemetry hears of it.
     """
-    ledger = _ledger.get()
+    ledger, usd = _ledger.get(), None
+    tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
+    name = vendor(provider, base_url)
     if ledger is not None:
-        tokens = ChargedTokens(input_tokens, cached_tokens, output_tokens, searches)
-        name = vendor(provider, base_url)
-        ledger.record(kind, name, model, tokens, batch=batch, call_id=call_id)
+        usd = ledger.record(kind, name, model, tokens, batch=batch, call_id=call_id)
+    counts = {"input": input_tokens, "output": output_tokens, "cached": cached_tokens}
+    telemetry.used(kind, name, model, counts, usd, batch)
 
 
 def require_budget(provider: str, model: str, base_url: str | None = None) -> None:
@@ -61,6 +65,7 @@ def require_budget(provider: str, model: str, base_url: str | None = None) -> No
 
 @asynccontextmanager
 async def paying(
+    kind: Kind,
     provider: str,
     model: str,
     expected: ChargedTokens,
@@ -74,13 +79,16 @@ async def paying(
     where it might not fit. Its charge teaches how many tokens such `texts` have. Raises
     BudgetError where it is not expected to fit.
     """
-    ledger = _ledger.get()
+    ledger, server = _ledger.get(), vendor(provider, base_url)
+    address = urlsplit(base_url).hostname if base_url else None
     with measuring(texts):
         if ledger is None or ledger.budget_usd is None:
-            yield
+            with telemetry.calling(kind, server, model, address):
+                yield
             return
-        async with _holding(ledger, vendor(provider, base_url), model, expected, most or expected):
-            yield
+        async with _holding(ledger, server, model, expected, most or expected):
+            with telemetry.calling(kind, server, model, address):
+                yield
 
 
 @asynccontextmanager

@@ -70,8 +70,11 @@ class Ledger:
         *,
         batch: bool = False,
         call_id: str | None = None,
-    ) -> None:
-        """Add a call; one with a `call_id` that is there already is not added again."""
+    ) -> float | None:
+        """Add a call; one with a `call_id` that is there already is not added again.
+
+        Returns what it cost in USD, None where its price is unknown.
+        """
         price = self.prices.price(provider, model)
         usd = None if price is None else price.usd(tokens, batch)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -97,6 +100,7 @@ class Ledger:
         meter = purposes.meter.get()
         if meter is not None:
             meter.add(row)
+        return usd
 
     def spent(self) -> float:
         """Return what the corpus has cost so far in USD, by every process."""

@@ -75,7 +75,9 @@ class HTTPScorer:
                 searches = -(-len(passages) // 100) if server.provider == "cohere" else 0
 
                 async def attempt() -> Received[tuple[list[float], Usage]]:
-                    async with server.paying(tokens, pair_texts(query, passages), searches):
+                    async with server.paying(
+                        "rerank", tokens, pair_texts(query, passages), searches
+                    ):
                         return await self._attempt(client, query, passages)
 
                 return await server.endpoint.send(attempt, tokens)

@@ -9,6 +9,7 @@ import openai
 
 from rag_pipeline.calls import Received, failure_of_status, open_endpoint, unreachable
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
+from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config.models import Completion
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
@@ -71,7 +72,7 @@ class OpenAIChat:
         settings = self._settings
         expected, most = request_tokens(messages, schema, settings.max_output_tokens)
         address, texts = settings.base_url, request_texts(messages, schema)
-        return paying(settings.provider, settings.model, expected, most, address, texts)
+        return paying("chat", settings.provider, settings.model, expected, most, address, texts)
 
     async def _attempt(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
@@ -125,6 +126,9 @@ class OpenAIChat:
     def _read(
         self, made: "openai.types.chat.ChatCompletion", call_id: str | None = None
     ) -> Completion:
+        reply_told(
+            made.model, [c.finish_reason for c in made.choices or () if c and c.finish_reason]
+        )
         usage = made.usage
         details = usage.prompt_tokens_details if usage else None
         used = Usage(

@@ -47,7 +47,7 @@ class OpenAIEmbedder(RequestBuilder):
                 tokens = self.tokens(inputs)
 
                 async def attempt() -> Received[tuple[Vectors, Usage]]:
-                    async with server.paying(tokens, texts):
+                    async with server.paying("embedding", tokens, texts):
                         return await self._attempt(client, texts)
 
                 return await server.endpoint.send(attempt, tokens)

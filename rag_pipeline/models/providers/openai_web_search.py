@@ -92,7 +92,7 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
         asked = estimate_tokens(_INSTRUCTIONS + query) + _PAGES_TOKENS
         expected = ChargedTokens(asked, output=settings.max_output_tokens)
         address = settings.base_url
-        async with paying(settings.provider, settings.model, expected, base_url=address):
+        async with paying("chat", settings.provider, settings.model, expected, base_url=address):
             return await attempt()
 
     async with openai.AsyncOpenAI(

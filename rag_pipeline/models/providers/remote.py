@@ -85,11 +85,11 @@ class Server:
         return key or "none"
 
     def paying(
-        self, tokens: int, texts: Sequence[str], searches: int = 0
+        self, kind: Kind, tokens: int, texts: Sequence[str], searches: int = 0
     ) -> AbstractAsyncContextManager[None]:
         """Hold the budget over one request of about so many tokens; see `costs.paying`."""
         expected, address = ChargedTokens(tokens, searches=searches), self._settings.base_url
-        return paying(self.provider, self._model, expected, base_url=address, texts=texts)
+        return paying(kind, self.provider, self._model, expected, base_url=address, texts=texts)
 
     def charge(self, kind: Kind, usage: Usage) -> None:
         """Note what a reply costs, whatever it says."""

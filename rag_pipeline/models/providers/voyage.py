@@ -88,7 +88,9 @@ class VoyageEmbedder(RequestBuilder):
                 tokens = self.tokens(inputs)
 
                 async def attempt() -> Received[tuple[Vectors, Usage]]:
-                    async with server.paying(tokens, [t for own in fitting for t in own]):
+                    async with server.paying(
+                        "embedding", tokens, [t for own in fitting for t in own]
+                    ):
                         return await self._attempt(client, fitting, input_type)
 
                 return await server.endpoint.send(attempt, tokens)
@@ -169,7 +171,8 @@ class VoyageScorer:
                     "model": self.model,
                     "truncation": self.truncate,
                 }
-                async with server.paying(pair_tokens(query, passages), pair_texts(query, passages)):
+                tokens, texts = pair_tokens(query, passages), pair_texts(query, passages)
+                async with server.paying("rerank", tokens, texts):
                     made, headers = await _post(server, client, "rerank", body, self._timeout)
                     used = _charged(server, "rerank", made)
                 try:
