@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import yaml
 from scipy.stats import kendalltau
 
@@ -61,17 +62,37 @@ def main() -> None:
     names = list(workspace.config.all_configurations)
     print(f"{len(names)} configurations; {sum(synthetic.values())} synthetic questions, "
           f"{len(synthetic) - sum(synthetic.values())} of people")  # fmt: skip
-    print("| metric | tau-b | people, worst to best | synthetic |\n|---|---|---|---|")
+    print(
+        "| metric | tau-b | two halves of people's | half of people's and synthetic "
+        "| people, worst to best | synthetic |\n|---|---|---|---|---|---|"
+    )
+    people = np.array([q for q, made in synthetic.items() if not made])
     for metric in METRICS:
-        sides = []
-        for kind in (False, True):
-            scores = [read_scores(workspace, name)[metric] for name in names]
-            values = [[v for q, v in s.items() if synthetic[q] is kind and v is not None]
-                      for s in scores]  # fmt: skip
-            sides.append([sum(v) / len(v) for v in values])
-        tau = kendalltau(*sides).statistic
-        people, made = (f"{100 * min(s):.0f}-{100 * max(s):.0f} %" for s in sides)
-        print(f"| {metric} | {tau:.2f} | {people} | {made} |")
+        scores = [read_scores(workspace, name)[metric] for name in names]
+        made = means(scores, [q for q, s in synthetic.items() if s])
+        asked = means(scores, people)
+        halves, against = [], []
+        rng = np.random.default_rng(0)
+        for _ in range(200):
+            order = rng.permutation(people)
+            one, other = (means(scores, half) for half in np.array_split(order, 2))
+            halves.append(kendalltau(one, other).statistic)
+            against.append(kendalltau(one, made).statistic)
+        tau = kendalltau(asked, made).statistic
+        wide = " | ".join(f"{100 * min(s):.0f}-{100 * max(s):.0f} %" for s in (asked, made))
+        print(
+            f"| {metric} | {tau:.2f} | {np.nanmean(halves):.2f} | {np.nanmean(against):.2f} "
+            f"| {wide} |"
+        )
+
+
+def means(scores, query_ids) -> list[float]:
+    """Return each configuration's mean over the questions that it has a value of."""
+    found = []
+    for own in scores:
+        values = [own[q] for q in query_ids if own.get(q) is not None]
+        found.append(sum(values) / len(values))
+    return found
 
 
 if __name__ == "__main__":

@@ -94,6 +94,10 @@ def show_leaderboard(board: Board) -> None:
             f"{named} Verdicts are on {_short(by)}, query by query, at a family error of 5 %.",
             style="dim",
         )
+    if board.chosen and rows:
+        console.print(board.chosen.sentence, style="dim")
+    if board.scope:
+        console.print(f"[yellow]{board.scope}[/yellow]")
     if board.origin:
         console.print(f"[yellow]{board.origin}[/yellow]")
     if board.queries_left_out:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.errors import InputError, StoreError
+from rag_pipeline.evaluation.best_of_many import BestOfMany
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 
@@ -71,6 +72,10 @@ class Board:
     """Queries that are asked; leaderboards of earlier versions do not say it."""
     synthetic: int = 0
     """Count of those that `rag questions` made from the documents."""
+    few_groups: int | None = None
+    """Number of documents or groups that all questions are about, where these are too few."""
+    chosen: BestOfMany | None = None
+    """What choosing the best by `serve_metric` is worth; None for one configuration."""
     compared_with: Mapping[str, ComparedWith | None] = field(default_factory=dict)
     """By kind, `baseline` and `released`; None where there is none."""
 
@@ -82,6 +87,17 @@ class Board:
         told = f"synthetic questions: {self.synthetic} of {self.queries}"
         only = self.synthetic == self.queries
         return told + ("; none was asked by a person" if only else "; figures mix both kinds")
+
+    @property
+    def scope(self) -> str:
+        """Return a sentence on what the intervals speak of; "" where documents are enough."""
+        if self.few_groups is None:
+            return ""
+        about = "one document" if self.few_groups == 1 else f"{self.few_groups} documents"
+        return (
+            f"too few documents: all questions are about {about} or groups, so intervals and "
+            f"verdicts speak of further questions about these, not of other documents"
+        )
 
     @property
     def references(self) -> dict[str, str]:

@@ -17,6 +17,12 @@ FEWEST_GROUPS = 6
 says what other questions about the same documents would give."""
 
 
+def few_groups(groups: Sequence[str]) -> int | None:
+    """Return how many groups values are of, where these are too few to speak of other groups."""
+    number = len(set(groups))
+    return number if number < min(FEWEST_GROUPS, len(groups)) else None
+
+
 def unit_sums(values: Sequence[float], groups: Sequence[str] | None) -> tuple[Any, int | None]:
     """Return the sum of the values of each unit, sorted, and the number of groups.
 
@@ -48,11 +54,21 @@ def mean_interval(
     t = _quantile(units - 1)
     if min(values) < 0 or max(values) > 1:
         return mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
+    if variance <= 1e-15:
+        # All alike: nothing tells how much groups matter, so half-way between both numbers.
+        return _wilson(mean, math.sqrt(n * units), t)
+    effective = mean * (1 - mean) / variance
+    return _wilson(mean, min(effective, n) if units < n else effective, t)
+
+
+def wilson(mean: float, variance: float, units: int) -> tuple[float, float]:
+    """Return Wilson's interval of a mean within 0..1 of this variance, estimated from `units`."""
+    spread = max(mean * (1 - mean), 1e-12)
+    return _wilson(mean, spread / max(variance, 1e-15), _quantile(units - 1))
+
+
+def _wilson(mean: float, effective: float, t: float) -> tuple[float, float]:
     spread = mean * (1 - mean)
-    # All alike: nothing tells how much groups matter, so half-way between both numbers.
-    effective = spread / variance if variance > 1e-15 else math.sqrt(n * units)
-    if units < n:
-        effective = min(effective, n)
     centre = (mean + t * t / (2 * effective)) / (1 + t * t / effective)
     half = t * math.sqrt(spread / effective + t * t / (4 * effective**2)) / (1 + t * t / effective)
     # At an end the formula gives it, but for the last bits.

@@ -7,6 +7,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import fingerprint
 from rag_pipeline.errors import StoreError
+from rag_pipeline.evaluation.best_of_many import best_of_many
 from rag_pipeline.evaluation.board import (
     Against,
     Board,
@@ -24,6 +25,7 @@ from rag_pipeline.evaluation.comparison import (
     measured_metrics,
     shown_metrics,
 )
+from rag_pipeline.evaluation.intervals import few_groups
 from rag_pipeline.evaluation.results import QUERIES, RUN
 from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
@@ -36,7 +38,7 @@ from rag_pipeline.evaluation.summary import UNMEASURED, summarize_all
 from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
-_VERSION = 3
+_VERSION = 4
 
 
 def leaderboard_digest(workspace: Workspace) -> str:
@@ -97,14 +99,19 @@ def update_leaderboard(
             )
         )
     (sorted_by,) = measured_metrics([config.serve_metric], scores.values())
+    asked = [query.query_id for query in load_queries(workspace)]
     board = Board(
         digest=leaderboard_digest(workspace),
         corpus=config.corpus,
         sorted_by=sorted_by,
         queries_left_out=len(QUERIES.note(workspace).get("problems", [])),
         configurations=best_first(rows, sorted_by),
-        queries=len(load_queries(workspace)),
+        queries=len(asked),
         synthetic=count_synthetic(workspace),
+        few_groups=few_groups([groups.get(q, q) for q in asked]),
+        chosen=best_of_many(
+            sorted_by, {row.name: scores[row.name].get(sorted_by, {}) for row in rows}, groups
+        ),
     )
     board = with_verdicts(workspace, board, released)
     workspace.store.write_json(LEADERBOARD_FILE, board.record())

@@ -1,5 +1,6 @@
 """Judge passages by a chat model, YES or NO, alone or over a run; how far it agrees with gold."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -196,6 +197,32 @@ class Agreement:
         expected = judge_yes * gold_yes + (self.n - judge_yes) * (self.n - gold_yes)
         whole = self.n * self.n
         return None if expected == whole else (observed - expected) / (whole - expected)
+
+    @property
+    def kappa_interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of kappa; None where kappa or its error is not defined.
+
+        By the large-sample error of Fleiss, Cohen and Everitt (1969), cut to -1..1.
+        """
+        kappa, n = self.kappa, self.n
+        if kappa is None:
+            return None
+        cells = {
+            (1, 1): self.both_yes / n, (1, 0): self.only_gold / n,
+            (0, 1): self.only_judge / n, (0, 0): self.both_no / n,
+        }  # fmt: skip
+        gold = {i: cells[i, 0] + cells[i, 1] for i in (0, 1)}
+        judge = {j: cells[0, j] + cells[1, j] for j in (0, 1)}
+        expected = sum(gold[i] * judge[i] for i in (0, 1))
+        same = sum(
+            cells[i, i] * (1 - (gold[i] + judge[i]) * (1 - kappa)) ** 2 for i in (0, 1)
+        )  # fmt: skip
+        other = (1 - kappa) ** 2 * sum(
+            cells[i, 1 - i] * (judge[i] + gold[1 - i]) ** 2 for i in (0, 1)
+        )  # fmt: skip
+        rest = (kappa - expected * (1 - kappa)) ** 2
+        error = math.sqrt(max(0.0, same + other - rest) / n) / (1 - expected)
+        return max(-1.0, kappa - 1.96 * error), min(1.0, kappa + 1.96 * error)
 
 
 def agreement(gold: Sequence[bool | None], judge: Sequence[bool | None]) -> Agreement:

@@ -11,7 +11,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from rag_pipeline.config import Gate
-from rag_pipeline.evaluation.intervals import difference_interval, standard_error
+from rag_pipeline.evaluation.intervals import difference_interval, few_groups, standard_error
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair
 
 Outcome = Literal[
@@ -71,7 +71,9 @@ def judge_metric(look: Look, gate: Gate, alpha: float) -> tuple[Outcome, str]:
     gains, groups = [sign * gain for gain, _ in kept], [group for _, group in kept]
     n, gain = len(gains), math.fsum(gains) / len(gains)
     made = f" ({look.synthetic} of {len(pairs)} synthetic)" if look.synthetic else ""
+    few = few_groups(groups)
     where = f"on {n} questions{made}" + (f" in {found.groups} groups" if found.groups else "")
+    where += f" about {few} document{'s' if few > 1 else ''} alone" if few else ""
     if n < gate.minimum_queries:
         return "too few", f"refused: compared {where}, and gate.minimum_queries is " + str(
             gate.minimum_queries

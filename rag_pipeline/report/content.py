@@ -12,7 +12,9 @@ from rag_pipeline.evaluation.board import BoardRow
 from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.failures import Diagnosis, failures
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
-from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
+from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
+from rag_pipeline.evaluation.prediction_powered import Corrected, corrected_mean
+from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
 from rag_pipeline.evaluation.runs import load_groups, load_queries
 from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import Slice, slices
@@ -45,6 +47,15 @@ class HealthFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Judge:
+    """A judge of passages against gold: the table of both labels, and the corrected means."""
+
+    agreement: Agreement
+    kappa: tuple[float, float] | None
+    corrected: Mapping[str, Corrected]
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """What the report shows. `focus` is the configuration that is served, else the best one."""
 
@@ -66,6 +77,12 @@ class Content:
     health: HealthFigures | None
     origin: str = ""
     """The number of synthetic questions as a sentence; "" where there is none."""
+    chosen: str = ""
+    """What choosing the best is worth, as a sentence; "" for one configuration."""
+    scope: str = ""
+    """What the intervals speak of where all questions are about few documents."""
+    judge: Judge | None = None
+    """How the judge of passages agrees with gold; None without one."""
     doubtful: Sequence[str] = ()
     """A line for every document whose text is doubtful."""
 
@@ -110,8 +127,38 @@ def collect(workspace: Workspace) -> Content:
         failures=failing,
         entities=_entities(workspace, focus),
         health=_health(workspace, focus),
+        chosen=board.chosen.sentence if board.chosen else "",
+        scope=board.scope,
+        judge=_judge(workspace, focus, groups),
         doubtful=text_warnings(workspace),
     )
+
+
+def _judge(
+    workspace: Workspace, configuration: str | None, groups: Mapping[str, str]
+) -> Judge | None:
+    rows = LABELS.rows(workspace, configuration or "")
+    if not rows:
+        return None
+    labels: dict[str, list[tuple[bool | None, bool | None]]] = {}
+    for row in rows:
+        labels.setdefault(row["query_id"], []).append((row["gold"], row["label"]))
+    agreed = agreement([row["gold"] for row in rows], [row["label"] for row in rows])
+    corrected = {}
+    for k in CUTOFFS:
+        gold, judged = (
+            {q: presence([pair[side] for pair in own[:k]]) for q, own in labels.items()}
+            for side in (0, 1)
+        )
+        found = corrected_mean(gold, judged, groups)
+        if found and k <= max(map(len, labels.values())):
+            corrected[f"AnswerPresence@{k}"] = found
+    return Judge(agreed, agreed.kappa_interval, corrected)
+
+
+def presence(labels: Sequence[bool | None]) -> float | None:
+    """Return whether any of the labels is yes; None where that depends on a missing one."""
+    return 1.0 if True in labels else None if None in labels or not labels else 0.0
 
 
 def _entities(workspace: Workspace, configuration: str | None) -> list[EntityType]:

@@ -1,0 +1,92 @@
+"""Few gold labels and a judge's labels of all questions -> a mean with its 95 % interval.
+
+The judge's mean over all questions is corrected by how the judge errs where gold is known:
+prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan and Zrnic, Science 2023), with
+the judge's weight tuned to the data (PPI++: Angelopoulos, Duchi and Zrnic, 2023). However bad the
+judge is, the corrected mean is right; a good one makes the interval narrower.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rag_pipeline.evaluation.intervals import mean_interval, unit_sums, wilson
+
+_UNSEEN = 0.5
+"""Share of one more question on which the judge errs: among a few, errors may be unseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A judged mean corrected by gold, with the means that it is made from.
+
+    `labelled` counts the questions that have both labels, `judged` all that the judge has one of.
+    `weight` is that of the judge, 0 (its labels say nothing of gold's) to 1. `gold_low` and
+    `gold_high` bound the interval that the gold labels alone give.
+    """
+
+    mean: float
+    low: float
+    high: float
+    labelled: int
+    judged: int
+    weight: float
+    judge_mean: float
+    gold_mean: float
+    gold_low: float
+    gold_high: float
+
+    @property
+    def sentence(self) -> str:
+        """Return what it says, for people."""
+        return (
+            f"{100 * self.mean:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}], corrected by "
+            f"{self.labelled} gold labels; the judge says {100 * self.judge_mean:.1f} % on "
+            f"{self.judged} questions, gold alone {100 * self.gold_mean:.1f} % "
+            f"[{100 * self.gold_low:.1f}, {100 * self.gold_high:.1f}]"
+        )
+
+
+def corrected_mean(
+    gold: Mapping[str, float | None],
+    judged: Mapping[str, float | None],
+    groups: Mapping[str, str] | None = None,
+) -> Corrected | None:
+    """Return the mean of a measure in 0..1 over all judged questions, corrected by gold.
+
+    Both are values by query id; the questions with gold must be a fair draw of all. Groups of
+    questions (`groups`, by query id) are the unit where they are enough (see `mean_interval`). None
+    below three questions with both, or where the judge has labels of no other questions.
+    """
+    known = {q: v for q, v in judged.items() if v is not None}
+    both = sorted(q for q, v in gold.items() if v is not None and q in known)
+    others = [known[q] for q in sorted(set(known) - set(both))]
+    if len(both) < 3 or not others:
+        return None
+    y, f = [float(gold[q] or 0.0) for q in both], [known[q] for q in both]
+    n, more = len(both), len(others)
+    of_group = [groups.get(q, f"query {q}") for q in both] if groups is not None else None
+    gold_mean, own_mean = math.fsum(y) / n, math.fsum(f) / n
+    every = list(known.values())
+    centre = math.fsum(every) / len(every)
+    spread = math.fsum((v - centre) ** 2 for v in every) / (len(every) - 1)
+    shared = math.fsum(
+        (a - gold_mean) * (b - own_mean) for a, b in zip(y, f, strict=True)
+    ) / (n - 1)  # fmt: skip
+    weight = min(1.0, max(0.0, shared / ((1 + n / more) * spread))) if spread > 0 else 0.0
+    rest = [a - weight * b for a, b in zip(y, f, strict=True)]
+    other_mean = math.fsum(others) / more
+    mean = (
+        gold_mean if not weight else min(1.0, max(0.0, weight * other_mean + math.fsum(rest) / n))
+    )
+    rest_mean = math.fsum(rest) / n
+    sums, number = unit_sums([r - rest_mean for r in rest], of_group)
+    units = number or n
+    variance = float((sums**2).sum()) * units / (units - 1) / n**2
+    variance += _UNSEEN * weight**2 / n**2 + weight**2 * spread / more
+    gold_low, gold_high = mean_interval(y, of_group)
+    # Gold that is all alike tells nothing about the judge.
+    low, high = wilson(mean, variance, units) if weight else (gold_low, gold_high)
+    return Corrected(
+        mean, low, high, n, len(known), weight, centre, gold_mean, gold_low, gold_high
+    )  # fmt: skip
