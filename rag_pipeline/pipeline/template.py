@@ -56,8 +56,7 @@ attributes:
     # gains by what stands before and after it.
     hybrid:
       method: hybrid
-      dense_weight: 0.4
-      lexical_weight: 0.6
+{weights}
       document_weight: 2.5
       split_query: true
       neighbour_weight: 0.1
@@ -113,6 +112,9 @@ _ENGLISH = {
     minilm: {provider: minilm, token_vectors: true}
     # e5: {provider: e5}         # some 100 languages, with the extra e5""",
     "embedding": "minilm",
+    "weights": """\
+      dense_weight: 0.4
+      lexical_weight: 0.6""",
     "reranker": "maxsim",
     "language": "",
 }
@@ -123,6 +125,9 @@ _MULTILINGUAL = {
     # Packaged with rag, for English alone. Token vectors are what maxsim compares.
     # minilm: {provider: minilm, token_vectors: true}""",
     "embedding": "e5",
+    "weights": """\
+      dense_weight: 0.8          # questions in other words, or in another language, share few terms
+      lexical_weight: 0.2""",
     "reranker": "none",
     "language": ", language: auto",
 }

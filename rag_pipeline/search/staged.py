@@ -13,12 +13,12 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, starmap
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from rag_pipeline.config import LexicalEngine, RetrieverSettings
+from rag_pipeline.config import CorpusConfig, LexicalEngine, RetrieverSettings
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
@@ -66,6 +66,10 @@ class ContextAwareRetriever(RetrieverSettings):
     boosted_files: int = Field(default=3, ge=0, le=50)
     variants: int = Field(default=1, ge=0, le=_MAX_VARIANTS)
     boost_weight: float = Field(default=0.1, ge=0.0)
+
+    def made_from(self, config: CorpusConfig) -> list[Any]:
+        """Return what the single pass depends on besides its settings."""
+        return [*super().made_from(config), *self.over.made_from(config)]
 
     @property
     def boosts(self) -> bool:

@@ -1,3 +1,4 @@
+import math
 import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
@@ -24,6 +25,7 @@ from rag_pipeline.search.retrieval import (
 )
 from rag_pipeline.search.retrievers import Search, SinglePassRetriever
 from rag_pipeline.search.retrievers import hybrid as hybrid_code
+from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline_tests.testing.search_index import (
     ALL,
     DISCOVER,
@@ -66,17 +68,38 @@ def test_vectors_rank_by_cosine_and_terms_by_bm25(index, rows):
     assert hits(index, ALL[1]) == index.terms.lexical.search(QUERY, 100)
 
 
+def met(rows, bm25, query=QUERY):
+    """Return how far the best chunk meets the query's words, 1 from a quarter of their idf on."""
+    held = [set(default_tokenizer().tokenize(f"{row['context']} {row['text']}")) for row in rows]
+    holding = [sum(t in terms for terms in held) for t in set(default_tokenizer().tokenize(query))]
+    ideal = sum(math.log(1 + (len(rows) - n + 0.5) / (n + 0.5)) for n in holding)
+    return min(1.0, max(bm25.values()) / (0.25 * ideal))
+
+
 def test_every_candidate_is_scored_by_both_searches(index, rows):
     cosines = {row["chunk_id"]: float(vector_of(row["chunk_id"]) @ VECTOR) for row in rows}
     bm25 = dict.fromkeys(cosines, 0.0) | dict(index.terms.lexical.search(QUERY, 100))
-    expected = weighted_fusion([list(cosines.items()), list(bm25.items())], [0.6, 0.4])
+    weights = [0.6, 0.4 * met(rows, bm25)]
+    expected = weighted_fusion([list(cosines.items()), list(bm25.items())], weights)
     assert dict(hits(index, hybrid())) == pytest.approx(dict(expected), abs=1e-5)
     few = hits(index, hybrid(candidates=10, top_k=10))
     near = {i for i, _ in hits(index, ALL[0])[:10]} | {i for i, _ in hits(index, ALL[1])[:10]}
     expected = weighted_fusion(
-        [[(i, cosines[i]) for i in near], [(i, bm25[i]) for i in near]], [0.6, 0.4]
+        [[(i, cosines[i]) for i in near], [(i, bm25[i]) for i in near]], weights
     )
     assert few == [(i, pytest.approx(s, abs=1e-5)) for i, s in expected[:10]]
+
+
+def test_bm25_counts_little_where_the_words_are_hardly_met(index, rows):
+    query = "w1 " + " ".join(f"unheard{n} strange{n}" for n in range(12))
+    bm25 = dict(index.terms.lexical.search(query, 100))
+    share = met(rows, bm25, query)
+    assert 0 < share < 0.3
+    found = dict(hits(index, hybrid(dense_weight=0.0, lexical_weight=1.0), query))
+    assert max(found.values()) == pytest.approx(share, abs=1e-5)
+    # none of the words: what is left is the order by vectors
+    unheard = hits(index, hybrid(), "unheard strange")
+    assert [i for i, _ in unheard] == [i for i, _ in hits(index, ALL[0])][: len(unheard)]
 
 
 def test_a_documents_score_is_added_and_loses_no_chunk(index):

@@ -13,6 +13,7 @@ Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 200
 """
 
 import json
+import math
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -64,6 +65,7 @@ _READABLE = (1, 2, 3)
 _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
 _DOCUMENTS = "documents"
+_MAX_KNOWN = 50_000
 _CHUNKS_SCHEMA = pa.schema(
     [
         pa.field("chunk_id", pa.string(), nullable=False),
@@ -103,6 +105,7 @@ class LexicalIndex:
         self.documents = documents
         self._tokenizer = tokenizer
         self._engine = engine
+        self._held: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.chunk_ids)
@@ -148,6 +151,33 @@ class LexicalIndex:
         if self._engine is None or not terms or k < 1:
             return Hits(np.empty(0, np.int64), np.empty(0))
         return self._engine.search(terms, k, allowed, also)
+
+    def ideal(self, query: str) -> float:
+        """Return about the BM25 score of a chunk that meets every word of a query fully.
+
+        Each term counts its inverse chunk frequency; a word none of whose terms is here counts as
+        the rarest. (A text of an unknown language has terms of several for each word.)
+        """
+        total = 0.0
+        counted: set[str] = set()
+        for word in query.split():
+            terms = [t for t in self._tokenizer.tokenize(word) if t not in counted]
+            counted.update(terms)
+            held = [n for n in map(self._holding, terms) if n]
+            if terms:
+                total += sum(_idf(len(self), n) for n in held) if held else _idf(len(self), 0)
+        return total
+
+    def _holding(self, term: str) -> int:
+        if len(self._held) >= _MAX_KNOWN:
+            self._held.clear()
+        if term not in self._held:
+            self._held[term] = len(self._engine.holding(term)) if self._engine is not None else 0
+        return self._held[term]
+
+
+def _idf(chunks: int, holding: int) -> float:
+    return math.log(1 + (chunks - holding + 0.5) / (holding + 0.5))
 
 
 def check_engine(engine: str, settings: Lexical) -> None:

@@ -1,10 +1,11 @@
 """Vectors and terms, fused by rank or by score, with documents' and neighbours' scores added."""
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from rag_pipeline.config import CorpusConfig
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
 from rag_pipeline.search.index import Floats, Index, Positions
@@ -30,8 +31,14 @@ _UNNAMED_SHARE = 0.25
 """Shares of `document_weight` that count for the document that is named, and where none is."""
 
 
+_WELL_MET = 0.25
+"""The share of a question's words, by their rarity, that a chunk meets where BM25 counts fully."""
+
+
 class HybridRetriever(TermRetriever):
     """Both, fused: `rrf` (reciprocal rank) or `weighted` (scores scaled to 0..1 per query).
+
+    In `weighted`, BM25 counts the less, the fewer of the question's words the best chunk meets.
 
     `document_weight` adds that much of its document's score (0 to about 1: how well the query
     names it, else how far file name, title and head cover the query) to a chunk's fused score.
@@ -62,6 +69,11 @@ class HybridRetriever(TermRetriever):
         if self.dense_weight + self.lexical_weight <= 0:
             raise ValueError("dense_weight and lexical_weight are both 0: nothing to rank by")
         return self
+
+    def made_from(self, config: CorpusConfig) -> list[Any]:
+        """Return what tells these rankings from those of BM25 that always counted fully."""
+        counts = ["words met"] if self.fusion == "weighted" else []
+        return [*super().made_from(config), *counts]
 
     @property
     def splits_query(self) -> bool:
@@ -97,7 +109,7 @@ class Candidates(NamedTuple):
     dense: Floats
     """Cosines, scaled to 0..1 for this question."""
     terms: Floats
-    """BM25, scaled to 0..1 for this question."""
+    """BM25, scaled to 0..1 for this question, or less where its words are hardly met."""
     document: Floats
     """The scores of their documents; 0 where `document_weight` is 0."""
 
@@ -139,7 +151,18 @@ def candidates_of(search: Search, settings: HybridRetriever) -> Candidates:
     of_documents = np.zeros(len(positions))
     if settings.document_weight:
         of_documents = scores[terms.document_of[positions]]
-    return Candidates(positions, scaled(similarities), scaled(by_terms[positions]), of_documents)
+    by_terms = _met(index, question.ask, bm25) * scaled(by_terms[positions])
+    return Candidates(positions, scaled(similarities), by_terms, of_documents)
+
+
+def _met(index: Index, ask: str, scores: Floats) -> float:
+    """Return how far the best chunk meets a question's words; 1 from `_WELL_MET` of them on.
+
+    Where it holds a word of many, or the question is in another language, BM25 tells little apart,
+    and scaling its scores to 0..1 would hide that.
+    """
+    ideal = _WELL_MET * index.terms.lexical.ideal(ask)
+    return min(1.0, float(scores.max(initial=0.0)) / ideal) if ideal else 1.0
 
 
 def _weighted(search: Search, settings: HybridRetriever) -> Ranking:
