@@ -12,7 +12,15 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.addresses import moved_models
-from rag_pipeline.pipeline.forecast import RERANKING, Forecast, forecast, hold_budget, is_known
+from rag_pipeline.pipeline.forecast import (
+    ERROR,
+    RERANKING,
+    Forecast,
+    forecast,
+    hold_budget,
+    is_known,
+)
+from rag_pipeline.pipeline.migration import METRIC, Prediction, predict
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
 
@@ -66,6 +74,50 @@ def show_plan(file: Path, as_json: bool) -> None:
         )
     hold_budget(workspace, found)
     show_next(rag("run", file=file, corpus=config.corpus))
+
+
+def show_migration(file: Path, old: str, new: str, as_json: bool) -> None:
+    """Print what another embedding would bring and cost, foretold from a sample."""
+    config = load_config(file)
+    check_inputs(config)
+    found = predict(Workspace(config), old, new)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for line in migration_lines(found, old):
+        console.print(line)
+
+
+def migration_lines(found: Prediction, old: str) -> Iterator[str]:
+    """Yield a prediction in words."""
+    whole = found.sampled == found.chunks
+    yield (
+        f"{old} -> {found.new} for {found.key}, by {found.questions} questions over "
+        + ("all " if whole else f"{found.sampled:,} of ")
+        + f"{found.chunks:,} chunks:"
+    )
+    before, after = (f"{100 * share:.1f}" for share in found.shares)
+    gain = found.gain
+    assert gain.mean is not None
+    interval = (
+        f"95 %: {100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+        if gain.low is not None and gain.high is not None
+        else "one question: no interval"
+    )
+    yield (
+        f"  gain: {METRIC} {before} -> {after} %, {100 * gain.mean:+.1f} points ({interval}), by "
+        f"vectors alone"
+    )
+    if not whole:
+        yield (
+            "  A search of a sample is easier than one of all: the whole gain may be larger or "
+            "smaller."
+        )
+    usd = "price unknown, set the model's `price`" if found.usd is None else f"{found.usd:.4f} USD"
+    yield f"  price: {usd} for {found.left:,} texts, about {found.tokens:,} tokens ({ERROR})"
+    if found.left and found.seconds is not None:
+        yield f"  time: about {found.seconds / 60:.1f} minutes, as fast as the sample was embedded"
+    yield "  The sample's vectors are kept: a run does not pay for them again."
 
 
 def _notes(config: CorpusConfig) -> Iterator[str]:

@@ -193,14 +193,29 @@ def run(
 
 @app.command(short_help="Show what `rag run` would do.")
 def plan(
-    corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
+    as_json: JsonFlag = False,
+    migrate: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="OLD NEW",
+            help="Foretell what another embedding would bring and cost, from a sample that it "
+            "embeds and that is kept.",
+        ),
+    ] = None,
 ) -> None:
     """Show what `rag run` would do, and do nothing.
 
     \b
     Example:
       rag plan contracts
+      rag plan contracts --migrate minilm voyage
     """
-    from rag_pipeline.cli.plan import show_plan
+    from rag_pipeline.cli.plan import show_migration, show_plan
 
-    show_plan(find_corpus_file(corpus, named), as_json)
+    file = find_corpus_file(corpus, named)
+    if migrate is None:
+        show_plan(file, as_json)
+    else:
+        show_migration(file, *migrate, as_json)

@@ -34,7 +34,7 @@ def paid_model(workspace: Workspace, step: Step) -> Payee | None:
     A retrieval run's reranker is left out; see `paid_reranker`.
     """
     settings = step.row.model(workspace.config, step.key(workspace.config))
-    return None if settings is None else _payee(workspace, settings)
+    return None if settings is None else payee_of(workspace, settings)
 
 
 def calls_a_model(config: CorpusConfig, step: Step) -> bool:
@@ -54,7 +54,7 @@ def paid_reranker(workspace: Workspace, configuration: Configuration) -> Payee |
     reranker = config.rerankers[configuration.reranker]
     if not isinstance(reranker, PassageReranker):
         return None
-    return _payee(workspace, reranker.chat_asked(config) or reranker)
+    return payee_of(workspace, reranker.chat_asked(config) or reranker)
 
 
 def pays(workspace: Workspace, step: Step) -> bool:
@@ -108,7 +108,8 @@ def _vendor(settings: ModelSettings | PassageReranker) -> str:
     return vendor(own, getattr(settings, "base_url", None))
 
 
-def _payee(workspace: Workspace, settings: ModelSettings | PassageReranker) -> Payee | None:
+def payee_of(workspace: Workspace, settings: ModelSettings | PassageReranker) -> Payee | None:
+    """Return who is paid for a model's calls, None where it is free."""
     provider = _vendor(settings)
     model = getattr(settings, "model", provider)
     is_free = workspace.ledger.prices.price(provider, model) == FREE

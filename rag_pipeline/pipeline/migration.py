@@ -1,0 +1,184 @@
+"""What another embedding would bring, before it is paid for: foretold from a sample of the chunks.
+
+The sample is whole documents, those that questions are about and others in equal parts. Both models
+search it alone, each question once, so that neither has an advantage. The vectors of the sample are
+kept like all others: a run that builds the new index does not pay for them again.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.costs import ChargedTokens, attributed
+from rag_pipeline.calls.recording import RecordingCache
+from rag_pipeline.config import Configuration
+from rag_pipeline.errors import ConfigError, StoreError, UnknownReplyError
+from rag_pipeline.evaluation.relevance import relevant_chunks
+from rag_pipeline.evaluation.runs import load_groups, load_queries
+from rag_pipeline.evaluation.significance import Comparison, compare_family
+from rag_pipeline.models.embedding import embed_tokens
+from rag_pipeline.models.providers import Vectors
+from rag_pipeline.pipeline.forecast.payees import payee_of, price
+from rag_pipeline.search.vector_index import indexed_texts, vectors_of
+from rag_pipeline.workspace import Workspace
+
+MOST_CHUNKS = 300
+METRIC, DEPTH = "AnswerPresence@5", 5
+_COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context")
+_TEXTS_AT_ONCE = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a migration would bring and cost.
+
+    `old` and `new` are the shares of `questions` that each model answers among `sampled` of
+    `chunks`; `left` texts with `tokens` are still to be embedded, for `usd` (None: the price is
+    unknown) in `seconds` (None: nothing had to be sent to tell by).
+    """
+
+    key: str
+    new: str
+    chunks: int
+    sampled: int
+    questions: int
+    shares: tuple[float, float]
+    gain: Comparison
+    left: int
+    tokens: int
+    usd: float | None
+    seconds: float | None
+
+
+def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CHUNKS) -> Prediction:
+    """Ask the new model about a sample, and foretell gain, price and time of the rest.
+
+    Raises ConfigError for an embedding that the corpus file does not have, StoreError where the
+    old one's vectors or questions with gold are missing, and the model's ProviderError.
+    """
+    configuration = _configuration(workspace, old, new)
+    key = configuration.vector_key
+    table = workspace.vector_index(key)
+    if not table.exists():
+        raise StoreError(f"vectors of {key} are not built; run: rag run {workspace.config.where}")
+    sizes: dict[str, int] = {}
+    for batch in table.read(["document_id"]):
+        for document_id in batch.column(0).to_pylist():
+            sizes[document_id] = sizes.get(document_id, 0) + 1
+    queries = [query for query in load_queries(workspace) if query.gold_spans]
+    about = {d for query in queries for d in query.answering_documents}
+    chosen = _sample(sizes, about, most_chunks)
+    rows = pa.Table.from_batches(list(table.read([*_COLUMNS, "vector"], chosen)))
+    relevant = relevant_chunks(queries, rows)
+    asked = [query for query in queries if relevant[query.query_id]]
+    if not asked:
+        raise StoreError(
+            f"{workspace.config.corpus}: no question has its gold among the {len(rows)} sampled "
+            f"chunks; without questions no gain can be foretold: see `rag questions`"
+        )
+    texts = [text for batch in rows.to_batches() for text in indexed_texts(batch)]
+    documents = rows.column("document_id").to_pylist()
+    counts, started = CallCounts(), time.perf_counter()
+    with attributed("migration", new):
+        made = workspace.embed(new, counts)(texts, documents).vectors
+        seconds = time.perf_counter() - started
+        questions = [query.query for query in asked]
+        searched = [workspace.embed(e, None, "query")(questions).vectors for e in (old, new)]
+    ids = rows.column("chunk_id").to_pylist()
+    gold = [relevant[query.query_id] for query in asked]
+    found = [
+        _answered(vectors, by, ids, gold)
+        for vectors, by in zip((vectors_of(rows), made), searched, strict=True)
+    ]
+    groups = load_groups(workspace)
+    gain = compare_family(
+        {METRIC: list(zip(found[1], found[0], strict=True))},
+        groups={METRIC: [groups.get(q.query_id, f"query {q.query_id}") for q in asked]},
+    )[METRIC]
+    left, tokens = _left(workspace, new, table)
+    speed = counts.made / seconds if counts.made else None
+    return Prediction(
+        key,
+        new,
+        sum(sizes.values()),
+        len(rows),
+        len(asked),
+        (float(np.mean(found[0])), float(np.mean(found[1]))),
+        gain,
+        left,
+        tokens.input,
+        price(workspace, payee_of(workspace, workspace.config.embeddings[new]), tokens),
+        left / speed if speed else None,
+    )
+
+
+def _configuration(workspace: Workspace, old: str, new: str) -> Configuration:
+    config = workspace.config
+    for name in (old, new):
+        if name not in config.embeddings:
+            raise ConfigError(
+                f"{config.where}: no embedding {name!r}; there are: {', '.join(config.embeddings)}"
+            )
+    if old == new:
+        raise ConfigError(f"{config.where}: the embeddings to compare are both {old!r}")
+    for configuration in config.all_configurations.values():
+        if configuration.embedding == old:
+            return configuration
+    raise ConfigError(f"{config.where}: no configuration has the embedding {old!r}")
+
+
+def _sample(sizes: dict[str, int], about: set[str], most: int) -> list[str]:
+    """Return whole documents of at most `most` chunks, or one: in turn with questions and without.
+
+    The same for the same documents, so that what was embedded for it is asked for once.
+    """
+    chance = random.Random(0)
+    kinds = [sorted(sizes.keys() & about), sorted(sizes.keys() - about)]
+    for kind in kinds:
+        chance.shuffle(kind)
+    chosen: list[str] = []
+    total = 0
+    while any(kinds):
+        for kind in kinds:
+            if kind:
+                document_id = kind.pop()
+                if total + sizes[document_id] <= most or not chosen:
+                    chosen.append(document_id)
+                    total += sizes[document_id]
+    return chosen
+
+
+def _answered(
+    vectors: Vectors, queries: Vectors, ids: Sequence[str], gold: Sequence[frozenset[str]]
+) -> list[float]:
+    """Return for each query whether one of its first chunks is gold, as 1.0 or 0.0."""
+    cosines = queries @ vectors.T
+    best = np.argsort(-cosines, axis=1, kind="stable")[:, :DEPTH]
+    return [float(any(ids[i] in right for i in row)) for row, right in zip(best, gold, strict=True)]
+
+
+def _left(workspace: Workspace, new: str, table: Any) -> tuple[int, ChargedTokens]:
+    """Return how many texts the new model has not embedded yet, and their tokens."""
+    dry = RecordingCache(workspace.cache.path)
+    embedder = workspace.embedder(new)
+    payee = payee_of(workspace, workspace.config.embeddings[new])
+    if payee is not None:
+        known = workspace.ledger.learned(payee.provider, payee.model, "embedding", "vector_index")
+        dry.learned = lambda kind: known
+    calls: dict[bytes, ChargedTokens] = {}
+    for batch in table.read(["document_id", "text", "context"], batch_rows=_TEXTS_AT_ONCE):
+        dry.begin(reads=False)
+        try:
+            embed_tokens(
+                indexed_texts(batch), embedder, dry,
+                documents=batch.column("document_id").to_pylist(),
+            )  # fmt: skip
+        except UnknownReplyError:
+            calls |= dry.missing.get("embedding", {})
+    return len(calls), sum(calls.values(), ChargedTokens())
