@@ -5,7 +5,7 @@ pyproject.toml: earlier stages never import later ones, and only `orchestration`
 
 Shared by all
     errors             every error that is raised on purpose, in one tree
-    memory             how much of it the process keeps
+    imports, memory    large packages without their unused parts; what the process keeps
     datamodels         what flows between the stages: documents, chunks, queries, answers
     config             the corpus file: variants of each stage, configurations, fingerprints
     store              a folder or bucket per corpus: tables, indexes, notes, manifests

@@ -81,7 +81,7 @@ def run_corpus(
         _show_problems(workspace)
         console.print()
         show_leaderboard(Corpus(config).board())
-        _show_sample(config, file)
+        _show_release(config, file, ask=any(result.ran for result in results))
 
 
 def _check_writable(json_out: Path) -> None:
@@ -307,13 +307,15 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
 
-def _show_sample(config: CorpusConfig, file: Path) -> None:
-    """Answer one of the corpus's own questions from the release, and say what to try next."""
+def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
+    """Say what is served and what to try next; `ask` it one of the corpus's own questions.
+
+    After a run with nothing to do it isn't asked: that would open the model for nothing else.
+    """
     corpus = Corpus(config)
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
-    question = _sample_question(corpus)
-    if question:
+    if ask and (question := _sample_question(corpus)):
         console.print(f"[bold]{indented(visible(question), '')}[/bold]", soft_wrap=True)
         found = corpus.search(question, k=1)
         show_chunks(found, question, corpus.places(found))

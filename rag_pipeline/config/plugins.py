@@ -107,12 +107,13 @@ def _points(group: str) -> EntryPoints:
 
 @cache
 def _installed() -> EntryPoints:
-    # Reading the metadata of all that is installed takes some 50 ms: once is enough. Unlike
-    # `entry_points()` this reads every copy of a distribution's metadata: an egg-info folder that
-    # an earlier build left in a checkout comes first on the path and knows fewer entry points.
+    # Unlike `entry_points()` this reads every copy of a distribution's metadata: an egg-info folder
+    # that an earlier build left in a checkout comes first on the path and knows fewer entry points.
+    # A distribution's name is in its long metadata, so it is asked of those alone that have any.
     found: dict[tuple[str, str, str], EntryPoint] = {}
     for distribution in distributions():
-        for point in distribution.entry_points:
+        points = [p for p in distribution.entry_points if p.group.startswith("rag_pipeline.")]
+        for point in points:
             found.setdefault((distribution.name, point.group, point.name), point)
     return EntryPoints(found.values())
 

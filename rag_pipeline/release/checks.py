@@ -5,7 +5,6 @@ of its faults of each kind; the expectations are over that frame, so memory does
 number of chunks.
 """
 
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +14,7 @@ import numpy as np
 
 from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.imports import import_great_expectations
 from rag_pipeline.indexing import open_stage, read_documents
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.store import Table
@@ -189,12 +189,11 @@ def _expect(
     """Validate that `key` is unique and every count of faults is zero; `of` counts all rows."""
     if not rows:
         return CheckResult(True, 0, ())
-    rows_of = _batch_definition()  # first: it says how Great Expectations is to be imported
-    import great_expectations as gx
+    gx = import_great_expectations()
     import pandas as pd
     from great_expectations import expectations as gxe
 
-    batch = rows_of.get_batch({"dataframe": pd.DataFrame(rows)})
+    batch = _batch_definition().get_batch({"dataframe": pd.DataFrame(rows)})
     suite = gx.ExpectationSuite(
         name="profile",
         expectations=[
@@ -214,11 +213,7 @@ def _expect(
 @lru_cache(maxsize=1)
 def _batch_definition() -> Any:
     """Return what takes in rows; making it anew would cost each check as much as judging them."""
-    # Great Expectations takes seconds to import, and would report its use to its makers.
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations as gx
-
-    context = gx.get_context(mode="ephemeral")
+    context = import_great_expectations().get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
     return asset.add_batch_definition_whole_dataframe("all")

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import lancedb
 import pyarrow as pa
 
 from rag_pipeline.calls import CallCache
@@ -22,6 +21,7 @@ from rag_pipeline.datamodels import GoldSpan, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.imports import import_lancedb
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.models.embedding import embed_tokens
 from rag_pipeline.models.providers import open_embedder
@@ -141,7 +141,7 @@ class Reruns(AbstractContextManager["Reruns"]):
             folder = Path(self._folder.name) / str(len(self._built))
             parts = [side.by_document[d] for d, side in mixture.rows.items()]
             rows = pa.concat_tables(parts, promote_options="default")
-            table = lancedb.connect(folder).create_table("rows", rows)
+            table = import_lancedb().connect(folder).create_table("rows", rows)
             lexical = None
             if engine is not None:
                 build_lexical_index(engine, rows.to_batches(), mixture.lexical, folder / "lexical")

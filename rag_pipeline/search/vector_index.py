@@ -100,10 +100,10 @@ def _partition_sizes(lance: Any) -> list[int]:
 
     Those of a later part of it are not counted: parts share their partitions.
     """
-    dataset = lance.to_lance()
-    name = index_names(dataset).get("vector")
-    if name is None:
+    if not any(index.columns == ["vector"] for index in lance.list_indices()):
         return []
+    dataset = lance.to_lance()
+    name = index_names(dataset)["vector"]
     parts = dataset.stats.index_stats(name)["indices"]
     return [int(partition["size"]) for partition in parts[0]["partitions"]]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.errors import StoreError
+from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store import folders
 from rag_pipeline.store.files import ArrowFiles
 from rag_pipeline.store.hashes import FileHash, Hashes
@@ -51,9 +52,10 @@ class BucketFiles(ArrowFiles):
 
     def connect(self) -> "lancedb.DBConnection":
         """Return the database of the tables."""
-        import lancedb  # takes a second, and loading definitions opens no table
-
-        return lancedb.connect(f"{self._address}/tables", storage_options=lance_options())
+        connection: lancedb.DBConnection = import_lancedb().connect(
+            f"{self._address}/tables", storage_options=lance_options()
+        )
+        return connection
 
     def write(self, path: str, content: bytes) -> None:
         """Write an object."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
+from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store.failures import one_line
 from rag_pipeline.store.files import ArrowFiles
 from rag_pipeline.store.folders import FILES, read_list
@@ -39,9 +40,8 @@ class FolderFiles(ArrowFiles):
 
     def connect(self) -> "lancedb.DBConnection":
         """Return the database of the tables."""
-        import lancedb  # takes a second, and loading definitions opens no table
-
-        return lancedb.connect(f"{self.root}/tables")
+        connection: lancedb.DBConnection = import_lancedb().connect(f"{self.root}/tables")
+        return connection
 
     def write(self, path: str, content: bytes) -> None:
         """Write a file so that a reader sees the old content or the new, never a part."""

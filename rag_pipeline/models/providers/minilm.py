@@ -73,17 +73,19 @@ class MiniLM:
     dimension = 384
 
     def __init__(self, threads: int | None = None) -> None:
-        self._session, self._lock = _session(threads or len(os.sched_getaffinity(0)))
-        self._tokenizer = load_tokenizer(MAX_TOKENS)
+        self._threads = threads or len(os.sched_getaffinity(0))
+        _packaged(*_MODEL)  # opened at the first text: a plan only asks the model's name
+        _packaged(*_TOKENIZER)
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield positions sorted by token count, so that little is padded, at most 4096 tokens.
 
         Characters would not do: a line of dots is one token a dot.
         """
+        tokenizer = load_tokenizer(MAX_TOKENS)
         order: list[tuple[int, int]] = []
         for first in range(0, len(texts), 512):
-            encoded = self._tokenizer.encode_batch_fast(list(texts[first : first + 512]))
+            encoded = tokenizer.encode_batch_fast(list(texts[first : first + 512]))
             order.extend((len(e.ids), first + i) for i, e in enumerate(encoded))
         order.sort()
         batch: list[int] = []
@@ -101,7 +103,8 @@ class MiniLM:
 
     def _run(self, texts: Sequence[str]) -> tuple[Vectors, list[Vectors], list[list[int]]]:
         """Return the texts' vectors, the hidden states of each one's tokens, and the tokens."""
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+        encoded = load_tokenizer(MAX_TOKENS).encode_batch_fast(list(texts))
+        tokens = [encoding.ids for encoding in encoded]
         vectors = np.empty((len(tokens), self.dimension), np.float32)
         states: list[Vectors] = []
         for part in _passes(tokens):
@@ -116,8 +119,10 @@ class MiniLM:
         for row, numbers in enumerate(tokens):
             ids[row, : len(numbers)] = numbers
             mask[row, : len(numbers)] = 1
-        with self._lock:
-            (hidden,) = self._session.run(
+        with _OPENING:  # lest two threads open it twice
+            session, lock = _session(self._threads)
+        with lock:
+            (hidden,) = session.run(
                 ["last_hidden_state"],
                 {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)},
             )
@@ -178,7 +183,7 @@ class MiniLMTokens(MiniLM):
 
     def tokens_of(self, text: str) -> tuple[TokenIds, list[Span]]:
         """Return the tokens that `embed_tokens` tells of a document, and where each stands."""
-        encoded = self._tokenizer.encode(text)
+        encoded = load_tokenizer(MAX_TOKENS).encode(text)
         return np.array(encoded.ids[1:-1], np.uint32), encoded.offsets[1:-1]
 
 
@@ -190,6 +195,9 @@ def _asking() -> frozenset[int]:
     marks = (tokenizer.token_to_id(mark) for mark in "?.,;:!'\"()-")
     of_words = {ids[0] for ids in words if len(ids) == 1}
     return frozenset(of_words | {mark for mark in marks if mark is not None})
+
+
+_OPENING = Lock()
 
 
 @cache

