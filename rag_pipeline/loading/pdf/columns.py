@@ -248,7 +248,8 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
         band.expected = free if near else []
         return bool(band.expected)
     gap = strip.y0 - last.y1
-    if strip.y0 < head and gap > 2.2 * max(last.size, strip.size) and not _is_full(band):
+    is_apart = strip.y0 < head and gap > 2.2 * max(last.size, strip.size)
+    if is_apart and (not _is_full(band) or _is_centred(strip, band)):
         return False
     kept = _gutters(together, _NARROW)
     lost = [g for g in guides if not any(g[0] < d and c < g[1] for c, d in kept)]
@@ -277,17 +278,34 @@ def _is_full(band: _Band) -> bool:
     return covered > _FULL * span * len(band.strips)
 
 
+def _is_centred(strip: _Strip, band: _Band) -> bool:
+    """Return whether a line stands alone in the middle of the columns above it."""
+    ends = [((m & -m).bit_length() - 1, m.bit_length()) for m in (strip.mask, band.mask)]
+    (left, right), (first, last) = ends
+    middle = abs((left + right) - (first + last)) / 2
+    return middle < strip.size and right - left < _FULL * (last - first) / 2
+
+
 def _take(band: _Band, before: _Band) -> None:
-    """Take the last lines above the columns that stand in one of them."""
-    for _ in range(_AHEAD):
-        if not before.strips:
-            return
-        strip, first = before.strips[-1], band.strips[0]
-        bits = sum((1 << b) - (1 << a) for a, b in band.gutters)
-        outside = strip.mask & ~((1 << band.mask.bit_length()) - 1)
-        if strip.mask & bits or outside or first.y0 - strip.y1 > 1.5 * strip.size:
-            return
-        before.strips.pop()
+    """Take the last lines above the columns that stand in one of them.
+
+    A few, or as many as there are where they stand in several columns, as text beside a figure.
+    """
+    # Larger words claim more white: the middle of a gutter tells what crosses it.
+    inner = [(a + (b - a) // 4, b - (b - a) // 4) for a, b in band.gutters]
+    bits = sum((1 << b) - (1 << a) for a, b in inner)
+    beyond = ~((1 << band.mask.bit_length()) - 1)
+    below, taken, sides = band.strips[0], 0, set()
+    for strip in reversed(before.strips):
+        if strip.mask & (bits | beyond) or below.y0 - strip.y1 > 1.5 * strip.size:
+            break
+        taken += 1
+        sides.add(sum(bool(strip.mask >> end) for _, end in inner))
+        below = strip
+    if len(sides) < 2:
+        taken = min(taken, _AHEAD)
+    for _ in range(taken):
+        strip = before.strips.pop()
         band.strips.insert(0, strip)
         band.mask |= strip.mask
 

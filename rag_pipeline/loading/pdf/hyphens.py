@@ -64,5 +64,6 @@ class Hyphens:
             return True
         if first in _COMPOUNDS:
             return False
-        known = self._words[first] and self._words[second]
+        forms = second, f"{second}s", second.removesuffix("s")
+        known = self._words[first] and any(self._words[form] for form in forms)
         return not (known and len(first) >= 3 and len(second) >= 3)

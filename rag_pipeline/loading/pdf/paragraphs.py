@@ -34,6 +34,8 @@ _SMALL = 0.93
 _BIG = 1.12
 _LONGEST_HEADING = 220
 _MOST_HEADING_WORDS = 26
+_JUSTIFIED = 6
+"""Lines that end at the same place where text is set to fill its column."""
 
 
 @dataclass(slots=True)
@@ -186,6 +188,24 @@ def _marked(line: Line) -> bool:
     )
 
 
+def _justify(lines: Sequence[Line]) -> None:
+    """Let lines end where most of their column do, not where a table or a caption beside them does.
+
+    As on a last page, whose text fills one of two columns.
+    """
+    columns: defaultdict[int, list[Line]] = defaultdict(list)
+    for line in lines:
+        if line.table is None and not line.rtl:
+            columns[line.column].append(line)
+    for column in columns.values():
+        ends = Counter(round(line.x1) for line in column)
+        full = [end for end in ends if sum(ends[end + by] for by in (-1, 0, 1)) >= _JUSTIFIED]
+        end = max(full, default=0) + 1
+        if full and sum(line.x1 > end for line in column) <= 2:
+            for line in column:
+                line.right = min(line.right, max(end, line.x1))
+
+
 def _narrow(lines: Sequence[Line], styles: Styles) -> None:
     """Give lines that are set narrower than their column, as abstracts are, their own sides."""
     start = 0
@@ -209,12 +229,13 @@ def _narrow(lines: Sequence[Line], styles: Styles) -> None:
 
 
 def _page_blocks(lines: Sequence[Line], styles: Styles) -> Iterator[Block]:
+    _justify(lines)
     _narrow(lines, styles)
     block: Block | None = None
     for index, line in enumerate(lines):
         if line.table is not None:
             if block is not None:
-                yield block
+                yield _judged(block, styles, line)
                 block = None
             yield Block("table", [line])
             continue

@@ -69,6 +69,8 @@ def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list
     columns = [[row[i] for row in cells if row[i]] for i in range(count)]
     if any(not column for column in columns):
         return None
+    if any(sum("@" in cell for cell in row) >= 2 for row in cells):
+        return None  # authors beside each other, with their addresses
     words = [statistics.mean(len(cell.split()) for cell in column) for column in columns]
     characters = [statistics.mean(len(cell) for cell in column) for column in columns]
     numeric = [_share_numeric(column) for column in columns]

@@ -1,0 +1,139 @@
+"""What papers have besides columns: authors beside each other, figures at the top, references."""
+
+import io
+
+from reportlab.lib.utils import simpleSplit
+from reportlab.pdfbase.pdfmetrics import stringWidth
+from reportlab.pdfgen.canvas import Canvas
+
+from rag_pipeline.loading.pdf.parse import read_pdf
+
+WIDTH, HEIGHT = 612, 792
+LEFT, MIDDLE, RIGHT = 58, 315, 554
+COLUMN = 239
+PROSE = (
+    "The harbour master records the temperature of the water before the tide turns and sends the "
+    "figures to three independent observers who compare them with those of earlier years in order "
+    "to find out which of the instruments drift and by how much they do so over a longer season. "
+)
+
+
+class Paper:
+    """Pages of lines, each at a place from the top left corner."""
+
+    def __init__(self) -> None:
+        self._out = io.BytesIO()
+        self.canvas = Canvas(self._out, pagesize=(WIDTH, HEIGHT), invariant=1)
+
+    def put(self, x: float, y: float, text: str, size: float = 10, bold: bool = False) -> None:
+        self.canvas.setFont("Times-Bold" if bold else "Times-Roman", size)
+        self.canvas.drawString(x, HEIGHT - y, text)
+
+    def centred(self, x: float, y: float, text: str, size: float = 10, bold: bool = False) -> None:
+        font = "Times-Bold" if bold else "Times-Roman"
+        self.put(x - stringWidth(text, font, size) / 2, y, text, size, bold)
+
+    def justified(self, x: float, y: float, text: str, width: float, hanging: float = 0) -> float:
+        """Set a paragraph, its lines after the first one further in; return where it ends."""
+        lines = simpleSplit(text, "Times-Roman", 10, width - hanging)
+        for number, line in enumerate(lines):
+            start = x + (hanging if number else 0)
+            room = x + width - start - stringWidth(line, "Times-Roman", 10)
+            drawn = self.canvas.beginText(start, HEIGHT - y)
+            drawn.setFont("Times-Roman", 10)
+            if number < len(lines) - 1 and line.count(" "):
+                drawn.setWordSpace(room / line.count(" "))
+            drawn.textOut(line)
+            self.canvas.drawText(drawn)
+            y += 12
+        return y
+
+    def text(self) -> str:
+        self.canvas.save()
+        return read_pdf("paper.pdf", self._out.getvalue()).text
+
+
+def in_order(text: str, *parts: str) -> bool:
+    places = [text.find(part) for part in parts]
+    return -1 not in places and places == sorted(places)
+
+
+def test_authors_stand_one_after_the_other_and_the_columns_begin_beside_a_figure():
+    paper = Paper()
+    paper.centred(306, 100, "Late Interaction over Compressed Passages", 17, bold=True)
+    authors = {
+        160: ("Alice Hartwell-Montgomery", "University of Northbridge", "alice@northbridge.edu"),
+        306: ("Bernd Okafor-Lindqvist", "Institute for Data Systems", "bernd@systems.example"),
+        452: ("Cecilia van Steenbergen", "Laboratory of Fictions", "cecilia@fictions.example"),
+    }
+    for x, lines in authors.items():
+        for number, line in enumerate(lines):
+            paper.centred(x, 150 + 14 * number, line, 11)
+    paper.centred(306, 225, "Abstract", 9, bold=True)
+    end = paper.justified(78, 240, PROSE, 456)
+    top = end + 20
+    paper.put(MIDDLE, top, "2 Method", 14, bold=True)
+    paper.put(200, top + 12, "ours, two bits", 8)
+    paper.put(120, top + 47, "BM25", 8)
+    end = paper.justified(MIDDLE, top + 20, PROSE * 3, COLUMN)
+    paper.justified(LEFT, top + 90, "Figure 1: Quality against the size of the index.", COLUMN)
+    paper.put(LEFT, top + 125, "1 Introduction", 14, bold=True)
+    paper.justified(LEFT, top + 145, "Retrieval has improved. " + PROSE * 2, COLUMN)
+    text = paper.text()
+    assert text.startswith("# Late Interaction over Compressed Passages\n")
+    everyone = [word for lines in authors.values() for word in lines]
+    assert in_order(text, *everyone, "Abstract", "Figure 1", "1 Introduction", "2 Method")
+    assert "|" not in text
+    assert "## Abstract\n\nThe harbour master" in text
+
+
+def test_references_in_one_column_are_joined_below_a_table_across_both():
+    paper = Paper()
+    paper.centred(306, 80, "Table 1: Effectiveness on four collections, the best values in bold.")
+    for row in range(5):
+        for column in range(6):
+            cell = f"{10 * row + column}.5" if column and row else f"Name {row} {column}"
+            paper.put(110 + 70 * column, 100 + 12 * row, cell)
+    for y in (90, 103, 152):
+        paper.canvas.line(108, HEIGHT - y, 510, HEIGHT - y)
+    end = paper.justified(LEFT, 190, PROSE * 2, COLUMN)
+    paper.put(LEFT, end + 20, "References", 12, bold=True)
+    y = end + 40
+    for number in (1, 2):
+        first = f"[{number}] A. Hartwell and B. Okafor. 2019. A bench-"
+        gap = (COLUMN - stringWidth(first, "Times-Roman", 10)) / first.count(" ")
+        drawn = paper.canvas.beginText(LEFT, HEIGHT - y)
+        drawn.setFont("Times-Roman", 10)
+        drawn.setWordSpace(gap)
+        drawn.textOut(first)
+        paper.canvas.drawText(drawn)
+        y = paper.justified(LEFT + 15, y + 12, "mark for retrieval. " + PROSE[:70], COLUMN - 15) + 6
+    text = paper.text()
+    for number in (1, 2):
+        assert f"[{number}] A. Hartwell and B. Okafor. 2019. A benchmark for retrieval. " in text
+    entries = text[text.index("[1]") :].splitlines()
+    assert [line[:3] for line in entries if line] == ["[1]", "[2]"]
+
+
+def test_a_heading_is_one_where_a_table_follows():
+    paper = Paper()
+    end = paper.justified(LEFT, 80, PROSE, 496)
+    paper.put(LEFT, end + 25, "Appendix B: Prices", 13, bold=True)
+    for row, cells in enumerate(
+        (("Item", "Pieces", "Euro"), ("Rope", "4", "12.50"), ("Buoy", "2", "40.00"))
+    ):
+        for x, cell in zip((LEFT, 250, 400), cells, strict=True):
+            paper.put(x, end + 50 + 14 * row, cell)
+    paper.canvas.setLineWidth(0.5)
+    for row in range(4):
+        y = HEIGHT - (end + 40 + 14 * row)
+        paper.canvas.line(LEFT - 4, y, 460, y)
+    text = paper.text()
+    assert "# Appendix B: Prices\n\n| Item | Pieces | Euro |" in text
+
+
+def test_a_compound_is_kept_whose_parts_the_text_has_in_other_forms():
+    paper = Paper()
+    paper.put(LEFT, 100, "Hard negatives are sampled anew in each round. We call this hard-")
+    paper.put(LEFT, 112, "negative mining, as others do.")
+    assert "this hard-negative mining" in paper.text()
