@@ -94,8 +94,8 @@ def test_references_in_one_column_are_joined_below_a_table_across_both():
         for column in range(6):
             cell = f"{10 * row + column}.5" if column and row else f"Name {row} {column}"
             paper.put(110 + 70 * column, 100 + 12 * row, cell)
-    for y in (90, 103, 152):
-        paper.canvas.line(108, HEIGHT - y, 510, HEIGHT - y)
+    for rule in (90, 103, 152):
+        paper.canvas.line(108, HEIGHT - rule, 510, HEIGHT - rule)
     end = paper.justified(LEFT, 190, PROSE * 2, COLUMN)
     paper.put(LEFT, end + 20, "References", 12, bold=True)
     y = end + 40
