@@ -22,7 +22,14 @@ from benchmarks.bench_datasets import SETS as PUBLIC
 from benchmarks.bench_datasets import prepared, rag
 from benchmarks.bench_wordings import sample
 from rag_pipeline import Corpus
-from rag_pipeline.answering import ToAnswer, detect, distinct, form_answers, sentence_vectors
+from rag_pipeline.answering import (
+    ToAnswer,
+    detect,
+    distinct,
+    form_answers,
+    passages_wanted,
+    sentence_vectors,
+)
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
 from rag_pipeline.answering.sentences import read_passages
 from rag_pipeline.config import ExtractiveAnswers, load_config
@@ -69,11 +76,11 @@ def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
     for query in load_queries(corpus.workspace):
         if not query.gold_spans:
             continue
-        found = corpus.retrieve(query.query, settings.contexts, deepen=False, tokens=True)
+        kind = detect(query.query).kind
+        wanted = passages_wanted(query.query, kind, settings)
+        found = corpus.retrieve(query.query, wanted, deepen=False, tokens=True)
         chunks = distinct(found.chunks)
-        asked = ToAnswer(
-            found.ask, detect(query.query).kind, chunks, found.token_weights, query.query
-        )
+        asked = ToAnswer(found.ask, kind, chunks, found.token_weights, query.query)
         (formed,) = form_answers([asked], settings, sentence_vectors, corpus.calibration())
         read = read_passages(found.ask, chunks, sentence_vectors)
         sentences, features = sentence_features(

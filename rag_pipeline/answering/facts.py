@@ -1,51 +1,135 @@
-"""Which kind of fact a question asks for, and whether a sentence states one: English patterns."""
+"""Which kind of fact a question asks for, and whether a sentence states one: by patterns.
+
+Those of all languages are tried together: English, German, French, Spanish, Chinese and Arabic
+words hardly ever stand for another kind in one of the others.
+"""
 
 import re
 
 _NUMBER = (
     r"(?:\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|"
-    r"thirty|forty|fifty|sixty|ninety|hundred)\b)"
+    r"thirty|forty|fifty|sixty|ninety|hundred|"
+    r"first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|"
+    r"ein(?:e[mnrs]?)?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf|vierzehn|zwanzig|"
+    r"dreißig|sechzig|neunzig|hundert|erste[mnrs]?|zweite[mnrs]?|dritte[mnrs]?|"
+    r"une?|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|quinze|vingt|trente|soixante|"
+    r"una?|uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|doce|veinte|treinta|sesenta)\b|"
+    r"[一二两三四五六七八九十百])"
+)
+_UNIT = (
+    r"(?:\b(?:(?:second|minute|hour|day|week|month|quarter|year)s?|anniversary|"
+    r"(?:werk|arbeits|geschäfts|kalender)?(?:sekunde|minute|stunde|tag|woche|monat|quartal|jahr)"
+    r"(?:e|en|es|s|n)?|"
+    r"(?:seconde|minute|heure|jour|semaine|trimestre|année|an)s?|mois|"
+    r"(?:segundo|minuto|hora|día|semana|trimestre|año)s?|mes(?:es)?)\b|"
+    r"秒|分钟|小时|天|日|周|星期|月|年|ثانية|دقيقة|ساع|يوم|أيام|أسبوع|أسابيع|شهر|أشهر|سنة|سنوات|عام)"
 )
 _MONTH = (
-    r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
+    r"(?:january|february|march|april|may|june|july|august|september|october|november|december|"
+    r"januar|februar|märz|mai|juni|juli|oktober|dezember|"
+    r"janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre|"
+    r"enero|febrero|marzo|abril|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre)"
 )
-_SHARE = r"%|\bper\s?cent\b|\b(?:half|third|quarter)\b"
+_SHARE = (
+    r"[%％٪]|\bper\s?cent\b|\b(?:half|third|quarter)\b|prozent\b|\b(?:hälfte|drittel|viertel)\b|"
+    r"\bpour\s?cent\b|\b(?:moitié|tiers|quart)\b|\bpor\s?ciento\b|\b(?:mitad|tercio|cuarto)\b|"
+    r"百分之|之一|بالمئة|بالمائة|في المئة|نصف|ثلث|ربع"
+)
+_MONEY = (
+    r"[$€£¥]\s?\d|\d\s?[$€£¥]|\b(?:USD|EUR|GBP|CHF|dollars?|euros?|cents?|pounds?|franken|francs?|"
+    r"dólares|libras|pesos)\b|\d\s*(?:元|美元|欧元|英镑|日元)|دولار|يورو|ريال|درهم|جنيه"
+)
+
 _ASKED = {
     "duration": (
-        r"\bhow (?:long|soon|quickly|fast|early|late|often|much (?:notice|warning|longer|time))\b|"
+        r"\bhow (?:long|soon|quickly|fast|early|late|often|far ahead|much (?:notice|warning|"
+        r"longer|time))\b|"
         r"\bhow many (?:[\w-]+\s){0,2}?(?:second|minute|hour|day|week|month|year)s\b|"
-        r"\b(?:notice periods?|deadline|by when|duration)\b|\bwhat (?:is|are) the terms?\b"
+        r"\b(?:notice periods?|deadline|by when|duration|from which day|"
+        r"(?:which|what) anniversary)\b|"
+        r"\bwhat (?:is|are) the terms?\b",
+        r"\bwie (?:lange?|schnell|früh|oft|bald)\b|"
+        r"\bwie viele (?:\w+\s){0,2}?(?:\w*(?:tage|stunden)|minuten|wochen|monate|jahre)\b|"
+        r"\w*frist(?:en)?\b|\bbis wann\b|\b(?:laufzeit|dauer)\b|\bab (?:dem )?welche[mn] tag\b",
+        r"\bcombien de (?:temps|jours|semaines|mois|années|ans|heures)\b|"
+        r"\b(?:durée|délais?|préavis)\b|\bjusqu['’]à quand\b",
+        r"\bcuánt[oa]s? (?:tiempo|días|semanas|meses|años|horas)\b|"
+        r"\b(?:plazos?|duración|preaviso)\b|\bhasta cuándo\b",
+        r"多久|多长时间|(?:几|多少)个?(?:工作)?(?:秒|分钟|小时|天|日|周|星期|月|年)|期限|提前多|何时|什么时候|哪一?天",
+        r"كم (?:من الوقت|تستغرق|تستمر|مدة|يوم|شهر|سنة|أسبوع|ساعة|عدد الأيام)|ما (?:هي )?مدة|مهلة",
     ),
-    "date": r"\b(?:what|which) (?:date|day)\b|^when (?:was|did)\b",
+    "date": (
+        r"\b(?:what|which) (?:date|day)\b|^when (?:was|did)\b",
+        r"\b(?:welche[mnrs]? (?:datum|tag)|wann (?:wurde|war|beginnt|begann|endet|tritt|trat))\b",
+        r"\b(?:quelle date|quel jour|quand (?:a|est|commence|prend))\b",
+        r"\b(?:qué (?:fecha|día)|cuándo (?:fue|empieza|comienza|termina|entra))\b",
+        r"哪一?[天日]|什么日期|何日|何时|什么时候",
+        r"أي تاريخ|أي يوم|متى",
+    ),
     "amount": (
-        r"\bhow much (?:is|are|does|do|did|must|can|will|money|of the (?:rent|fee|price))\b|"
+        r"\bhow much (?:is|are|does|do|did|must|can|will|money|of)\b|"
         r"\b(?:what|which) (?:[\w’'-]+\s){0,4}?(?:rent|fees?|price|cost|sum|amount|deposit|salary|"
-        r"charge|cap|bonus|allowance)\b"
+        r"charge|cap|ceiling|bonus|allowance|value)\b|"
+        r"\bwhat (?:is the most|"
+        r"(?:must|does|do|would|will) (?:[\w’'-]+\s){1,4}?(?:pay|owe|cost))\b|"
+        r"\bis there a (?:ceiling|cap|limit) on what\b",
+        r"\bwie ?viel (?:kostet|kosten|zahl\w+|beträgt|geld)\b|\bwie hoch (?:ist|sind|"
+        r"liegt)\b|\bwas (?:kostet|kosten|zahl\w+)\b|\bwie teuer\b|"
+        r"\bwelche[nrs]? (?:\w+\s)?(?:betrag|preis|gebühr|miete|summe|kaution|gehalt)\b",
+        r"\bcombien (?:coûte|coûtent|faut|doit|doivent|paie|payer|est)\b|\bquel(?:le)? (?:est )?"
+        r"(?:le |la |l['’])?(?:prix|montant|loyer|somme|tarif|caution|salaire|coût)\b",
+        r"\bcuánto (?:cuesta|cuestan|vale|es|debe|paga|hay|cobra)\b|\b(?:cuál es|qué) (?:el |la )?"
+        r"(?:precio|importe|monto|alquiler|renta|tarifa|fianza|salario|coste)\b",
+        r"多少(?:钱|元|美元|欧元|费)|(?:费用|租金|价格|金额|押金|工资|罚款)(?:是|为)?多少|要交多少|多贵",
+        r"كم (?:يكلف|تكلف|ثمن|سعر|يبلغ|تبلغ|المبلغ|يدفع|أدفع|يجب دفع|رسوم)|"
+        r"ما (?:هو |هي )?(?:المبلغ|السعر|سعر|الإيجار|إيجار|قيمة|رسوم|تكلفة)",
     ),
-    "share": r"\b(?:what|which|how many) (?:[\w-]+\s){0,2}?(?:percent|percentage|share|rate)\b",
+    "share": (
+        r"\b(?:what|which|how many) (?:[\w-]+\s){0,2}?(?:percent|percentage|share|rate|multiple|"
+        r"availability|proportion)\b|\bhow far (?:may|can|could)\b",
+        r"\bwie ?viel prozent\b|\bwelche[nr]? (?:anteil|prozentsatz|zinssatz|satz)\b",
+        r"\bquel(?:le)? (?:pourcentage|part|taux|proportion)\b",
+        r"\bqué (?:porcentaje|proporción|parte|tasa)\b",
+        r"百分之几|百分比|多少比例|比例(?:是|为)多少",
+        r"نسبة|كم بالمئة",
+    ),
     "law": (
         r"\b(?:which|what|whose) (?:[\w-]+\s){0,2}?(?:laws?|courts?|jurisdiction)\b|"
-        r"\bgoverning laws?\b"
+        r"\bgoverning laws?\b",
+        r"\bwelche[ns]? (?:recht|gericht\w*)\b|\bgerichtsstand\b|\banwendbare[sn]? recht\b",
+        r"\bquel(?:le)? (?:loi|droit|tribunal|juridiction)\b|\bdroit applicable\b",
+        r"\bqué (?:ley|derecho|tribunal|tribunales)\b|\bley aplicable\b",
+        r"哪(?:国|个国家)?的?法律?|适用.{0,4}法|哪.{0,3}法院|管辖",
+        r"أي قانون|أي محكمة|القانون (?:الواجب|المطبق)",
     ),
 }
 _STATED = {
     "duration": (
-        rf"{_NUMBER}[^.;]{{0,25}}?\b(?:second|minute|hour|day|week|month|year)s?\b|"
-        r"\b(?:indefinite|perpetu|forever|without limit in time|promptly|immediately|anniversary)"
+        rf"{_NUMBER}[^.;。；]{{0,25}}?{_UNIT}",
+        r"\b(?:indefinite|perpetu|forever|without limit in time|promptly|immediately|unbefristet|"
+        r"unverzüglich|indéfini|immédiatement|indefinid|inmediat|daily|weekly|monthly|quarterly|annual|"
+        r"täglich|wöchentlich|monatlich|jährlich|(?:\w+mal|times|fois|veces)\b)|无限期|立即|فورا|"
+        r"\d:\d\d|\b\d+\s*(?:uhr|o['’]clock|[ap]\.?m)\b|\d+点",
     ),
-    "date": rf"\b{_MONTH}\s+\d|\d\s+(?:of\s+)?{_MONTH}|\b(?:19|20)\d\d\b",
-    "amount": (
-        r"[$€£¥]\s?\d|\b(?:USD|EUR|GBP|CHF|dollars?|euros?|pounds?)\b|\bmonths?['’]? .*rent|"
-        + _SHARE
+    "date": (
+        rf"\b{_MONTH}\s+\d|\d\.?\s+(?:of\s+|de\s+)?{_MONTH}|\b(?:19|20)\d\d\b|"
+        rf"\b(?:end|beginning|ende|anfang|mitte|fin|début|fines|principios) (?:of |de )?{_MONTH}",
+        r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|(?:mon|diens|donners|frei|sams|sonn)tag|"
+        r"mittwoch|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|lunes|martes|miércoles|jueves|"
+        r"viernes|sábado|domingo)s?\b|星期[一二三四五六日天]|周[一二三四五六日]|月(?:底|初|中)",
+        r"\d\s*月\s*\d+\s*日",
     ),
-    "share": _SHARE,
+    "amount": (_MONEY, r"\bmonths?['’]? .*rent", _SHARE),
+    "share": (_SHARE,),
     "law": (
         r"\blaws?\s+of\b|\b(?:English|German|Irish|Austrian|French|Swiss)\s+law\b|"
-        r"\b(?:courts?|jurisdiction|governed by)\b|\b(?:arbitrat|mediat)"
+        r"\b(?:courts?|jurisdiction|governed by)\b|\b(?:arbitrat|mediat)",
+        r"\w*(?:recht|gericht)\w*\b|\b(?:droit|lois?|tribuna\w+|juridiction)\b|"
+        r"\b(?:ley|leyes|derecho|jurisdicción)\b|法律?|法院|仲裁|قانون|محكم|محاكم",
     ),
 }
-_ASKS = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _ASKED.items()}
-_STATES = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _STATED.items()}
+_ASKS = {kind: re.compile("|".join(p), re.IGNORECASE) for kind, p in _ASKED.items()}
+_STATES = {kind: re.compile("|".join(p), re.IGNORECASE) for kind, p in _STATED.items()}
 
 
 def kinds_asked(question: str) -> list[str]:

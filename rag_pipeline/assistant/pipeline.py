@@ -197,7 +197,7 @@ class Assistant:
             if instructions and self.model is None:
                 detail["instructions"] = "ignored: no model is configured"
         answers, answer = answers_of(chosen)
-        wanted = k or passages_wanted(intent.kind, answers)
+        wanted = k or passages_wanted(asked_as, intent.kind, answers)
         asked = Asked(
             *(asked_as, intent, chosen, document_id, where, instructions),
             *(wanted, by_model, answers, answer),
@@ -264,9 +264,11 @@ class Assistant:
         )
 
     def _drafted(self, asked: Asked, found: Searched, detail: dict[str, Any]) -> Drafted:
-        """Answer from what was found, else from what neutral queries find."""
+        """Answer from what was found; a definition else from what neutral queries find."""
         draft = drafted(self._answerer.answer(asked, found, detail), found)
         if draft.formed.answer.answered or asked.answer is not None:
+            return draft
+        if asked.intent.kind != "definition":
             return draft
         for neutral in NEUTRAL_QUERIES:
             more = self._searcher.search(

@@ -47,12 +47,15 @@ def test_a_listing_reads_more_passages(assistant):
     assert all(line.startswith("- “") for line in made.text.splitlines())
 
 
-def test_nothing_is_made_up_and_neutral_queries_are_tried_before_giving_up(assistant):
-    made = assistant.ask("xylophone zeppelin quartz")
+def test_nothing_is_made_up_and_neutral_queries_are_tried_for_a_definition(assistant):
+    made = assistant.ask("What does xylophone zeppelin quartz mean?")
     assert not made.answered
     assert made.sources == ()
     answer = next(s for s in made.stages if s.name == "answer")
     assert answer.detail["neutral_queries"] == ["definitions", "glossary"]
+    other = assistant.ask("xylophone zeppelin quartz")
+    assert not other.answered
+    assert "neutral_queries" not in next(s for s in other.stages if s.name == "answer").detail
 
 
 def test_what_the_assistant_itself_asks_is_searched_once_a_release(
@@ -66,14 +69,14 @@ def test_what_the_assistant_itself_asks_is_searched_once_a_release(
         return search(query, *arguments, **named)
 
     monkeypatch.setattr(released, "retrieve", counted)
-    first = assistant.ask("xylophone zeppelin quartz")
-    again = assistant.ask("vibraphone airship topaz")
+    first = assistant.ask("What does xylophone zeppelin mean?")
+    again = assistant.ask("What does vibraphone airship mean?")
     assert searched.count("definitions") == searched.count("glossary") == 1
-    assert searched[-1] == "vibraphone airship topaz"
+    assert searched[-1] == "What does vibraphone airship mean?"
     assert [p.chunk for p in again.passages] != [] and not first.answered
     newer = replace(released.release(), release_id="release-000099")
     monkeypatch.setattr(released, "searched", lambda: newer)
-    assistant.ask("xylophone zeppelin quartz")
+    assistant.ask("What does xylophone zeppelin mean?")
     assert searched.count("definitions") == 2
 
 

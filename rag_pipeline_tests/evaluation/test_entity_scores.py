@@ -91,3 +91,11 @@ def test_both_ways_of_averaging_f1_are_told_apart():
     assert summary.mean_critical_recall == 0.5
     assert summary.by_type == {"MONEY": summary.micro}
     assert summarize_entities([without_facts]).f1_of_means is None
+
+
+def test_an_ordinal_period_is_read_before_of_and_no_date_is_taken_for_one():
+    found = [
+        e.text for e in extract("A note is due from the fifth (5th) consecutive day of absence.")
+    ]
+    assert "fifth (5th) consecutive day" in found
+    assert "third day" not in [e.text for e in extract("It ends on the third day of March.")]

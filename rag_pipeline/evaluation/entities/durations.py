@@ -55,7 +55,7 @@ _PARTS = {"half": Decimal("0.5"), "a quarter": Decimal("0.25"), "three quarters"
 _ORDINAL = re.compile(
     rf"\b(?P<word>{'|'.join(_ORDINALS[1:])}|\d{{1,3}}(?:st|nd|rd|th))"
     r"(?:\s*\(\s*\d{1,3}(?:st|nd|rd|th)?\s*\))?\s+(?:(?:business|working|calendar|consecutive|"
-    rf"contract)\s+)?(?P<unit>{_UNIT}|anniversary)\b(?!\s+of\s+[A-Z])",
+    rf"contract)\s+)?(?P<unit>{_UNIT}|anniversary)\b(?!\s+of\s+(?-i:[A-Z]))",
     re.IGNORECASE,
 )
 _AND = re.compile(r",?\s+(?:and\s+)?")

@@ -52,7 +52,10 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     source = ANSWERS.made_from(workspace, configuration.name)
     queries = load_queries(workspace)
     kinds = [detect(query.query).kind for query in queries]
-    wanted = [passages_wanted(kind, settings) for kind in kinds]
+    wanted = [
+        passages_wanted(query.query, kind, settings)
+        for query, kind in zip(queries, kinds, strict=True)
+    ]
     ranked = load_ranked(workspace, configuration.name, max(wanted, default=0))
     passages = [distinct(ranked[q.query_id][:k]) for q, k in zip(queries, wanted, strict=True)]
     counts = CallCounts()
@@ -132,10 +135,14 @@ def _extracted(
     index: Index | None,
     calibration: Calibration,
 ) -> list[Formed]:
-    """Answer from the questions' passages, else from what neutral queries find."""
+    """Answer from the questions' passages; definitions else from what neutral queries find."""
     made = form_answers(asked, settings, sentence_vectors, calibration)
     for neutral in NEUTRAL_QUERIES:
-        open_ = [n for n, formed in enumerate(made) if not formed.answer.answered]
+        open_ = [
+            n
+            for n, formed in enumerate(made)
+            if asked[n].kind == "definition" and not formed.answer.answered
+        ]
         if not open_:
             break
         found = distinct(retrieve_again(workspace, configuration, neutral, counts))

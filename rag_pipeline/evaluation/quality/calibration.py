@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering import DEFAULT, Calibration, distinct, sentence_vectors
+from rag_pipeline.answering import (
+    DEFAULT,
+    Calibration,
+    detect,
+    distinct,
+    passages_wanted,
+    sentence_vectors,
+)
 from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, evidence, fit
 from rag_pipeline.answering.interaction import Floats
 from rag_pipeline.answering.sentences import read_passages
@@ -93,7 +100,7 @@ def examples(
     retriever = single_pass(config.retrievers[configuration.retriever])
     embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
     asks = load_asks(workspace, configuration.name)
-    contexts = config.evaluation.answers.contexts
+    settings = config.evaluation.answers
     rows: list[Floats] = []
     made = Examples(np.empty((0, len(EVIDENCE))), [], [], [])
     for query in chosen:
@@ -108,6 +115,7 @@ def examples(
                 return None
             asked.append((without.chunks, True))
         ask = asks.get(query.query_id, query.query)
+        contexts = passages_wanted(query.query, detect(query.query).kind, settings)
         for chunks, removed in asked:
             found = Retrieved(distinct(chunks[:contexts]), ask)
             if with_signs:

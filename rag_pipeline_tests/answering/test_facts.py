@@ -1,0 +1,43 @@
+import pytest
+
+from rag_pipeline.answering.facts import kinds_asked, states
+
+DURATION, DATE, AMOUNT, SHARE, LAW = "duration", "date", "amount", "share", "law"
+
+
+@pytest.mark.parametrize(
+    "question, kind, stating, other",
+    [
+        ("How long is the term?", DURATION, "It lasts five (5) years.", "It is confidential."),
+        ("From which day is a note needed?", DURATION, "From the third day on.", "Bring a note."),
+        ("Wie lange gilt der Vertrag?", DURATION, "Er gilt zwei Jahre.", "Er gilt überall."),
+        ("Welche Kündigungsfrist gilt?", DURATION, "Vierzehn Tage zum Monatsende.", "Schriftlich."),
+        ("Wie hoch ist die Miete?", AMOUNT, "Sie beträgt 900 Euro.", "Sie ist monatlich fällig."),
+        ("Wie viel Prozent fallen an?", SHARE, "Es sind 5 Prozent.", "Es fällt wenig an."),
+        ("Welches Recht gilt?", LAW, "Es gilt deutsches Recht.", "Es gilt der Anhang."),
+        ("Quelle est la durée du contrat ?", DURATION, "Il dure deux ans.", "Il est écrit."),
+        ("Combien coûte la location ?", AMOUNT, "Elle coûte 50 euros.", "Elle est à payer."),
+        ("Quelle loi s'applique ?", LAW, "La loi française s'applique.", "Voir l'annexe."),
+        ("¿Cuánto tiempo dura el contrato?", DURATION, "Dura tres meses.", "Dura bastante."),
+        ("¿Cuánto cuesta la entrada?", AMOUNT, "Cuesta 12 €.", "Cuesta poco."),
+        ("¿Qué porcentaje se paga?", SHARE, "Se paga el 10 por ciento.", "Se paga luego."),
+        ("可以借多久？", DURATION, "图书可借四周。", "图书可借。"),
+        ("押金是多少？", AMOUNT, "押金为50欧元。", "押金须支付。"),
+        ("什么时候免费？", DATE, "每月第一个星期日免费。", "对儿童免费。"),
+        ("كم يكلف الاشتراك؟", AMOUNT, "الاشتراك 20 يورو.", "الاشتراك مطلوب."),
+        ("ما مدة العقد؟", DURATION, "المدة 3 سنوات.", "العقد مكتوب."),
+    ],
+)
+def test_kinds_of_facts_are_read_in_six_languages(question, kind, stating, other):
+    kinds = kinds_asked(question)
+    assert kind in kinds
+    assert states(stating, kinds)
+    assert not states(other, kinds)
+
+
+@pytest.mark.parametrize(
+    "question", ["Who signs for the tenant?", "Wer unterschreibt?", "Qui signe ?", "谁签字？"]
+)
+def test_other_questions_ask_for_none(question):
+    assert kinds_asked(question) == []
+    assert states("anything", [])
