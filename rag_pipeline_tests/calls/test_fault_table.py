@@ -18,6 +18,7 @@ from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.search.reranking import Asked, score_passages
+from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
     CUT_REPLY,
@@ -49,8 +50,8 @@ def no_number(reply: Body) -> Any:
 
 def _chat(url: str, cache: CallCache, **changes: Any) -> None:
     settings = ChatModel(
-        provider="openai", model="m", base_url=url, batch_poll_seconds=0, timeout_seconds=5,
-        **changes,
+        provider="openai", model="m", base_url=url, batch_poll_seconds=0,
+        timeout_seconds=2 if changes else 5, **changes,
     )  # fmt: skip
     replies = ask([Prompt(f"p{n} word") for n in range(COUNT)], settings, cache)
     texts = [reply.text for reply in replies if isinstance(reply, Reply)]
@@ -63,6 +64,24 @@ def chats(url: str, cache: CallCache) -> None:
 
 def batches(url: str, cache: CallCache) -> None:
     _chat(url, cache, batch=True)
+
+
+def fewer_lines(reply: Any) -> Any:
+    """Send a file without its last lines, the last of those sent cut in half; others as HTML."""
+    return reply[: len(reply) * 2 // 3] if isinstance(reply, bytes) else b"<html>busy</html>"
+
+
+def twice_and_turned(reply: Any) -> Any:
+    """Send the lines of a file in another order, and twice; anything else garbled."""
+    lines = reply.splitlines() if isinstance(reply, bytes) else []
+    return b"\n".join([*reversed(lines), *lines]) if lines else garbled(reply)
+
+
+ENDPOINTS: list[Failure] = [
+    Fault(429, headers={"Retry-After": "0"}), Fault(500), Fault(503), CUT, CUT_REPLY, Late(2.5),
+    fewer_lines, twice_and_turned, Fault(200, b"<html>busy</html>"),
+]  # fmt: skip
+"""What goes wrong with uploads, submissions, looks and downloads: none of it is billed."""
 
 
 def embeddings(url: str, cache: CallCache) -> None:
@@ -89,11 +108,35 @@ KINDS: dict[str, tuple[Callable[[str, CallCache], None], list[Failure]]] = {
 }
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_files_and_batches_with_every_fault_at_30_percent_submit_each_line_once(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.01)
+    chance = random.Random(seed)
+    ways = chance.sample(ENDPOINTS, k=len(ENDPOINTS))
+    hit: list[str] = []
+
+    def faults(path: str, body: Body) -> Failure:
+        if not path.startswith(("files", "batches")) or chance.random() >= 0.3:
+            return None
+        hit.append(path)
+        return ways[len(hit) % len(ways)]
+
+    with serving(faults=faults, batches=Batches(looks=12)) as server:
+        batches(server.url, CallCache(tmp_path / "calls.sqlite"))
+        assert len(server.batches.made) == 1, "a lost answer does not mean a lost batch"
+        assert len(server.batches.submitted) == COUNT
+        assert set(server.billed.values()) == {1}
+    assert len(hit) >= 3
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.01)
     call, spoilt = KINDS[kind]
     chance = random.Random(11)
     hit: Counter[str] = Counter()
@@ -101,9 +144,9 @@ def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once
 
     def faults(path: str, body: Body) -> Failure:
         if path.startswith(("files", "batches")):
-            # The next look succeeds: the client of files and batches tries five times.
-            busy = chance.random() < 0.3 and not body
-            return Fault(503, headers={"retry-after-ms": "1"}) if busy else None
+            if chance.random() >= 0.3:
+                return None
+            return chance.choice(ENDPOINTS)
         items = items_of(path, body)
         # One that is hit again and again is poison, which is missing: that is tested elsewhere.
         if chance.random() >= 0.3 or max((hit[item] for item in items), default=0) >= 1:

@@ -43,7 +43,7 @@ def test_a_server_that_echoes_headers_and_body_leaks_nothing(
 ) -> None:
     for name in ("OPENAI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY", "CO_API_KEY"):
         monkeypatch.setenv(name, KEY)
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.001)
     cache = CallCache(tmp_path / "calls.sqlite")
     with serving(faults=lambda path, body: Echo(status)) as server:
         common = {"base_url": server.url, "model": "m", "patience_seconds": 0.1}

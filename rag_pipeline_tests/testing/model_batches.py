@@ -85,6 +85,9 @@ class Batches:
             found["output_file_id" if fine else "error_file_id"].insert(
                 0, _line(request["custom_id"], made)
             )
+        completed, failed = map(len, found.values())
+        counts = {"completed": completed, "failed": failed, "total": completed + failed}
+        batch["request_counts"] = counts
         for name, lines in found.items():
             if lines:
                 self.files[f"{name}-{batch['id']}"] = b"\n".join(lines)

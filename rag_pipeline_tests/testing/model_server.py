@@ -157,6 +157,10 @@ def serving(
                 kind = self.headers.get("Content-Type", "")
                 with lock:
                     found = server.batches.reply(self.command, path, given, kind, line_of)
+                if isinstance(failure, Late):
+                    stopped.wait(failure.seconds)
+                elif callable(failure):
+                    found = found[0], failure(found[1])
                 self._send(*found, cut=failure is CUT_REPLY)
                 return
             assert isinstance(given, dict)

@@ -20,6 +20,8 @@ class Batch:
     status: str
     files: tuple[str, ...]
     errors: tuple[str, ...]
+    lines: int = 0
+    """How many lines its files have at least, as far as the provider tells."""
 
     @property
     def ended(self) -> bool:

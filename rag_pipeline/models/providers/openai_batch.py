@@ -3,21 +3,29 @@
 import itertools
 import json
 import os
+import random
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import openai
 
 from rag_pipeline.calls import failure_of_status, unreachable
-from rag_pipeline.errors import ProviderError, keep_secret
+from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.batching import Batch
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
 _TOKEN = "rag_pipeline"
 _BATCHES_PER_PAGE = 100
 _MOST_LOOKED_AT = 1_000
+_TRIES = 8
+_DOWNLOADS = 4
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.5, 8.0
+
+T = TypeVar("T")
 
 
 class OpenAIBatches:
@@ -28,12 +36,12 @@ class OpenAIBatches:
         self._what = f"{settings.model} at {server} ({settings.api_key_env}), batch"
         self._key = os.environ.get(settings.api_key_env)
         keep_secret(self._key)
-        # What reads may be tried again by the SDK; `create` must not be, see `submit`.
+        # The SDK tries nothing again: it knows neither a garbled reply nor a lost `create`.
         self._client = openai.OpenAI(
             api_key=self._key or "none",
             base_url=settings.base_url,
             timeout=settings.timeout_seconds,
-            max_retries=5,
+            max_retries=0,
         )
 
     def submit(self, lines: Iterator[str], token: str) -> Batch:
@@ -47,66 +55,112 @@ class OpenAIBatches:
                 file.write(line.encode() + b"\n")
             file.flush()
             file.seek(0)
-            name = f"{token}.jsonl"
-            with _batch_errors(self._what, self._key):
-                uploaded = self._client.files.create(file=(name, file), purpose="batch")
-        create = self._client.with_options(max_retries=0).batches.create
-        for is_last in (False, False, True):
+
+            def upload() -> str:
+                file.seek(0)
+                made = self._client.files.create(file=(f"{token}.jsonl", file), purpose="batch")
+                return _is_a(made, openai.types.FileObject).id
+
+            uploaded = self._tried(upload)
+
+        def create() -> Batch:
+            made = self._client.batches.create(
+                input_file_id=uploaded,
+                endpoint="/v1/chat/completions",
+                completion_window="24h",
+                metadata={_TOKEN: token},
+            )
+            return _read(made)
+
+        return self._tried(create, lost=lambda: self.find(token))
+
+    def _tried(self, work: Callable[[], T], lost: Callable[[], T | None] = lambda: None) -> T:
+        """Return what a request brings, made again where it may pass, up to eight times.
+
+        What it did may have been done all the same: `lost` returns that, None if it was not.
+        """
+        for tries in range(1, _TRIES + 1):
             try:
                 with _batch_errors(self._what, self._key):
-                    made = create(
-                        input_file_id=uploaded.id,
-                        endpoint="/v1/chat/completions",
-                        completion_window="24h",
-                        metadata={_TOKEN: token},
-                    )
-                return _read(made)
-            except ProviderError:
-                found = self.find(token)
+                    return work()
+            except ProviderError as error:
+                found = lost()
                 if found is not None:
                     return found
-                if is_last:
+                if tries == _TRIES or not isinstance(error, TransientError):
                     raise
+                ceiling = min(_LONGEST_BACKOFF, _FIRST_BACKOFF * 2**tries)
+                time.sleep((error.retry_after or 0.0) + random.uniform(0, ceiling))
         raise AssertionError("unreachable")
 
     def find(self, token: str) -> Batch | None:
         """Return the newest batch with a token, None if there is none that may bring answers."""
-        with _batch_errors(self._what, self._key):
+
+        def look() -> Batch | None:
             newest = self._client.batches.list(limit=_BATCHES_PER_PAGE)
             for batch in itertools.islice(newest, _MOST_LOOKED_AT):
+                batch = _is_a(batch, openai.types.Batch)
                 if (batch.metadata or {}).get(_TOKEN) == token and batch.status != "failed":
                     return _read(batch)
-        return None
+            return None
+
+        return self._tried(look)
 
     def get(self, batch_id: str) -> Batch | None:
         """Return a batch as it stands now, None if the provider has it no longer."""
-        with _batch_errors(self._what, self._key):
+
+        def look() -> Batch | None:
             try:
                 return _read(self._client.batches.retrieve(batch_id))
             except openai.NotFoundError:
                 return None
 
+        return self._tried(look)
+
     def answers(self, batch: Batch) -> Iterator[dict[str, Any]]:
-        """Yield the answered lines and the failed ones, in no order."""
-        for file_id in batch.files:
-            with _batch_errors(self._what, self._key):
-                try:
-                    content = self._client.files.content(file_id)
-                except openai.NotFoundError:  # kept for a month only
-                    continue
-                for line in content.iter_lines():
+        """Yield the answered lines and the failed ones, in no order.
+
+        A file that came without some of the lines that it has is read again, up to three times:
+        what was not read would be paid for again.
+        """
+        seen: set[str] = set()
+        for _ in range(_DOWNLOADS):
+            for file_id in batch.files:
+                for line in self._tried(partial(self._lines, file_id)):
                     with suppress(ValueError):  # a broken line answers nothing
-                        yield json.loads(line)
+                        answer = json.loads(line)
+                        name = str(answer.get("custom_id")) if isinstance(answer, dict) else ""
+                        if name not in seen:
+                            seen.add(name)
+                            yield answer
+            if len(seen) >= batch.lines:
+                return
+
+    def _lines(self, file_id: str) -> Iterator[str]:
+        try:
+            return self._client.files.content(file_id).iter_lines()
+        except openai.NotFoundError:  # kept for a month only
+            return iter(())
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
 
-def _read(batch: "openai.types.Batch") -> Batch:
+def _is_a(reply: object, kind: type[T]) -> T:
+    """Return a reply that is what it should be; raise TransientError for anything else."""
+    if not isinstance(reply, kind) or not getattr(reply, "id", None):
+        raise TransientError(f"the reply is no {kind.__name__}: {str(reply)[:80]!r}")
+    return reply
+
+
+def _read(batch: object) -> Batch:
+    batch = _is_a(batch, openai.types.Batch)
     files = tuple(f for f in (batch.output_file_id, batch.error_file_id) if f)
     errors = batch.errors.data if batch.errors and batch.errors.data else []
-    return Batch(batch.id, batch.status, files, tuple(e.message or "" for e in errors))
+    counts = batch.request_counts
+    lines = (counts.completed or 0) + (counts.failed or 0) if counts else 0
+    return Batch(batch.id, batch.status, files, tuple(e.message or "" for e in errors), lines)
 
 
 class _batch_errors:  # noqa: N801 - reads as a verb where it is used
@@ -127,4 +181,4 @@ class _batch_errors:  # noqa: N801 - reads as a verb where it is used
         if isinstance(error, openai.APIConnectionError):
             raise unreachable(self._what, error, self._key) from None
         if isinstance(error, ValueError):
-            raise ProviderError(f"{self._what}: a reply is not JSON: {error}") from None
+            raise TransientError(f"{self._what}: a reply is not JSON: {error}") from None
