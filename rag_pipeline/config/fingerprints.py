@@ -17,13 +17,17 @@ def fingerprint(*parts: Any) -> str:
 
     def plain(value: Any) -> Any:
         if isinstance(value, Settings):
-            settings = value.model_dump(mode="json", exclude=set(value.operational))
+            settings = value.fingerprinted()
             if isinstance(value, RemoteModel):
                 settings["base_url"] = value.place
             for name, inner in value:
+                if not isinstance(inner, Settings) or name not in settings:
+                    continue
                 # Settings inside of settings select code too; version 1 was never written down.
-                if isinstance(inner, Settings) and name in settings and inner.code_version > 1:
-                    settings[name]["code_version"] = inner.code_version
+                version = {"code_version": inner.code_version} if inner.code_version > 1 else {}
+                left_out = inner.added - inner.fingerprinted().keys()
+                kept = {n: v for n, v in settings[name].items() if n not in left_out}
+                settings[name] = {**kept, **version}
             return {"code_version": value.code_version, **settings}
         raise TypeError(f"cannot fingerprint {type(value).__name__}")
 

@@ -30,13 +30,19 @@ class AdaptiveSelection(Settings):
 class RetrieverSettings(Settings):
     """What all retrievers share; `adaptive: true` stands for the defaults of its settings.
 
+    `near_duplicates` leaves out a chunk that says nearly word for word what a better one says, in
+    the same `document` or anywhere in the `corpus`. At most `most_per_document` chunks are of one
+    document. Both before the cut to `top_n`.
     A method of one's own is a `search.retrievers.SinglePassRetriever`.
     """
 
+    added = frozenset({"near_duplicates", "most_per_document"})
     method: str
     top_k: int = Field(default=50, ge=1, le=10_000)
     top_n: int | None = Field(default=None, ge=1)
     adaptive: AdaptiveSelection | None = None
+    near_duplicates: Literal["keep", "document", "corpus"] = "keep"
+    most_per_document: int | None = Field(default=None, ge=1)
 
     @field_validator(
         "adaptive", mode="before", json_schema_input_type=AdaptiveSelection | bool | None

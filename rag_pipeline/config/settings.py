@@ -45,6 +45,15 @@ class Settings(BaseModel):
     code_version: ClassVar[int] = 1
     operational: ClassVar[frozenset[str]] = frozenset()
     """Settings that change how results are got and not what they are: in no fingerprint."""
+    added: ClassVar[frozenset[str]] = frozenset()
+    """Settings of a later version, in no fingerprint while they have their default: that is what
+    the earlier version did."""
+
+    def fingerprinted(self) -> dict[str, Any]:
+        """Return the settings that a fingerprint is made of, as plain JSON values."""
+        fields = type(self).model_fields
+        unset = {n for n in self.added if getattr(self, n) == fields[n].default}
+        return self.model_dump(mode="json", exclude={*self.operational, *unset})
 
     def names(self) -> Iterator[tuple[str, str, str]]:
         """Yield the settings that name a variant: place, section and name (see `NameIn`)."""

@@ -47,6 +47,7 @@ from rag_pipeline.search.staged import (
     documents_of,
     single_pass,
 )
+from rag_pipeline.search.variety import is_varied, varied
 from rag_pipeline.search.vector_index import indexed_text
 
 __all__ = [
@@ -129,7 +130,8 @@ def retrieve_all(
             ]
             reranked = _rerank_passages(asked, reranker, score)
             for query, one, (chunks, failure) in zip(group, found, reranked, strict=True):
-                scores = list(enumerate(c.score for c in chunks[: settings.top_k]))
+                chunks = chunks[: settings.top_k]
+                scores = [(n, chunks[n].score) for n in _stay(chunks, settings)]
                 chosen = [
                     replace(chunks[place], score=score)
                     for place, score in _kept(query, scores, settings)
@@ -137,7 +139,7 @@ def retrieve_all(
                 yield one.retrieved(chosen, failure=failure)
             continue
         (query,), (one,) = group, found
-        kept = _kept(query, one.ranking[: settings.top_k], settings)
+        kept = _kept(query, one.varied(settings), settings)
         chunks = load_chunks(index, kept, one.read)
         yield one.retrieved(chunks, latency_ms=1000 * (time.perf_counter() - started))
 
@@ -152,7 +154,7 @@ def retrieve(
 ) -> list[ScoredChunk]:
     """Return the chunks of one question that is taken apart and embedded; see `retrieve_all`."""
     one = _ranked(index, question, encoded, settings, reranker, where)
-    kept = _kept(question.text, one.ranking[: settings.top_k], settings)
+    kept = _kept(question.text, one.varied(settings), settings)
     return load_chunks(index, kept, one.read)
 
 
@@ -199,6 +201,13 @@ class _Pass:
 
     def chunks(self, *depths: int) -> list[ScoredChunk]:
         return load_chunks(self.index, self.ranking[: max(depths)], self.read)
+
+    def varied(self, settings: Retriever) -> Ranking:
+        """Return the first `top_k`, without those that repeat others or pass a quota."""
+        ranking = self.ranking[: settings.top_k]
+        if not is_varied(settings):
+            return ranking
+        return [ranking[n] for n in _stay(self.chunks(settings.top_k), settings)]
 
     def retrieved(self, chunks: list[ScoredChunk], **more: Any) -> Retrieved:
         return Retrieved(chunks, self.ask, self.documents, self.boosted, **more)
@@ -262,6 +271,10 @@ def _ranked(
         ranking = rerank(index, ranking, encoded, reranker, tokens)
         read = read or tokens
     return _Pass(index, question.ask, ranking, read, documents, boosted)
+
+
+def _stay(chunks: Sequence[ScoredChunk], settings: Retriever) -> Sequence[int]:
+    return varied(chunks, settings) if is_varied(settings) else range(len(chunks))
 
 
 def _kept(query: str, ranking: Ranking, settings: Retriever) -> Ranking:

@@ -56,3 +56,11 @@ def test_code_that_settings_inside_of_settings_select_counts(monkeypatch: pytest
     before = fingerprint(staged)
     monkeypatch.setattr(HybridRetriever, "code_version", HybridRetriever.code_version + 1)
     assert fingerprint(staged) != before
+
+
+def test_settings_of_a_later_version_count_once_they_are_set():
+    plain = HybridRetriever(method="hybrid")
+    varied = plain.model_copy(update={"most_per_document": 3})
+    staged = [ContextAwareRetriever(method="context_aware", over=o) for o in (plain, varied)]
+    assert fingerprint(plain) != fingerprint(varied)
+    assert fingerprint(staged[0]) != fingerprint(staged[1])

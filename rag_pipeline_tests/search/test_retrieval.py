@@ -215,6 +215,14 @@ def test_the_best_n_are_returned_best_first_with_their_rows(index, rows):
     assert found[0].metadata in ({"parity": 0}, {"parity": 1})
 
 
+def test_a_documents_quota_holds_before_the_cut(index):
+    every = hits(index, hybrid(top_k=100))
+    two = hits(index, hybrid(top_k=100, most_per_document=2, top_n=10))
+    documents = [i.partition("#")[0] for i, _ in every]
+    first = [n for n, d in enumerate(documents) if documents[:n].count(d) < 2]
+    assert two == [every[n] for n in first][:10]
+
+
 @pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
 def test_the_reranker_mixes_both_scores_of_its_candidates_and_leaves_the_rest(
     index, rows, settings
