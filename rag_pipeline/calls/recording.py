@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.calls.cache import NO_USAGE, CallCache
 from rag_pipeline.calls.costs import ChargedTokens, Kind, Learned, estimating
+from rag_pipeline.config import Settings
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 
@@ -27,8 +28,10 @@ class RecordingCache(CallCache):
     """Calls with an answer that were looked up since `begin`."""
     missing: dict[Kind, dict[bytes, ChargedTokens]] = field(default_factory=dict)
     """Calls without an answer that were looked up since `begin`, with their expected tokens."""
-    learned: Callable[[Kind], Learned] = lambda kind: Learned()
-    """What is known of the tokens of the model that is asked now."""
+    asked: dict[bytes, Settings] = field(default_factory=dict)
+    """The models that calls without an answer are for, where a step may ask several."""
+    learned: Callable[[Kind, Settings | None], Learned] = lambda kind, model: Learned()
+    """What is known of the tokens of a model, by default of the one that the step asks."""
     guessed: bool = False
     """Whether a prompt was made after another one had no answer, and may depend on it."""
 
@@ -38,15 +41,24 @@ class RecordingCache(CallCache):
         self.reads, self.stands_in, self.guessed = reads, stands_in, False
 
     def note(
-        self, kind: Kind, keys: Sequence[bytes], tokens: Callable[[bytes], ChargedTokens]
+        self,
+        kind: Kind,
+        keys: Sequence[bytes],
+        tokens: Callable[[bytes], ChargedTokens],
+        model: Settings | None = None,
     ) -> list[bytes]:
-        """Note calls; return those without an answer. `tokens` estimates what such a call uses."""
+        """Note calls; return those without an answer. `tokens` estimates what such a call uses.
+
+        `model` is what they are for, where that is known.
+        """
         known = self.known(keys)
         self.known_keys |= known
         missing = [key for key in keys if key not in known]
         self.guessed |= bool(self.missing.get(kind)) and bool(missing)
         noted = self.missing.setdefault(kind, {})
-        with estimating(self.learned(kind)):
+        if model is not None:
+            self.asked |= dict.fromkeys(missing, model)
+        with estimating(self.learned(kind, model)):
             for key in missing:
                 if key not in noted:
                     noted[key] = tokens(key)

@@ -87,13 +87,13 @@ class JudgedResults(Results):
     reads_queries: bool = False
     """Whether it depends on what stands in the queries, not only on their answers."""
 
-    def chat(self, config: CorpusConfig) -> ChatSettings | None:
-        """Return the chat model that is asked, None where none is."""
+    def chats(self, config: CorpusConfig) -> list[ChatSettings]:
+        """Return the chat models that are asked."""
         judges = [self.settings(config.evaluation)]
         if self is CONTEXT_SCORES:
             judges += config.evaluation.scores
         asked = (model for judge in judges for model in judge.asked(config))
-        return next((model for model in asked if isinstance(model, ChatSettings)), None)
+        return [model for model in asked if isinstance(model, ChatSettings)]
 
     def made_from(self, workspace: Workspace, configuration: str) -> str:
         """Hash what a configuration's file is made from, as that is now."""

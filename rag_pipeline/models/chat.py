@@ -271,7 +271,7 @@ def _note(
         prefixes.add(prompt.prefix)
         return expected_tokens(prompt, settings, is_first)
 
-    missing = cache.note("chat", list(prompts), tokens)
+    missing = cache.note("chat", list(prompts), tokens, settings)
     if missing and not cache.stands_in:
         raise UnknownReplyError(f"{settings.model}: not asked yet")
     known = cache.get(list(prompts))

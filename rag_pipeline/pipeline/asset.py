@@ -1,6 +1,6 @@
 """What the registry says of one asset: a row."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,8 +84,8 @@ class Asset:
     """The numbers of its metadata that the command line shows, each with its word."""
     asks: bool = False
     """Whether what it sends to a model are prompts, not texts to embed."""
-    model: Callable[[CorpusConfig, Key], ModelSettings | None] = lambda config, key: None
-    """The model that making it calls, here or elsewhere; a run's reranker is left out."""
+    models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
+    """The models that making it calls, here or elsewhere; a run's reranker is left out."""
     runs_dry: bool = False
     """Whether a forecast makes it of each configuration dry, to count its calls."""
 

@@ -4,7 +4,7 @@ Everything that goes asset by asset follows from these rows: plans, Dagster's de
 sensors, the words of the command line, costs, retention. A new asset is a row and its function.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rag_pipeline import indexing, release
@@ -60,7 +60,7 @@ def _sharded(
     doing: str,
     words: tuple[tuple[str, str], ...] = (("rows_written", "chunks"),),
     asks: bool = False,
-    model: Callable[[CorpusConfig, Key], ModelSettings | None],
+    models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]],
 ) -> Asset:
     """Return the row of a table of documents' rows that is built in shards."""
     stage = indexing.STAGES[name]
@@ -85,7 +85,7 @@ def _sharded(
         doing=doing,
         words=words,
         asks=asks,
-        model=model,
+        models=models,
     )
 
 
@@ -117,14 +117,13 @@ def _judged(
         about=about,
         doing=doing,
         words=words,
-        model=lambda config, key: results.chat(config),
+        models=lambda config, key: results.chats(config),
         runs_dry=True,
     )
 
 
-def _first_model(config: CorpusConfig, stage: Settings) -> ModelSettings | None:
-    asked = stage.asked(config)
-    return next((s for s in asked if isinstance(s, ChatSettings | EmbeddingSettings)), None)
+def _models(config: CorpusConfig, stage: Settings) -> list[ModelSettings]:
+    return [s for s in stage.asked(config) if isinstance(s, ChatSettings | EmbeddingSettings)]
 
 
 def _costs(workspace: Workspace) -> Mapping[str, Totals]:
@@ -206,7 +205,7 @@ _ROWS = (
         about="Spans of each document's text.",
         doing="cut documents into chunks",
         words=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
-        model=lambda config, key: _first_model(config, config.chunkings[key.chunking]),
+        models=lambda config, key: _models(config, config.chunkings[key.chunking]),
     ),
     _sharded(
         "contextualized_chunks",
@@ -217,7 +216,7 @@ _ROWS = (
         about="Chunks with the short context that is indexed before them.",
         doing="put contexts before chunks",
         asks=True,
-        model=lambda config, key: _first_model(config, config.contextualizers[key.contextualizer]),
+        models=lambda config, key: _models(config, config.contextualizers[key.contextualizer]),
     ),
     Asset(
         name="lexical_index",
@@ -246,7 +245,7 @@ _ROWS = (
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
         doing="embed chunks",
-        model=lambda config, key: config.embeddings[key.embedding],
+        models=lambda config, key: [config.embeddings[key.embedding]],
     ),
     Asset(
         name="retrieval_run",
@@ -263,7 +262,7 @@ _ROWS = (
         doing="search with every query",
         unit="queries",
         words=(("queries", "queries"),),
-        model=lambda config, key: config.embeddings[key.embedding],
+        models=lambda config, key: [config.embeddings[key.embedding]],
     ),
     _judged(
         LABELS,

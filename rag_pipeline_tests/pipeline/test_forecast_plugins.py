@@ -3,9 +3,11 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rag_pipeline.answering import NEUTRAL_QUERIES
 from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus
 from rag_pipeline_tests.testing.plugins import done, write_package
 
@@ -24,6 +26,7 @@ from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.models.local import LocalChat, LocalEmbedding
 
 PRICES = {"date": "2026-01-01", "models": {"*": {"input": 1.0, "output": 1.0}}}
+DEAR = {"input": 1000.0, "output": 1000.0}
 
 
 class Lengths(LocalEmbedding):
@@ -37,7 +40,7 @@ class Lengths(LocalEmbedding):
 
 
 class Echo(LocalChat):
-    prices = PRICES
+    prices = {"date": "2026-01-01", "models": {"*": PRICES["models"]["*"], "dear": DEAR}}
     provider: Literal["echo"]
 
     def answer(self, messages, schema):
@@ -85,6 +88,18 @@ class Tone(AnswerScore):
     def measure(self, answered, models):
         ask(models, self.chat, [f"tone? {one.query.query}" for one in answered])
         return [{"Tone": 1.0} for _ in answered]
+
+
+class Two(RelevanceJudge):
+    judge: Literal["two"]
+    first: ChatName
+    second: ChatName
+    passages: int = 2
+
+    def label(self, asked, models):
+        for chat in (self.first, self.second):
+            ask(models, chat, [f"relevant? {query.query} {c.text}" for query, c in asked])
+        return [True] * len(asked)
 """
 POINTS = """
 [rag_pipeline.embeddings]
@@ -93,6 +108,7 @@ lengths = asking:Lengths
 echo = asking:Echo
 [rag_pipeline.judges]
 asking = asking:Relevance
+two = asking:Two
 [rag_pipeline.context_judges]
 asking = asking:Contexts
 [rag_pipeline.entity_extractors]
@@ -102,6 +118,9 @@ tone = asking:Tone
 """
 
 
+ECHO = {"echo": {"provider": "echo", "model": "echo"}}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
@@ -109,10 +128,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def corpus(folder: Path, embedding: str, evaluation: dict[str, object]) -> Path:
+def corpus(
+    folder: Path,
+    embedding: str,
+    evaluation: dict[str, object],
+    chats: dict[str, Any] = ECHO,
+) -> Path:
     file: Path = write_corpus(
         folder,
-        chats={"echo": {"provider": "echo", "model": "echo"}},
+        chats=chats,
         contextualizers={"none": {"method": "none"}},
         embeddings={"minilm": {"provider": "minilm"}, "lengths": {"provider": "lengths"}},
         retrievers={"dense": {"method": "dense", "top_k": 4}},
@@ -147,11 +171,31 @@ def test_the_plan_counts_what_the_run_then_asks(site, tmp_path):
     done(site, "run", file)
     groups = json.loads(done(site, "costs", "-c", file, "--json", "--by", "asset"))["groups"]
     made = {name.split()[0]: own["calls"] for name, own in groups.items()}
-    # The product's own queries, such as those that look for definitions, are in no plan.
-    made = {name: calls for name, calls in made.items() if name not in ("answers", "search")}
+    made.pop("search", 0)  # the check of what is released
+    # What is looked for where nothing answers: in the plan they are the most that there can be.
+    assert made.pop("answers", 0) <= foreseen.pop("answers") == len(NEUTRAL_QUERIES)
     queries = len(QUERIES)
     assert made.pop("retrieval_run") == queries  # each query is embedded by itself
     assert made["relevance_labels"] == 2 * queries
     assert made["context_scores"] == 2 * queries  # one by the judge, one by the score
     assert made["entity_scores"] == 1
     assert dict(foreseen) == made
+
+
+def test_each_of_two_chat_models_is_priced_at_its_own(site, tmp_path):
+    done(site, "run", corpus(tmp_path, "minilm", {}))
+    chats = {name: {"provider": "echo", "model": name} for name in ("cheap", "dear")}
+
+    def step(first: str, second: str) -> dict[str, Any]:
+        judge = {"judge": "two", "first": first, "second": second}
+        file = corpus(tmp_path, "minilm", {"relevance": judge}, chats)
+        plan = json.loads(done(site, "plan", file, "--json"))
+        (labels,) = (step for step in plan if step["asset"] == "relevance_labels")
+        assert isinstance(labels, dict)
+        return labels
+
+    one, both, other = step("cheap", "cheap"), step("cheap", "dear"), step("dear", "dear")
+    assert (one["asks"], both["asks"]) == (2 * len(QUERIES), 4 * len(QUERIES))
+    assert both["usd"] == pytest.approx(one["usd"] + other["usd"])
+    assert other["usd"] == pytest.approx(1000 * one["usd"])
+    assert both["model"] == "echo cheap + echo dear"

@@ -1,6 +1,6 @@
 """Whose models the steps of a corpus call, and whether they are paid."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -9,7 +9,10 @@ from rag_pipeline.config import (
     ChatSettings,
     Configuration,
     CorpusConfig,
+    EmbeddingSettings,
+    ExtractiveAnswers,
     PassageReranker,
+    Settings,
 )
 from rag_pipeline.pipeline.asset import ModelSettings
 from rag_pipeline.pipeline.planning import Step
@@ -28,24 +31,24 @@ class Payee:
         return f"{self.provider} {self.model}"
 
 
-def paid_model(workspace: Workspace, step: Step) -> Payee | None:
-    """Return whose calls a step makes, None where they are free: by a model on this machine.
+def paid_models(workspace: Workspace, step: Step) -> list[Payee]:
+    """Return whose calls a step makes, without those that are free: by a model on this machine.
 
     A retrieval run's reranker is left out; see `paid_reranker`.
     """
-    settings = step.row.model(workspace.config, step.key(workspace.config))
-    return None if settings is None else payee_of(workspace, settings)
+    models = _models_of(workspace.config, step)
+    payees = [payee_of(workspace, settings) for settings in models]
+    return list(dict.fromkeys(payee for payee in payees if payee is not None))
 
 
 def calls_a_model(config: CorpusConfig, step: Step) -> bool:
     """Return whether a step calls a model, here or elsewhere."""
-    return step.row.model(config, step.key(config)) is not None
+    return bool(_models_of(config, step))
 
 
 def provider_of(config: CorpusConfig, step: Step) -> str | None:
-    """Return whose model a step calls, here or elsewhere; None if it calls none."""
-    settings = step.row.model(config, step.key(config))
-    return None if settings is None else _vendor(settings)
+    """Return whose model a step calls first, here or elsewhere; None if it calls none."""
+    return next((_vendor(settings) for settings in _models_of(config, step)), None)
 
 
 def paid_reranker(workspace: Workspace, configuration: Configuration) -> Payee | None:
@@ -59,32 +62,50 @@ def paid_reranker(workspace: Workspace, configuration: Configuration) -> Payee |
 
 def pays(workspace: Workspace, step: Step) -> bool:
     """Return whether a step calls a model that is not free."""
-    if paid_model(workspace, step) is not None:
+    if paid_models(workspace, step):
         return True
-    configuration = step.partition or ""
-    return step.asset == "retrieval_run" and (
-        paid_reranker(workspace, workspace.config.configuration(configuration)) is not None
-    )
+    if step.asset == "retrieval_run":
+        return paid_reranker(workspace, _configuration(workspace.config, step)) is not None
+    return bool(searching_models(workspace, step))
 
 
-def learned_of(workspace: Workspace, step: Step) -> Callable[[Kind], Learned]:
+def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | PassageReranker]:
+    """Return the models, paid or prompted, that answers search with for want of an answer."""
+    config = workspace.config
+    if step.asset != "answers" or not isinstance(config.evaluation.answers, ExtractiveAnswers):
+        return []
+    configuration = _configuration(config, step)
+    embedding = config.embeddings[configuration.embedding]
+    reranker = config.rerankers[configuration.reranker]
+    used: list[ModelSettings | PassageReranker] = [embedding]
+    if isinstance(reranker, PassageReranker):
+        used.append(reranker.chat_asked(config) or reranker)
+    return [one for one in used if payee_of(workspace, one) is not None]
+
+
+def learned_of(workspace: Workspace, step: Step) -> Callable[[Kind, Settings | None], Learned]:
     """Return what is known of the tokens of the models that a step pays, by the kind of call."""
     config = workspace.config
-    model = step.row.model(config, step.key(config))
-    own: Kind = "chat" if isinstance(model, ChatSettings) else "embedding"
-    payees: dict[Kind, Payee | None] = {own: paid_model(workspace, step)}
+    payees: dict[Kind, Payee | None] = {}
+    for model in _models_of(config, step)[:1]:
+        own: Kind = "chat" if isinstance(model, ChatSettings) else "embedding"
+        payees[own] = payee_of(workspace, model)
     if step.asset == "retrieval_run":
-        configuration = config.configuration(step.partition or "")
+        configuration = _configuration(config, step)
         reranker = config.rerankers[configuration.reranker]
         scoring: Kind = "chat" if reranker.chat_asked(config) else "rerank"
         payees[scoring] = paid_reranker(workspace, configuration)
 
     @cache
-    def learned(kind: Kind) -> Learned:
-        payee = payees.get(kind)
+    def of_payee(kind: Kind, payee: Payee | None) -> Learned:
         if payee is None:
             return Learned()
         return workspace.ledger.learned(payee.provider, payee.model, kind, step.asset)
+
+    def learned(kind: Kind, model: Settings | None) -> Learned:
+        if isinstance(model, ChatSettings | EmbeddingSettings | PassageReranker):
+            return of_payee(kind, payee_of(workspace, model))
+        return of_payee(kind, payees.get(kind))
 
     return learned
 
@@ -97,10 +118,17 @@ def price(workspace: Workspace, payee: Payee | None, tokens: ChargedTokens | Non
     return None if known is None or tokens is None else known.usd(tokens, payee.batch)
 
 
-def chat_of(config: CorpusConfig, step: Step) -> ChatSettings | None:
-    """Return the chat model that a step asks, a reranker's left out; None if it asks none."""
-    model = step.row.model(config, step.key(config))
-    return model if isinstance(model, ChatSettings) else None
+def asks_a_chat(config: CorpusConfig, step: Step) -> bool:
+    """Return whether a step asks a chat model, a run's reranker left out."""
+    return any(isinstance(model, ChatSettings) for model in _models_of(config, step))
+
+
+def payee_of(workspace: Workspace, settings: ModelSettings | PassageReranker) -> Payee | None:
+    """Return who charges for a model's calls, None where it is free."""
+    provider = _vendor(settings)
+    model = getattr(settings, "model", provider)
+    is_free = workspace.ledger.prices.price(provider, model) == FREE
+    return None if is_free else Payee(provider, model, getattr(settings, "batch", False))
 
 
 def _vendor(settings: ModelSettings | PassageReranker) -> str:
@@ -108,9 +136,9 @@ def _vendor(settings: ModelSettings | PassageReranker) -> str:
     return vendor(own, getattr(settings, "base_url", None))
 
 
-def payee_of(workspace: Workspace, settings: ModelSettings | PassageReranker) -> Payee | None:
-    """Return who is paid for a model's calls, None where it is free."""
-    provider = _vendor(settings)
-    model = getattr(settings, "model", provider)
-    is_free = workspace.ledger.prices.price(provider, model) == FREE
-    return None if is_free else Payee(provider, model, getattr(settings, "batch", False))
+def _models_of(config: CorpusConfig, step: Step) -> Sequence[ModelSettings]:
+    return step.row.models(config, step.key(config))
+
+
+def _configuration(config: CorpusConfig, step: Step) -> Configuration:
+    return config.configuration(step.partition or "")

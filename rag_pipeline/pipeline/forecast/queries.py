@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rag_pipeline.answering import NEUTRAL_QUERIES
 from rag_pipeline.calls.costs import USUAL_OUTPUT
 from rag_pipeline.config import Configuration, PassageReranker
 from rag_pipeline.datamodels import Answer, Query
@@ -19,7 +20,12 @@ from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.pipeline.forecast.payees import chat_of, learned_of, paid_reranker
+from rag_pipeline.pipeline.forecast.payees import (
+    asks_a_chat,
+    learned_of,
+    paid_reranker,
+    searching_models,
+)
 from rag_pipeline.pipeline.forecast.tables import Noted, Todo
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
@@ -80,9 +86,10 @@ class QueryRuns:
     def judge(self, step: Step) -> Noted:
         """Answer every query, or judge what was found and answered."""
         config = self.dry.config
-        asks = chat_of(config, step) is not None
+        asks = asks_a_chat(config, step)
+        searching = self._search_for_more(step)
         if not asks and not self._is_read(step):
-            return Noted()
+            return searching
         assert step.row.update is not None
         before = {Step(asset, step.partition) for asset in step.row.reads}
         noted = Noted(calls_known=not before & self.unknown, exact=not before & self.estimated)
@@ -97,14 +104,37 @@ class QueryRuns:
             self.estimated.add(step)
             self._stand_in_answers(config.configuration(step.partition or ""))
         if not asks:
-            return Noted()
+            return searching
         noted.calls = dict(self.dry.cache.missing.get("chat", {}))
         return noted
+
+    def _search_for_more(self, step: Step) -> Noted:
+        """Search as answers by quotes do where a question has none; that is the most it can be."""
+        dry = self.dry
+        if not searching_models(dry, step):
+            return Noted()
+        configuration = dry.config.configuration(step.partition or "")
+        reranker = dry.config.rerankers[configuration.reranker]
+        dry.cache.learned = learned_of(dry, step)
+        dry.cache.begin()
+        with suppress(UnknownReplyError):
+            dry.embed(configuration.embedding, input_type="query")(list(NEUTRAL_QUERIES))
+        length = self._usual_length(configuration, with_context=True)
+        if isinstance(reranker, PassageReranker) and length is not None:
+            score = passage_scorer(dry, reranker)
+            neutral = [Query(text, text) for text in NEUTRAL_QUERIES]
+            if score is not None:
+                score([Asked(q.query, _passages(q, reranker.candidates, length)) for q in neutral])
+        missing = dry.cache.missing
+        embedded, scored = missing.get("embedding", {}), missing.get("rerank", {})
+        dry.cache.asked |= dict.fromkeys(embedded, dry.config.embeddings[configuration.embedding])
+        dry.cache.asked |= dict.fromkeys(scored, reranker)
+        return Noted(calls={**embedded, **scored, **missing.get("chat", {})}, exact=False)
 
     def _is_read(self, step: Step) -> bool:
         """Return whether a chat model is to read what a step of a configuration makes."""
         return any(
-            chat_of(self.dry.config, after) is not None or self._is_read(after)
+            asks_a_chat(self.dry.config, after) or self._is_read(after)
             for after in self.chosen
             if after.row.runs_dry
             and after.partition == step.partition

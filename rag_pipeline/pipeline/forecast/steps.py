@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rag_pipeline.calls.costs import ChargedTokens
+from rag_pipeline.config import ChatSettings, EmbeddingSettings, PassageReranker
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.pipeline.forecast.payees import (
     Payee,
+    asks_a_chat,
     calls_a_model,
-    chat_of,
-    paid_model,
+    paid_models,
     paid_reranker,
+    payee_of,
     price,
 )
 from rag_pipeline.pipeline.forecast.queries import QueryRuns, hold_queries
@@ -53,7 +55,7 @@ class Forecast:
     asks: int | None = 0
     """Prompts that would be sent to a chat model."""
     model: str = ""
-    """The model that would be paid for them, "" where none is."""
+    """The models that would be paid for them, "" where none is."""
     tokens: ChargedTokens = field(default_factory=ChargedTokens)
     usd: float | None = 0.0
     """None where the model's price or the calls are not known."""
@@ -94,47 +96,64 @@ def forecast(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
                 noted, reranking = queries.search(step, stays)
             elif runs_now and step.row.runs_dry:
                 noted = queries.judge(step)
-        payee = paid_model(workspace, step) if runs_now else None
-        is_chat = chat_of(config, step) is not None
-        made = _forecast(workspace, step, runs_now, counts, noted, payee, is_chat, answered)
+        payees = paid_models(workspace, step) if runs_now else []
+        is_chat = asks_a_chat(config, step)
+        made = _forecast(dry, step, runs_now, counts, noted, payees, is_chat, answered)
         running = [s for s in before if found[s].runs]
         reason = todo[step].why if step in todo else why(workspace, step, running) * runs_now
         found[step] = replace(made, why=reason)
         if reranking is not None:
             part = Step(RERANKING, step.partition)
             payee = paid_reranker(workspace, config.configuration(step.partition or ""))
-            counts = 0, 0, 0
-            found[part] = _forecast(workspace, part, True, counts, reranking, payee, True, answered)
+            payees, counts = [payee] if payee else [], (0, 0, 0)
+            found[part] = _forecast(dry, part, True, counts, reranking, payees, True, answered)
     return list(found.values())
 
 
 def _forecast(
-    workspace: Workspace,
+    dry: DryWorkspace,
     step: Step,
     runs: bool,
     documents: tuple[int, int, int],
     noted: Noted,
-    payee: Payee | None,
+    payees: Sequence[Payee],
     is_chat: bool,
     answered: dict[bytes, bool],
 ) -> Forecast:
-    """Return a step's forecast; what a step before it asks is `answered` by then, surely or not."""
+    """Return a step's forecast; what a step before it asks is `answered` by then, surely or not.
+
+    Each call is priced at its own model; where that was not noted, at the first of `payees`.
+    """
     new = [key for key in noted.calls if key not in answered]
     exact = noted.exact and noted.scale == 1.0 and all(answered.get(k, True) for k in noted.calls)
     answered.update(dict.fromkeys(new, exact))
-    tokens = sum((noted.calls[key] for key in new), ChargedTokens()) * noted.scale
-    count = round(len(new) * noted.scale) if noted.calls_known else None
+    first = payees[0] if payees else None
+    texts = prompts = 0
+    paid: dict[Payee | None, ChargedTokens] = {}
+    for key in new:
+        model = dry.cache.asked.get(key)
+        payee = first
+        if isinstance(model, ChatSettings | EmbeddingSettings | PassageReranker):
+            payee = payee_of(dry, model)
+        paid[payee] = paid.get(payee, ChargedTokens()) + noted.calls[key]
+        is_prompt = is_chat if model is None else not isinstance(model, EmbeddingSettings)
+        texts, prompts = texts + (not is_prompt), prompts + is_prompt
+    tokens = sum(paid.values(), ChargedTokens()) * noted.scale
+    prices = [price(dry, payee, own * noted.scale) for payee, own in paid.items()]
+    known = [usd for usd in prices if usd is not None]
+    usd = sum(known) if len(known) == len(prices) else None
+    unknown = not noted.calls_known
     return Forecast(
         step,
         runs,
         *documents,
         chunks=round(noted.chunks * noted.scale) if noted.chunks_known else None,
-        calls=0 if is_chat else count,
+        calls=None if unknown and not is_chat else round(texts * noted.scale),
         exact=exact,
-        asks=count if is_chat else 0,
-        model=str(payee) if payee else "",
+        asks=None if unknown and is_chat else round(prompts * noted.scale),
+        model=" + ".join(str(p) for p in dict.fromkeys([*payees, *paid]) if p is not None),
         tokens=tokens,
-        usd=price(workspace, payee, None if count is None else tokens),
+        usd=price(dry, first, None) if unknown else usd,
     )
 
 

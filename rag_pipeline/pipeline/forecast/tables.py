@@ -17,7 +17,7 @@ from rag_pipeline.indexing import (
     plan,
     plan_documents,
 )
-from rag_pipeline.pipeline.forecast.payees import chat_of, learned_of
+from rag_pipeline.pipeline.forecast.payees import asks_a_chat, learned_of
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step, upstream
 from rag_pipeline.workspace import Workspace
@@ -114,7 +114,7 @@ def build_tables(dry: DryWorkspace, chunking: str, todo: Mapping[Step, Todo]) ->
             unknown[step] = waiting.intersection(own)
             if unknown[step]:
                 noted[step].chunks_known = False
-                if step.asset == "vector_index" or chat_of(dry.config, step):
+                if step.asset == "vector_index" or asks_a_chat(dry.config, step):
                     noted[step].calls_known = False
             possible = [d for d in own if d not in waiting]
             if possible:
