@@ -167,7 +167,7 @@ class LanguageModel:
         import dspy
         from dspy.utils.exceptions import DSPyError
 
-        predictor = getattr(self.prompts, name)
+        predictor = self.prompts.predictor(name)
         try:
             with (
                 attributed(f"assistant.{name}"),
@@ -189,7 +189,7 @@ class LanguageModel:
         """Return the first chunks that fit into the model's context window, at least one."""
         import dspy
 
-        predictor = getattr(self.prompts, name)
+        predictor = self.prompts.predictor(name)
         messages = dspy.JSONAdapter().format(
             predictor.signature, predictor.demos, {**inputs, "passages": ""}
         )

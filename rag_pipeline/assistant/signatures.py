@@ -144,6 +144,10 @@ class Prompts(dspy.Module):
         for name, signature in SIGNATURES.items():
             setattr(self, name, dspy.Predict(signature))
 
+    def predictor(self, name: str) -> dspy.Predict:
+        """Return the predictor of a signature."""
+        return dict(self.named_predictors())[name]
+
     def as_record(self) -> dict[str, Any]:
         """Return the instructions and examples of each predictor as JSON values."""
         return {

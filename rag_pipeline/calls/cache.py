@@ -7,7 +7,6 @@ back. Values are committed as they arrive, so a crash loses at most the calls in
 import hashlib
 import json
 import sqlite3
-import threading
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -16,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rag_pipeline.calls.databases import open_database
+from rag_pipeline.calls.databases import Connections, open_database
 from rag_pipeline.calls.sharing import Exchange, SharedRecord, open_outbox, post
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
@@ -62,7 +61,7 @@ class CallCache:
 
     path: Path
     exchange: Exchange | None = None
-    _local: threading.local = field(default_factory=threading.local)
+    _local: Connections = field(default_factory=Connections)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Return the known answers of these keys, but not those that are not what was stored."""
@@ -114,7 +113,7 @@ class CallCache:
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens it again."""
-        connection = getattr(self._local, "connection", None)
+        connection = self._local.connection
         self._local.connection = None
         if connection is not None:
             connection.close()
@@ -247,12 +246,12 @@ class CallCache:
 
         Raises StoreError.
         """
-        joined = getattr(self._local, "transaction", None)
+        joined = self._local.transaction
         if joined is not None:
             yield joined
             return
         try:
-            connection = getattr(self._local, "connection", None)
+            connection = self._local.connection
             if connection is None:
                 self._local.connection = connection = self._connect()
             self._local.transaction = connection

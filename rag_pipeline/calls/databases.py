@@ -1,11 +1,19 @@
 """SQLite files that many threads and processes write at once."""
 
 import sqlite3
+import threading
 import time
 from pathlib import Path
 
 _PATIENCE = 60.0
 """Seconds to wait for a lock."""
+
+
+class Connections(threading.local):
+    """A thread's connection to a file, and the transaction that it is in."""
+
+    connection: sqlite3.Connection | None = None
+    transaction: sqlite3.Connection | None = None
 
 
 def open_database(path: Path) -> sqlite3.Connection:

@@ -68,7 +68,7 @@ def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[s
     for one in chosen.values():
         yield f"embeddings.{one.embedding}", config.embeddings[one.embedding]
         for stage in ("chunking", "contextualizer", "retriever"):
-            for _, section, name in config.variants(stage)[getattr(one, stage)].names():
+            for _, section, name in config.chosen(one, stage).names():
                 yield f"{section}.{name}", config.section(section)[name]
         reranker = config.rerankers[one.reranker]
         if isinstance(reranker, PassageReranker):

@@ -70,12 +70,12 @@ def of_today(config: CorpusConfig, settings: SettingsT) -> SettingsT:
     return settings
 
 
-def provider_of(settings: RemoteModel) -> str:
+def provider_of(settings: Settings) -> str:
     """Return a model's vendor: its `provider`, or of a reranker its `method`."""
     return str(getattr(settings, "provider", None) or getattr(settings, "method", ""))
 
 
-def model_of(settings: RemoteModel) -> str:
+def model_of(settings: Settings) -> str:
     """Return a model's name at its vendor."""
     return str(getattr(settings, "model", "")) or provider_of(settings)
 

@@ -6,7 +6,14 @@ from rag_pipeline.config.settings import Name, Settings
 STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 
 
-class ConfigurationRule(Settings):
+class _Choices(Settings):
+    def variant(self, stage: str) -> str:
+        """Return the name of the variant of one of the STAGES."""
+        name: str = getattr(self, stage)
+        return name
+
+
+class ConfigurationRule(_Choices):
     """One line under `configurations`: a variant per stage, `*` for each of them."""
 
     name: Name | None = None
@@ -17,7 +24,7 @@ class ConfigurationRule(Settings):
     reranker: str = "none"
 
 
-class Configuration(Settings):
+class Configuration(_Choices):
     """A named choice of one variant per stage: the unit of evaluation."""
 
     name: str

@@ -149,6 +149,11 @@ class CorpusConfig(Settings):
         """Return the named settings of one stage."""
         return self.section(f"{stage}s")
 
+    def chosen(self, configuration: Configuration, stage: str) -> Settings:
+        """Return the settings that a configuration has for one of the STAGES."""
+        settings: Settings = self.variants(stage)[configuration.variant(stage)]
+        return settings
+
     def section(self, name: str) -> Variants:
         """Return the named settings of a section of the file."""
         section: Variants = getattr(self, name)
@@ -158,7 +163,7 @@ class CorpusConfig(Settings):
         for index, rule in enumerate(self.configurations):
             choices = []
             for stage in STAGES:
-                wanted, known = getattr(rule, stage), self.variants(stage)
+                wanted, known = rule.variant(stage), self.variants(stage)
                 if wanted != "*" and wanted not in known:
                     raise ValueError(
                         f"configurations.{index}.{stage}: {wanted!r} is not one of: "
@@ -228,9 +233,8 @@ class CorpusConfig(Settings):
         chosen = [self.configuration(configuration)] if configuration else None
         for one in chosen or self.all_configurations.values():
             for stage in STAGES:
-                name = getattr(one, stage)
-                with self._at(f"{stage}s.{name}"):
-                    self.variants(stage)[name].check(self)
+                with self._at(f"{stage}s.{one.variant(stage)}"):
+                    self.chosen(one, stage).check(self)
 
     # --- places ---
 

@@ -65,13 +65,13 @@ def _effect(
     others = [s for s in STAGES if s != stage]
     choices: dict[tuple[str, ...], dict[str, str]] = {}
     for configuration in configurations:
-        choice = tuple(getattr(configuration, s) for s in others)
-        choices.setdefault(choice, {})[getattr(configuration, stage)] = configuration.name
+        choice = tuple(configuration.variant(s) for s in others)
+        choices.setdefault(choice, {})[configuration.variant(stage)] = configuration.name
     every = list(dict.fromkeys(v for choice in choices.values() for v in choice))
     variants = _matched(every, list(choices.values()))
     if len(variants) < 2:
         return None
-    wanted = getattr(reference, stage, None)
+    wanted = reference.variant(stage) if reference else None
     first = wanted if wanted in variants else variants[0]
     variants = [first, *(v for v in variants if v != first)]
     matched = [choice for choice in choices.values() if all(v in choice for v in variants)]

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from rag_pipeline.config import ChatSettings, CorpusConfig, Evaluation, Settings, fingerprint
+from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.workspace import Workspace
 
 _FOLDER = "evaluation"
@@ -104,7 +105,8 @@ class JudgedResults(Results):
         if self is CONTEXT_SCORES:
             parts.append(config.evaluation.health)
             for score in config.evaluation.scores:
-                metrics = [[m.name, m.version] for m in getattr(score, "metrics", ())]
+                own = score.metrics if isinstance(score, AnswerScore) else ()
+                metrics = [[m.name, m.version] for m in own]
                 parts += [score, metrics, *score.asked(config)]
         parts += [before.digest(workspace, configuration) for before in self.reads]
         if self.reads_queries:

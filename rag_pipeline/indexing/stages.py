@@ -8,7 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from rag_pipeline.calls.grouping import groups
-from rag_pipeline.config import Key
+from rag_pipeline.config import ChatSettings, Key
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.indexing.builders import (
     build_chunks,
@@ -71,7 +71,7 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> TableStage:
     config, key = workspace.config, key.at("contextualizer")
     settings = config.contextualizers[key.contextualizer]
     # A batch may take a day, and the shards of one process follow each other.
-    in_batches = any(getattr(model, "batch", False) for model in settings.asked(config))
+    in_batches = any(isinstance(m, ChatSettings) and m.batch for m in settings.asked(config))
     table = workspace.contextualized_chunks(key)
     return TableStage(
         key,

@@ -32,7 +32,7 @@ from rag_pipeline.calls.costs import (
 )
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config import ChatSettings
+from rag_pipeline.config import ChatSettings, RemoteModel
 from rag_pipeline.datamodels import Prompt as Prompt
 from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
@@ -133,7 +133,7 @@ def _ask_in_batches(
     chat = open_chat(settings)
     if not isinstance(chat, BatchedChat):
         raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
-    address = getattr(settings, "base_url", None)
+    address = settings.base_url if isinstance(settings, RemoteModel) else None
     invalid: list[bytes] = []
     names = {key: f"batched {key.hex()}" for key in prompts}
 

@@ -208,8 +208,7 @@ def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str,
     config = workspace.config
     stages = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
     settings = {
-        stage: config.variants(stage)[getattr(configuration, stage)].model_dump(mode="json")
-        for stage in stages
+        stage: config.chosen(configuration, stage).model_dump(mode="json") for stage in stages
     }
     settings["retriever"] = retriever_of(workspace, configuration).model_dump(mode="json")
     settings |= record_chats("reranker", config.rerankers[configuration.reranker], config)

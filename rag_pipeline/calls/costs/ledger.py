@@ -21,7 +21,7 @@ from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, 
 from rag_pipeline.calls.costs.purposes import Charge, Kind
 from rag_pipeline.calls.costs.reservations import Cost, Purse
 from rag_pipeline.calls.costs.tokens import Learned
-from rag_pipeline.calls.databases import open_database
+from rag_pipeline.calls.databases import Connections, open_database
 from rag_pipeline.calls.registers import Register
 from rag_pipeline.calls.sharing import SharedRecord, open_outbox, post
 from rag_pipeline.errors import BudgetError, StoreError
@@ -56,7 +56,7 @@ class Ledger:
     """Whether other machines get its charges, by an `Exchange`."""
     register: Register | None = None
     """What holds the budget, and the rate limits, over the machines that share it."""
-    _local: threading.local = field(default_factory=threading.local)
+    _local: Connections = field(default_factory=Connections)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spent: float = 0.0
     _seen: int = 0
@@ -245,7 +245,7 @@ class Ledger:
     def connection(self) -> Iterator[sqlite3.Connection]:
         """Open this thread's connection for one transaction. Raises StoreError."""
         try:
-            connection = getattr(self._local, "connection", None)
+            connection = self._local.connection
             if connection is None:
                 connection = open_database(self.path)
                 connection.execute(_TABLE)

@@ -12,7 +12,6 @@ from rag_pipeline.answering import (
     NEUTRAL_QUERIES,
     Calibration,
     Formed,
-    SentenceEmbed,
     ToAnswer,
     detect,
     distinct,
@@ -23,7 +22,7 @@ from rag_pipeline.answering import (
 from rag_pipeline.answering.intent import Kind
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers, MiniLMEmbedding
+from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.quality.calibration import calibrated
@@ -35,8 +34,6 @@ from rag_pipeline.evaluation.runs import (
     retrieve_again,
     searched_index,
 )
-from rag_pipeline.models.embedding import embed
-from rag_pipeline.models.providers import open_embedder
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.retrieval import Retrieved, with_tokens
 from rag_pipeline.workspace import Workspace
@@ -118,12 +115,6 @@ def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answe
     """Return the answers by query id, None for one that failed; {} before the first run."""
     rows = ANSWERS.rows(workspace, configuration)
     return {row["query_id"]: _unpack(row["answer"]) for row in rows}
-
-
-def sentence_embed(workspace: Workspace, counts: CallCounts | None = None) -> SentenceEmbed:
-    """Return the packaged model behind the call cache, for whatever compares sentences."""
-    embedder = open_embedder(MiniLMEmbedding(provider="minilm"))
-    return lambda texts: embed(texts, embedder, workspace.cache, "document", counts)
 
 
 def _extracted(

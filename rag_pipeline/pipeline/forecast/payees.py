@@ -12,8 +12,10 @@ from rag_pipeline.config import (
     EmbeddingSettings,
     ExtractiveAnswers,
     PassageReranker,
+    RemoteModel,
     Settings,
 )
+from rag_pipeline.config.addresses import model_of
 from rag_pipeline.pipeline.asset import ModelSettings
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
@@ -125,15 +127,18 @@ def asks_a_chat(config: CorpusConfig, step: Step) -> bool:
 
 def payee_of(workspace: Workspace, settings: ModelSettings | PassageReranker) -> Payee | None:
     """Return who charges for a model's calls, None where it is free."""
-    provider = _vendor(settings)
-    model = getattr(settings, "model", provider)
+    provider, model = _vendor(settings), model_of(settings)
     is_free = workspace.ledger.prices.price(provider, model) == FREE
-    return None if is_free else Payee(provider, model, getattr(settings, "batch", False))
+    return (
+        None
+        if is_free
+        else Payee(provider, model, isinstance(settings, ChatSettings) and settings.batch)
+    )
 
 
 def _vendor(settings: ModelSettings | PassageReranker) -> str:
     own = settings.method if isinstance(settings, PassageReranker) else settings.provider
-    return vendor(own, getattr(settings, "base_url", None))
+    return vendor(own, settings.base_url if isinstance(settings, RemoteModel) else None)
 
 
 def _models_of(config: CorpusConfig, step: Step) -> Sequence[ModelSettings]:

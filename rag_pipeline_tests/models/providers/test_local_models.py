@@ -39,11 +39,12 @@ def write_tokenizer(folder: Path, length: int) -> None:
 
 @pytest.fixture(scope="module")
 def minilm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from rag_pipeline.models.providers.minilm import _MODEL, _packaged
+    from rag_pipeline.models.providers.minilm import _MODEL
+    from rag_pipeline.models.providers.packaged import packaged_file
 
     folder: Path = tmp_path_factory.mktemp("models") / "minilm"
     write_tokenizer(folder, 256)
-    shutil.copy(_packaged(*_MODEL), folder / "model.onnx")
+    shutil.copy(packaged_file(*_MODEL), folder / "model.onnx")
     return folder
 
 

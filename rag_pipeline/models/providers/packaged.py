@@ -1,0 +1,26 @@
+"""Files of models that installed packages carry."""
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+
+from rag_pipeline.errors import ProviderError
+
+
+def packaged_file(package: str, file: str, sha256: str | None = None) -> Path:
+    """Return a file of an installed package; raise ProviderError where it is missing.
+
+    With `sha256` it must also be the file that was tested.
+    """
+    spec = find_spec(package)
+    folders = (spec.submodule_search_locations or []) if spec else []
+    path = next((p for folder in folders if (p := Path(folder) / file).is_file()), None)
+    reinstall = f"reinstall {package.replace('_', '-')}"
+    if path is None:
+        raise ProviderError(f"the packaged model is missing: {package}/{file}; {reinstall}")
+    if sha256 is not None and hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise ProviderError(
+            f"{path}: not the model that was tested (SHA-256 differs); {reinstall} as pinned in "
+            f"constraints.txt"
+        )
+    return path
