@@ -170,7 +170,7 @@ def _left(workspace: Workspace, new: str, table: Any) -> tuple[int, ChargedToken
     payee = payee_of(workspace, workspace.config.embeddings[new])
     if payee is not None:
         known = workspace.ledger.learned(payee.provider, payee.model, "embedding", "vector_index")
-        dry.learned = lambda kind: known
+        dry.learned = lambda kind, _: known
     calls: dict[bytes, ChargedTokens] = {}
     for batch in table.read(["document_id", "text", "context"], batch_rows=_TEXTS_AT_ONCE):
         dry.begin(reads=False)

@@ -71,8 +71,8 @@ class MiniLM:
 
     def __init__(self, threads: int | None = None) -> None:
         self._threads = threads or len(os.sched_getaffinity(0))
-        _packaged(*_MODEL)  # opened at the first text: a plan only asks the model's name
-        _packaged(*_TOKENIZER)
+        packaged_file(*_MODEL)  # opened at the first text: a plan only asks the model's name
+        packaged_file(*_TOKENIZER)
 
     def batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Yield positions sorted by token count, so that little is padded, at most 4096 tokens.
