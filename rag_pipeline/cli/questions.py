@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import typer
 from rich.markup import escape
 
+from rag_pipeline.calls.costs import ChargedTokens, attributed, vendor
 from rag_pipeline.cli.console import (
     command,
     console,
@@ -23,9 +24,11 @@ from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.errors import InputError
 from rag_pipeline.indexing import plan_documents, read_documents, update_documents
 from rag_pipeline.loading.queries import QueryRecord, resolve_queries
+from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.questions import files
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.generation import Made, make_questions
+from rag_pipeline.questions.written import prompts_of, write_questions
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
@@ -47,6 +50,8 @@ def make_and_write(
     add: bool,
     output: Path | None,
     as_json: bool,
+    chat: str | None = None,
+    plan: bool = False,
 ) -> None:
     """Make questions and write them where the corpus reads its queries; say what comes next."""
     config = load_config(file)
@@ -57,9 +62,19 @@ def make_and_write(
             f"{target}: holds {human} questions that people asked; add synthetic ones to them with "
             f"--add (every figure then says how many are synthetic), or write elsewhere: --output"
         )
+    workspace = Workspace(config)
+    if plan and chat is None:
+        raise InputError("--plan says what a chat model would cost: name one with --chat")
     started = time.perf_counter()
-    documents = load_documents(Workspace(config))
-    made = _make(config, documents, wanted)
+    documents = load_documents(workspace)
+    if plan and chat is not None:
+        _show_plan(workspace, documents, wanted, chat, as_json)
+        return
+    spent = workspace.ledger.spent()
+    made = _make(workspace, documents, wanted, chat)
+    if not made.rows and chat is not None:
+        told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
+        raise InputError(f"{config.corpus}: no question of {chat} passed: {told or 'none written'}")
     if not made.rows:
         raise InputError(
             f"{config.corpus}: no question passed; the rules found {made.facts} facts in "
@@ -73,22 +88,55 @@ def make_and_write(
     if as_json:
         print_json(
             {"file": str(target), "questions": added, "replaced": replaced, "facts": made.facts,
-             "refused": dict(made.refused), "seconds": round(seconds, 1)}
+             "refused": dict(made.refused), "seconds": round(seconds, 1),
+             "usd": round(workspace.ledger.spent() - spent, 6)}
         )  # fmt: skip
         return
     _show(config, file, target, made, added, replaced, seconds)
+    if chat is not None:
+        console.print(f"cost: {workspace.ledger.spent() - spent:.4f} USD")
 
 
-def _make(config: CorpusConfig, documents: Sequence[Document], wanted: Wanted) -> Made:
+def _make(
+    workspace: Workspace, documents: Sequence[Document], wanted: Wanted, chat: str | None
+) -> Made:
+    lexical = workspace.config.lexical
+    more = {"several": wanted.several, "unanswerable": wanted.unanswerable}
     with counting("questions", "questions") as progress:
-        return make_questions(
-            documents,
-            wanted.number,
-            config.lexical,
-            progress,
-            several=wanted.several,
-            unanswerable=wanted.unanswerable,
-        )
+        if chat is None:
+            return make_questions(documents, wanted.number, lexical, progress, **more)
+        with attributed("questions"):
+            asked = workspace.ask(chat)
+            return write_questions(documents, wanted.number, lexical, asked, progress, **more)
+
+
+def _show_plan(
+    workspace: Workspace,
+    documents: Sequence[Document],
+    wanted: Wanted,
+    chat: str,
+    as_json: bool,
+) -> None:
+    """Say what a chat model would be asked, and about what for."""
+    settings = workspace.config.chat(chat)
+    prompts = prompts_of(documents, *wanted)
+    tokens = sum(
+        (expected_tokens(prompt, settings, n == 0) for n, prompt in enumerate(prompts)),
+        ChargedTokens(),
+    )
+    asked = len(prompts)
+    known = workspace.ledger.prices.price(
+        vendor(settings.provider, getattr(settings, "base_url", None)), settings.model
+    )
+    usd = known.usd(tokens, settings.batch) if known else None
+    if as_json:
+        print_json({"prompts": asked, "input_tokens": tokens.input, "usd": usd})
+        return
+    cost = "an unknown price" if usd is None else f"{usd:.4f} USD"
+    console.print(
+        f"{chat}: {asked} prompts, about {tokens.input:,} input and {tokens.output:,} output "
+        f"tokens: {cost}, less what was asked before"
+    )
 
 
 def load_documents(workspace: Workspace) -> list[Document]:

@@ -157,6 +157,14 @@ class Certifier(AbstractContextManager["Certifier"]):
                     return "answerable: the document may say it"
         return None
 
+    def finds(self, query: str, gold: GoldSpan) -> bool:
+        """Tell whether a search of all documents, or of its own, finds the span."""
+        inside = self._inside[gold.document_id]
+        return (
+            self._rank(query, gold, None) <= _FOUND
+            or self._rank(query, gold, inside) <= _FOUND_INSIDE
+        )
+
     # --- what a question gives away, and who else answers it ---
 
     def _told(self, candidate: Candidate, terms: set[str], text: str) -> str | None:

@@ -60,7 +60,7 @@ def make_questions(
     refused: Counter[str] = Counter()
     rows: list[dict[str, Any]] = []
     by_document = [(d, list(read_facts(d))) for d in documents]
-    names = _names(documents)
+    names = titles(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
         total = wanted + several + unanswerable
@@ -115,7 +115,7 @@ def _certified(
     return None
 
 
-def _names(documents: Iterable[Document]) -> dict[str, list[str]]:
+def titles(documents: Iterable[Document]) -> dict[str, list[str]]:
     """Return what each document may be called in a question: titles that no other one has."""
     documents = list(documents)
     titles = Counter(d.title.casefold() for d in documents)
@@ -153,7 +153,7 @@ def _spread(facts: list[Fact]) -> list[Fact]:
 
 def _row(fact: Fact, query: str) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "query_id": _id(f"{fact.document_id}#{fact.start}:{query}"),
+        "query_id": row_id(f"{fact.document_id}#{fact.start}:{query}"),
         "query": query,
         "gold_spans": [
             {"document_id": fact.document_id, "start": fact.start, "end": fact.end},
@@ -174,7 +174,7 @@ def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> dict[str, Any]:
     kinds = one.get("entities", {})
     return {
         **one,
-        "query_id": _id(query),
+        "query_id": row_id(query),
         "gold_spans": one["gold_spans"] + other["gold_spans"],
         "answer": f"{one['answer']}; {other['answer']}",
         "entities": {kind: groups + other["entities"][kind] for kind, groups in kinds.items()},
@@ -184,7 +184,7 @@ def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> dict[str, Any]:
 
 def _row_without_answer(query: str, sort: Sort) -> dict[str, Any]:
     return {
-        "query_id": _id(query),
+        "query_id": row_id(query),
         "query": query,
         "gold_spans": [],
         "tags": [UNANSWERABLE, sort],
@@ -192,5 +192,6 @@ def _row_without_answer(query: str, sort: Sort) -> dict[str, Any]:
     }
 
 
-def _id(text: str) -> str:
+def row_id(text: str) -> str:
+    """Return the id of a made question, from what it is made of."""
     return f"synthetic-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

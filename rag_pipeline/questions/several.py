@@ -32,26 +32,31 @@ def questions_of_two(
 
     Both facts are of one kind and their sentences alike; the question passes with either name.
     """
+    asked: set[frozenset[str]] = set()
+    for one, other in pairs_alike([f for f in facts if names[f.document_id]]):
+        pair = frozenset((one.document_id, other.document_id))
+        if pair in asked:
+            continue
+        question = _certified(one, other, names, certifier, refused, random)
+        if question is not None:
+            asked.add(pair)
+            yield question, (one, other)
+
+
+def pairs_alike(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
+    """Yield pairs of quantities of one kind that alike sentences of two documents state."""
     words = {id(f): frozenset(w.casefold() for w in _WORD.findall(f.sentence)) for f in facts}
     by_kind: defaultdict[Kind, list[Fact]] = defaultdict(list)
     for fact in facts:
-        if fact.quantity is not None and names[fact.document_id]:
+        if fact.quantity is not None:
             by_kind[fact.kind].append(fact)
-    asked: set[frozenset[str]] = set()
     for same in by_kind.values():
         for number, one in enumerate(same):
             for other in same[number + 1 :]:
-                pair = frozenset((one.document_id, other.document_id))
-                if len(pair) < 2 or pair in asked:
-                    continue
                 both = words[id(one)] & words[id(other)]
-                if len(both) < _ALIKE * len(words[id(one)] | words[id(other)]):
-                    continue
-                question = _certified(one, other, names, certifier, refused, random)
-                if question is not None:
-                    asked.add(pair)
-                    yield question, (one, other)
-                    break
+                either = words[id(one)] | words[id(other)]
+                if one.document_id != other.document_id and len(both) >= _ALIKE * len(either):
+                    yield one, other
 
 
 def _certified(

@@ -142,8 +142,8 @@ def _judge(
         return None
     labels: dict[str, list[tuple[bool | None, bool | None]]] = {}
     for row in rows:
-        labels.setdefault(row["query_id"], []).append((row["gold"], row["label"]))
-    agreed = agreement([row["gold"] for row in rows], [row["label"] for row in rows])
+        labels.setdefault(row["query_id"], []).append((row.get("gold"), row["label"]))
+    agreed = agreement([row.get("gold") for row in rows], [row["label"] for row in rows])
     corrected = {}
     for k in CUTOFFS:
         gold, judged = (

@@ -7,7 +7,14 @@ import pytest
 
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing.command_line import rag
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    paid_contexts,
+    write_corpus,
+    write_documents,
+    write_file,
+)
+from rag_pipeline_tests.testing.model_server import serving
 
 
 @pytest.fixture
@@ -84,3 +91,52 @@ def test_documents_that_state_nothing_are_named_as_the_reason(here: Path) -> Non
     assert refused.code == 2
     assert "no question passed" in refused.err
     assert not Path("queries.jsonl").exists()
+
+
+SICK = "A doctor's note is needed from the third day of sickness on."
+
+
+def ask_for_questions(body) -> str:
+    shown = body["messages"][-1]["content"]
+    answered = []
+    if SICK in shown:
+        question = "When is a note of the doctor needed in sickness?"
+        answered = [{"question": question, "answer": "from the third day", "quote": SICK}]
+    return json.dumps({"answered": answered, "unanswered": ["For how many weeks is every parent on paid leave?"]})
+
+
+def test_a_chat_model_writes_and_nothing_is_paid_twice(documents: Path) -> None:
+    with serving(ask_for_questions) as server:
+        file = write_file(Path(), queries="queries.jsonl", **paid_contexts(Path(), server.url))
+        write_documents(Path("documents"), DOCUMENTS)
+        foretold = json.loads(
+            rag("questions", str(file), "--chat", "small", "--plan", "--json").out
+        )
+        assert (foretold["prompts"], server.requests) == (4, [])
+        assert foretold["usd"] > 0
+        asked = ("questions", str(file), "--chat", "small", "--unanswerable", "1")
+        made = rag(*asked)
+        assert (made.code, made.err) == (0, "")
+        assert "cost: 0.0" in made.out
+        rows = read_queries(Path("queries.jsonl"))
+        assert {row.tags for row in rows} == {("written",), ("unanswerable", "written")}
+        assert len(server.requests) == 4
+        again = rag(*asked)
+        assert "cost: 0.0000 USD" in again.out
+        assert len(server.requests) == 4
+        refused = rag("questions", str(file), "--chat", "small", "--number", "0")
+        assert refused.code == 2
+        assert "no question of small passed" in refused.err
+
+
+def test_a_budget_that_is_spent_stops_it(documents: Path) -> None:
+    with serving(ask_for_questions) as server:
+        settings = paid_contexts(Path(), server.url, budget_usd=0.000001)
+        file = write_file(Path(), queries="queries.jsonl", **settings)
+        write_documents(Path("documents"), DOCUMENTS)
+        stopped = rag("questions", str(file), "--chat", "small")
+        assert stopped.code != 0
+        assert "budget" in stopped.err
+        assert server.requests == []
+    assert not Path("queries.jsonl").exists()
+    assert rag("questions", str(file), "--plan").code == 2

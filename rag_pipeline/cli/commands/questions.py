@@ -44,6 +44,13 @@ def make(
         int,
         typer.Option("--unanswerable", metavar="N", min=0, help="Besides, N that none answers."),
     ] = 0,
+    chat: Annotated[
+        str | None,
+        typer.Option("--chat", metavar="NAME", help="A chat model of the corpus file writes them."),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="With --chat: say what it would cost, and ask nothing.")
+    ] = False,
     add: Annotated[
         bool, typer.Option("--add", help="Add them to a file that holds people's questions.")
     ] = False,
@@ -63,19 +70,22 @@ def make(
 
     With `--several`, questions that need two documents; both passages are gold. With
     `--unanswerable`, questions that no document answers (tag `unanswerable`, no gold), to see
-    whether `rag ask` says so; searching is not measured on them.
+    whether `rag ask` says so; searching is not measured on them. With `--chat` a model writes
+    the questions, in the documents' language; they are certified in the same way. Its calls are
+    cached, charged and held to the budget like all others.
 
     \b
     Examples:
       rag questions
       rag questions contracts --number 300
       rag questions contracts --add --unanswerable 50
+      rag questions contracts --chat small --plan
     """
     from rag_pipeline.cli.questions import Wanted, make_and_write
 
     set_quiet(quiet)
     counts = Wanted(number, several, unanswerable)
-    make_and_write(find_corpus_file(corpus, named), counts, add, output, as_json)
+    make_and_write(find_corpus_file(corpus, named), counts, add, output, as_json, chat, plan)
 
 
 @app.command(short_help="Accept, reject or edit synthetic questions.")
