@@ -102,7 +102,9 @@ def ask_for_questions(body) -> str:
     if SICK in shown:
         question = "When is a note of the doctor needed in sickness?"
         answered = [{"question": question, "answer": "from the third day", "quote": SICK}]
-    return json.dumps({"answered": answered, "unanswered": ["For how many weeks is every parent on paid leave?"]})
+    return json.dumps(
+        {"answered": answered, "unanswered": ["For how many weeks is every parent on paid leave?"]}
+    )
 
 
 def test_a_chat_model_writes_and_nothing_is_paid_twice(documents: Path) -> None:
