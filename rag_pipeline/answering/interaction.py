@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search.reranking import Weights
+from rag_pipeline.search.reranking.late_interaction import small_products
 
 Floats = npt.NDArray[np.float64]
 Signs = npt.NDArray[np.float32]
@@ -24,7 +25,7 @@ def cosines(signs: Signs, question: Tokens) -> npt.NDArray[np.float32]:
     q . sign = 2 (q . bit) - sum(q), where a bit is 0 or 1; all signs have the same length.
     """
     dimension = question.vectors.shape[1]
-    found: npt.NDArray[np.float32] = 2 * (signs @ question.vectors.T)
+    found = 2 * small_products(signs, question.vectors.T)
     found -= question.vectors.sum(axis=1)
     return found / math.sqrt(dimension)
 

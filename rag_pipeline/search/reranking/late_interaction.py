@@ -76,14 +76,14 @@ def maxsim(query: Tokens, token_vectors: pa.Array, weights: Weights) -> MaxSimSc
         if not len(filled):
             continue
         bits = np.unpackbits(data.reshape(-1, dimension // 8), axis=1).astype(np.float32)
-        products = _small_products(bits, query.vectors.T)
+        products = small_products(bits, query.vectors.T)
         nearest = np.maximum.reduceat(products, ends[filled], axis=0)
         cosines = (2 * nearest - offsets) / np.sqrt(dimension)
         scores[first + filled] = cosines @ importance
     return scores
 
 
-def _small_products(
+def small_products(
     rows: npt.NDArray[np.float32], columns: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
     """Return rows @ columns, worked out some rows at a time."""
