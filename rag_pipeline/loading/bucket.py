@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
+from rag_pipeline.loading.archives import is_archive
 from rag_pipeline.loading.folder import UNSAFE, selector
 from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
 from rag_pipeline.loading.sources import Rejected, Source, read_as, scan_file
@@ -76,7 +77,8 @@ def _obstacle(relative: str, segments: list[str], size: int, max_bytes: int) -> 
         return "the key has control characters; rename it"
     if any(segment in ("", ".", "..") for segment in segments):
         return "the key has an empty, '.' or '..' part; rename it"
-    if size > max_bytes and not relative.lower().endswith(RECORD_SUFFIXES):
+    taken_apart = relative.lower().endswith(RECORD_SUFFIXES) or is_archive(relative)
+    if size > max_bytes and not taken_apart:
         return oversized(size, max_bytes)
     return ""
 

@@ -76,16 +76,50 @@ def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Rea
     if body is not None:
         content = body.get_content()
         text = html(content.encode()) if body.get_content_subtype() == "html" else content
-    names = [one_line(part.get_filename() or "unnamed") for part in message.iter_attachments()]
+    names = [part.get_filename() or "" for part in message.iter_attachments()]
+    sent = getattr(message["Date"], "datetime", None)
+    return _mail(fields, text, names, sent.date().isoformat() if sent else "")
+
+
+def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> Read:
     heads = [f"{name}: {value}" for name, value in fields.items()]
+    names = [one_line(name) or "unnamed" for name in attached]
     heads += [f"Attachments: {', '.join(names)}"] if names else []
     metadata: dict[str, MetadataValue] = {
         name.lower(): fields[name] for name in ("From", "To") if name in fields
     }
-    date = message["Date"]
-    if date is not None and getattr(date, "datetime", None) is not None:
-        metadata["date"] = date.datetime.date().isoformat()
+    if date:
+        metadata["date"] = date
     return "\n".join([*heads, "", text]), fields.get("Subject", ""), metadata
+
+
+def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Read:
+    """Read a mail as Outlook saves it: its fields, its text, the names of what is attached."""
+    from oxmsg import Message
+
+    message = Message.load(raw)
+    headers = message.message_headers
+    people = [
+        f"{one.name} <{one.email_address}>" if one.name != one.email_address else one.name
+        for one in message.recipients
+    ]
+    sent = message.sent_date
+    given = {
+        "From": message.sender,
+        "To": headers.get("To") or ", ".join(people),
+        "Cc": headers.get("Cc"),
+        "Date": headers.get("Date") or (f"{sent:%a, %d %b %Y %H:%M:%S %z}" if sent else ""),
+        "Subject": message.subject,
+    }
+    fields = {name: one_line(value) for name, value in given.items() if value}
+    text = message.body or ""
+    if not text.strip() and message.html_body:
+        text = html(message.html_body.encode())
+    if not fields and not text.strip():
+        raise DocumentError(document_id, "not a mail: it has no sender, no subject and no text")
+    names = [one.file_name or "" for one in message.attachments]
+    day = sent.date().isoformat() if sent else ""
+    return _mail(fields, text.replace("\r\n", "\n"), names, day)
 
 
 def read_epub(raw: bytes, html: Callable[[bytes], str]) -> Read:

@@ -1,12 +1,14 @@
 """A loaded PDF -> the bytes of the file that it was read from, in a folder or a bucket."""
 
 import hashlib
+import tempfile
 from functools import lru_cache
 from pathlib import Path
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.archives import member_of, read_member
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.sources import read_as, read_earlier
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
@@ -41,10 +43,13 @@ def _is_file_of(document: Document, raw: bytes) -> bool:
 
 
 def _file(folder: Path, name: str) -> bytes:
+    packed = member_of(name)
     try:
+        if packed is not None and (folder / packed[0]).is_file():
+            return read_member(folder / packed[0], packed[1])
         return (folder / name).read_bytes()
     except OSError as error:
-        raise DocumentError(name, f"cannot read the file: {error.strerror}") from None
+        raise DocumentError(name, f"cannot read the file: {error.strerror or error}") from None
 
 
 @lru_cache(maxsize=2)
@@ -53,11 +58,20 @@ def _object(url: str, name: str, content_hash: str) -> bytes:
     from botocore.exceptions import ClientError
 
     bucket, prefix = split_url(url)
-    key = f"{prefix}/{name}".lstrip("/")
+    packed = member_of(name)
+    key = f"{prefix}/{packed[0] if packed else name}".lstrip("/")
     with clear_s3_errors(f"documents.s3: s3://{bucket}/{key}"):
         try:
             raw: bytes = s3_client().get_object(Bucket=bucket, Key=key)["Body"].read()
         except ClientError as error:
             code = error.response["Error"]["Code"]
             raise DocumentError(name, f"cannot read s3://{bucket}/{key}: {code}") from None
-    return raw
+    if packed is None:
+        return raw
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "archive.zip")
+        path.write_bytes(raw)
+        try:
+            return read_member(path, packed[1])
+        except OSError as error:
+            raise DocumentError(name, str(error)) from None

@@ -25,6 +25,7 @@ from rag_pipeline.loading.formats import (
     read_mail,
     read_notebook,
     read_odt,
+    read_outlook_mail,
     read_rtf,
 )
 from rag_pipeline.loading.text import byte_order_encoding, decode_as, one_line
@@ -204,6 +205,10 @@ def _parse_mail(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     return _read(read_mail(document_id, raw, lambda html: _html_text(document_id, html)))
 
 
+def _parse_outlook_mail(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    return _read(read_outlook_mail(document_id, raw, lambda html: _html_text(document_id, html)))
+
+
 def _parse_epub(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     _checked_office_title(document_id, raw, ".epub", max_bytes)
     return _read(read_epub(raw, lambda html: _html_text(document_id, html)))
@@ -318,7 +323,7 @@ def _silence() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-PARSER_VERSIONS = {".pdf": 3, ".ipynb": 2, ".eml": 2, ".epub": 2, ".odt": 2, ".rtf": 2}
+PARSER_VERSIONS = {".pdf": 3, ".ipynb": 2, ".eml": 2, ".msg": 2, ".epub": 2, ".odt": 2, ".rtf": 2}
 """Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
 
 PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
@@ -331,6 +336,7 @@ PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
     ".xlsx": _parse_xlsx,
     ".ipynb": _parse_notebook,
     ".eml": _parse_mail,
+    ".msg": _parse_outlook_mail,
     ".epub": _parse_epub,
     ".odt": _parse_odt,
     ".rtf": _parse_rtf,

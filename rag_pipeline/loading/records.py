@@ -36,6 +36,8 @@ class Located(NamedTuple):
     raw_hash: str = ""
     """SHA-256 of its `n_bytes` raw bytes; "" where they are not read to find it."""
     n_bytes: int = 0
+    archive: str = ""
+    """The file that it is packed in, with which `relative` begins then."""
 
     @property
     def place(self) -> str:
@@ -50,18 +52,22 @@ def locate(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
     array, `{relative}:{index}` (from 0). Raises OSError if the file can't be read.
     """
     with path.open("rb") as file:
-        head = file.read(4)
-        if encoding := byte_order_encoding(head):
-            reason = f"{encoding.upper()} text: JSON must be UTF-8"
-            file.seek(0)
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            yield _broken(relative, None, reason, digest)
-            return
+        yield from locate_in(file, relative, max_bytes)
+
+
+def locate_in(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
+    """Do as `locate` in an open file."""
+    if encoding := byte_order_encoding(file.read(4)):
+        reason = f"{encoding.upper()} text: JSON must be UTF-8"
         file.seek(0)
-        if path.suffix.lower() == ".json":
-            yield from _locate_in_json(file, relative, max_bytes)
-        else:
-            yield from _locate_lines(file, relative, max_bytes)
+        digest = hashlib.sha256(file.read(max_bytes)).hexdigest()
+        yield _broken(relative, None, reason, digest)
+        return
+    file.seek(0)
+    if relative.lower().endswith(".json"):
+        yield from _locate_in_json(file, relative, max_bytes)
+    else:
+        yield from _locate_lines(file, relative, max_bytes)
 
 
 def _locate_lines(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:

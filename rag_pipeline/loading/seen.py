@@ -16,7 +16,7 @@ from pathlib import Path
 from rag_pipeline.calls.databases import open_database
 from rag_pipeline.loading.records import Located
 
-FORMAT = 1
+FORMAT = 2
 """Raised when files are taken apart in another way: what was kept is found anew."""
 RACY_NS = 2_000_000_000
 """Age that a file's times must have when it is read: no file system's clock is coarser."""

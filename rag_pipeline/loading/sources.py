@@ -10,8 +10,9 @@ from pathlib import Path, PurePosixPath
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
+from rag_pipeline.loading.archives import is_archive, locate_members, read_member
 from rag_pipeline.loading.extras import read_without
-from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files
+from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files, matcher
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.parser_process import parse_apart
 from rag_pipeline.loading.parsers import PARSER_VERSIONS, PARSERS
@@ -49,6 +50,7 @@ _MEDIA_TYPES = {
     ".tsv": "text/tab-separated-values",
     ".ipynb": "application/x-ipynb+json",
     ".eml": "message/rfc822",
+    ".msg": "application/vnd.ms-outlook",
     ".epub": "application/epub+zip",
     ".odt": "application/vnd.oasis.opendocument.text",
     ".rtf": "application/rtf",
@@ -96,6 +98,8 @@ class Source:
     raw_hash: str = ""
     title: str = ""
     given: Mapping[str, MetadataValue] = field(default_factory=dict)
+    archive: str = ""
+    """The file that it is packed in, with which `relative` begins then."""
 
     def load(self) -> Document:
         """Read and parse the document.
@@ -107,11 +111,17 @@ class Source:
     def read(self) -> bytes:
         """Return the raw bytes; raise UnreadDocumentError where they are not those listed."""
         try:
-            with (self.base / self.relative).open("rb") as file:
-                file.seek(self.offset or 0)
-                raw = file.read(self.n_bytes if self.offset is not None else -1)
+            if self.archive:
+                member = self.relative.removeprefix(f"{self.archive}/")
+                raw = read_member(self.base / self.archive, member)
+                if self.offset is not None:
+                    raw = raw[self.offset : self.offset + self.n_bytes]
+            else:
+                with (self.base / self.relative).open("rb") as file:
+                    file.seek(self.offset or 0)
+                    raw = file.read(self.n_bytes if self.offset is not None else -1)
         except OSError as error:
-            reason = f"cannot read the file: {error.strerror}"
+            reason = _unreadable(error)
             raise UnreadDocumentError(self.document_id, reason) from None
         if hashlib.sha256(raw).hexdigest() != self.raw_hash:
             raise UnreadDocumentError(self.document_id, "it changed after it was listed; run again")
@@ -211,6 +221,11 @@ def _scan(
     base: Path, found: list[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
 ) -> Iterator[Source | Rejected]:
     located: list[Located] = []
+    left_out = [matcher(pattern, hidden=True) for pattern in source.exclude]
+
+    def is_left_out(path: str) -> bool:
+        return any(matches(path) for matches in left_out)
+
     for name, reason, unread in found:
         if reason:
             located.append(
@@ -218,7 +233,8 @@ def _scan(
             )
             continue
         try:
-            located.extend(_documents_of(base, name, source.max_bytes, seen))
+            found_in = _documents_of(base, name, source.max_bytes, seen)
+            located.extend(d for d in found_in if not (d.archive and is_left_out(d.relative)))
         except OSError as error:
             located.append(Located(name, name, reason=_unreadable(error), unread=True))
     return _sources(_without_twins(located, base), base, source, seen)
@@ -235,10 +251,13 @@ def _documents_of(
     status, read_ns = path.stat(), time.time_ns()
     if seen is not None and (known := seen.get(name, status)) is not None:
         return known
-    if not name.lower().endswith(RECORD_SUFFIXES):
+    if is_archive(name):
+        found = list(locate_members(path, name, max_bytes))
+    elif name.lower().endswith(RECORD_SUFFIXES):
+        found = list(locate(path, name, max_bytes))
+    else:
         return [Located(name, name)]
-    found = list(locate(path, name, max_bytes))
-    if seen is not None and all(d.reason or d.length is not None for d in found):
+    if seen is not None and all(d.reason or d.raw_hash for d in found):
         seen.put(name, status, found, read_ns)
     return found
 
@@ -330,7 +349,8 @@ def _sources(
         else:
             offset = None if whole else document.offset
             yield Source(
-                name, content_hash, n_bytes, base, document.relative, source, offset, raw_hash
+                *(name, content_hash, n_bytes, base, document.relative, source, offset, raw_hash),
+                archive=document.archive,
             )
     if seen is not None:
         seen.save()
@@ -368,7 +388,7 @@ def _printable(text: str) -> str:
 
 
 def _unreadable(error: OSError) -> str:
-    return f"cannot read the file: {error.strerror}"
+    return f"cannot read the file: {error.strerror or error}"
 
 
 def duplicate_groups(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:

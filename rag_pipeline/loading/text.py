@@ -30,7 +30,6 @@ _SIGNATURES = {
     b"GIF89a": "a GIF image",
     b"\x1f\x8b": "a gzip archive",
 }
-_BY_SUFFIX = {".msg": "an Outlook message; save it as .eml"}
 _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.{0,65536}?)^---[ \t]*\r?$", re.S | re.M)
 _HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
@@ -50,7 +49,6 @@ def decode(document_id: str, raw: bytes, suffix: str) -> str:
     """
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
-            name = _BY_SUFFIX.get(suffix, name)
             raise DocumentError(document_id, f"unsupported type {suffix or '(no suffix)'}: {name}")
     encoding = byte_order_encoding(raw) or "utf-8"
     if encoding == "utf-8" and b"\x00" in raw:

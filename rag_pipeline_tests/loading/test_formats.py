@@ -11,6 +11,7 @@ import pytest
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.places import place_of
+from rag_pipeline_tests.testing.outlook import outlook_mail
 from rag_pipeline_tests.testing.scanning import load, outcomes
 
 ODF = (
@@ -130,6 +131,28 @@ def test_mails(tmp_path: Path, html: bool, text: str) -> None:
     assert document.metadata["from"] == "Ana <ana@example.org>"
 
 
+@pytest.mark.parametrize("html", [False, True])
+def test_mails_of_outlook(tmp_path: Path, html: bool) -> None:
+    body = {0x1013: "<html><body><p>Wir <b>kündigen</b>.</p></body></html>"}
+    raw = outlook_mail(
+        {0x0037: "Kündigung", 0x0C1A: "Ana", 0x0C1F: "ana@example.org"}
+        | (body if html else {0x1000: "Wir kündigen.\r\nZum März."}),
+        [("Bo", "bo@example.org"), ("Cy", "cy@example.org")],
+        ["Anlage.pdf"],
+        # 1,709,542,800 s after 1970, which is 134,774 days after 1601
+        (1_709_542_800 + 134_774 * 86_400) * 10_000_000,
+    )
+    document = load(tmp_path / "a.msg", raw)
+    assert document.text.startswith(
+        'From: "Ana" <ana@example.org>\nTo: Bo <bo@example.org>, Cy <cy@example.org>\n'
+        "Date: Mon, 04 Mar 2024 09:00:00 +0000\nSubject: Kündigung\nAttachments: Anlage.pdf\n"
+    )
+    assert ("Wir **kündigen**." if html else "Wir kündigen.\nZum März.") in document.text
+    assert document.title == "Kündigung"
+    assert document.metadata["date"] == "2024-03-04"
+    assert document.media_type == "application/vnd.ms-outlook"
+
+
 def test_epubs_are_read_in_reading_order(tmp_path: Path) -> None:
     document = load(tmp_path / "a.epub", epub())
     assert document.text == "# Calm\n\nIt slept.\n\n# Storm\n\nIt blew."
@@ -189,7 +212,8 @@ def test_separated_values_are_read_as_they_are_and_have_rows(tmp_path: Path) -> 
         ),
         ("a.odt", odt("<text:p/>"), "no text"),
         ("a.rtf", b"text", "not RTF"),
-        ("a.msg", b"\xd0\xcf\x11\xe0", "an Outlook message; save it as .eml"),
+        ("a.msg", b"\xd0\xcf\x11\xe0", "corrupt .msg: .* not an Outlook MSG file"),
+        ("b.msg", outlook_mail({}), "not a mail: it has no sender"),
     ],
 )
 def test_broken_files_are_refused_with_their_reason(

@@ -1,0 +1,131 @@
+"""ZIP archives -> the documents inside, called `archive.zip/folder/file.pdf`."""
+
+import hashlib
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from rag_pipeline.loading.folder import UNSAFE
+from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate_in, oversized
+
+ARCHIVE_SUFFIX = ".zip"
+_MOST_MEMBERS = 10_000
+_MOST_TOTAL = 20
+"""Times `max_bytes` that the members of an archive may unpack to together."""
+_MOST_RATIO = 200
+_SMALL = 10_000_000
+"""Bytes: what unpacks to less is no bomb, whatever its ratio."""
+_HIDDEN = re.compile(r"(^|/)(\.(?!\.?/)|__MACOSX/)")
+_OUTSIDE = re.compile(r"^([/\\]|[A-Za-z]:)|(^|[/\\])\.\.([/\\]|$)|\\")
+
+
+def is_archive(name: str) -> bool:
+    """Return whether a file is opened as a folder."""
+    return name.lower().endswith(ARCHIVE_SUFFIX)
+
+
+def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
+    """Yield every document of an archive, those that can't be used with their reason.
+
+    Hidden files are left out. One that may be a bomb, or is no ZIP archive, is one document with
+    that reason. Raises OSError if the file can't be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [i for i in archive.infolist() if not i.is_dir()]
+            reason = _bomb(members, path.stat().st_size, max_bytes)
+            members = [i for i in members if not _HIDDEN.search(i.filename)]
+            if not members and not reason:
+                reason = "empty: no documents in it"
+            if reason:
+                yield _refused(path, relative, reason)
+                return
+            for member in members:
+                yield from _located(archive, member, relative, max_bytes)
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+        yield _refused(path, relative, f"corrupt .zip: {error}")
+
+
+def read_member(path: Path, member: str) -> bytes:
+    """Return the bytes of a member; raise OSError where it is not there or can't be read."""
+    status = path.stat()
+    return _unpacked(path, member, status.st_size, status.st_mtime_ns)
+
+
+def member_of(name: str) -> tuple[str, str] | None:
+    """Return the archive and the member that a document's id names, None for neither."""
+    parts = name.split("/")
+    for place, part in enumerate(parts[:-1], 1):
+        if is_archive(part):
+            return "/".join(parts[:place]), "/".join(parts[place:])
+    return None
+
+
+@lru_cache(maxsize=1)
+def _unpacked(path: Path, member: str, size: int, changed: int) -> bytes:
+    """Return a member, once for all the records of it that are read one after the other."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = next((i for i in archive.infolist() if i.filename == member), None)
+            if found is None:
+                raise OSError(f"no {member} in it any more")
+            return archive.read(found)
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+        raise OSError(f"corrupt .zip: {error}") from None
+
+
+def _bomb(members: list[zipfile.ZipInfo], packed: int, max_bytes: int) -> str:
+    total = sum(member.file_size for member in members)
+    if len(members) > _MOST_MEMBERS:
+        return f"zip bomb? it has {len(members):,} files, more than {_MOST_MEMBERS:,}"
+    if total > _MOST_TOTAL * max_bytes or (total > _SMALL and total > _MOST_RATIO * packed):
+        return f"zip bomb? {packed:,} bytes of .zip unpack to {total:,}"
+    return ""
+
+
+def _refused(path: Path, relative: str, reason: str) -> Located:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Located(relative, relative, reason=reason, content_hash=digest)
+
+
+def _located(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, relative: str, max_bytes: int
+) -> Iterator[Located]:
+    name = member.filename
+    place = f"{relative}/{name}"
+    told = f"{member.CRC} {member.file_size}"
+    digest = hashlib.sha256(told.encode()).hexdigest()
+    if reason := _obstacle(member, max_bytes):
+        shown = UNSAFE.sub("?", place)
+        yield Located(shown, shown, reason=reason, content_hash=digest, archive=relative)
+        return
+    try:
+        raw = archive.read(member)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        reason = f"corrupt in its .zip: {error}"
+        yield Located(place, place, reason=reason, content_hash=digest, archive=relative)
+        return
+    whole = Located(
+        place, place, raw_hash=hashlib.sha256(raw).hexdigest(), n_bytes=len(raw), archive=relative
+    )
+    if not name.lower().endswith(RECORD_SUFFIXES):
+        yield whole
+        return
+    for found in locate_in(io.BytesIO(raw), place, max_bytes):
+        known = found.reason or found.length is not None
+        yield found._replace(archive=relative) if known else whole
+
+
+def _obstacle(member: zipfile.ZipInfo, max_bytes: int) -> str:
+    if _OUTSIDE.search(member.filename) or UNSAFE.search(member.filename):
+        return "its name in the .zip leads elsewhere, or has control characters; pack it anew"
+    if member.flag_bits & 1:
+        return "encrypted in its .zip: it needs a password"
+    if is_archive(member.filename):
+        return "an archive inside an archive, which is not opened; unpack it"
+    return oversized(member.file_size, max_bytes) if member.file_size > max_bytes else ""
