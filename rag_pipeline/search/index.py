@@ -53,20 +53,20 @@ class Index:
 
     @classmethod
     def open(cls, table: Any, lexical: LexicalIndex | None) -> "Index":
-        """Pair the two; raise StoreError when they do not hold the same chunks."""
+        """Pair the two; raise StoreError where a file is damaged or they hold other chunks."""
         columns = ["chunk_id", "document_id", "start"]
-        rows = table.search().select(columns).with_row_id(True).to_arrow().sort_by("chunk_id")
-        row_ids = rows.column("_rowid").to_numpy()
-        terms = None
+        weights = terms = None
+        with vector_index.reading(table):
+            rows = table.search().select(columns).with_row_id(True).to_arrow().sort_by("chunk_id")
+            row_ids = rows.column("_rowid").to_numpy()
+            by_row_id = np.argsort(row_ids)
+            if "token_ids" in table.schema.names:
+                batches = table.search().select(["token_ids"]).to_batches()
+                weights = token_weights(batch.column("token_ids") for batch in batches)
+            probes = vector_index.index_probes(table)
+            vectors = _resident(table, row_ids, by_row_id)
         if lexical is not None:
             terms = _Terms.pair(table.name, rows.column("chunk_id"), lexical)
-        weights = None
-        if "token_ids" in table.schema.names:
-            batches = table.search().select(["token_ids"]).to_batches()
-            weights = token_weights(batch.column("token_ids") for batch in batches)
-        probes = vector_index.index_probes(table)
-        by_row_id = np.argsort(row_ids)
-        vectors = _resident(table, row_ids, by_row_id)
         documents = rows.column("document_id").combine_chunks().dictionary_encode()
         document_of = documents.indices.to_numpy()
         neighbours = _neighbours(document_of, rows.column("start").to_numpy())

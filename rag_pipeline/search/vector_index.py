@@ -13,6 +13,7 @@ from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search.filters import as_written
 from rag_pipeline.store import Table
+from rag_pipeline.store.failures import clear_errors
 from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000
@@ -157,20 +158,21 @@ def search(
             query = query.refine_factor(max(_REFINE, -(-_REFINED_ROWS // k)))
     if where:
         query = query.where(where, prefilter=True)
-    return _filtered(query, where)
+    return _filtered(lance, query, where)
 
 
 def matching(lance: Any, where: str) -> RowIds:
     """Return the row ids of all rows that a filter keeps."""
     query = lance.search().where(where).select(["start"]).with_row_id(True)
-    row_ids: RowIds = _filtered(query, where).column("_rowid").to_numpy()
+    row_ids: RowIds = _filtered(lance, query, where).column("_rowid").to_numpy()
     return row_ids
 
 
 def take(lance: Any, row_ids: RowIds, columns: Sequence[str]) -> pa.Table:
     """Return some columns of rows, in the order of their ids."""
-    query = lance.take_row_ids(row_ids.tolist()).select(list(columns)).with_row_id()
-    rows = query.to_arrow()
+    with reading(lance):
+        query = lance.take_row_ids(row_ids.tolist()).select(list(columns)).with_row_id()
+        rows = query.to_arrow()
     order = np.argsort(rows.column("_rowid").to_numpy())
     ranks = np.argsort(np.argsort(row_ids))
     return rows.take(order[ranks])
@@ -183,12 +185,18 @@ def vectors_of(table: pa.Table) -> Vectors:
     return flat.reshape(len(column), column.type.list_size)
 
 
-def _filtered(query: Any, where: str | None) -> pa.Table:
+def reading(lance: Any) -> clear_errors:
+    """Turn what LanceDB raises of a damaged table into a StoreError that says how it is mended."""
+    return clear_errors(f"{lance.name}, version {lance.version}", "search")
+
+
+def _filtered(lance: Any, query: Any, where: str | None) -> pa.Table:
+    if not where:
+        with reading(lance):
+            return query.to_arrow()
     try:
         return query.to_arrow()
     except (RuntimeError, ValueError, OSError) as error:
-        if not where:
-            raise
         reason = " ".join(str(error).split()).split(", /")[0][:200]
         raise InputError(
             f"--where {as_written(where)!r}: {reason}; columns: document_id, title, text, context, "

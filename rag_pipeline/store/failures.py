@@ -15,13 +15,16 @@ class clear_errors:  # noqa: N801 - reads as a verb where it is used
 
     def __init__(self, what: str, verb: str = "write") -> None:
         self._what = f"{what}: cannot {verb}"
+        self._advice = (
+            "; `rag doctor --full --repair` and `rag run` mend it" if verb == "search" else ""
+        )
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if error is not None and is_of_store(error):
-            raise StoreError(f"{self._what}: {one_line(error)}") from error
+            raise StoreError(f"{self._what}: {one_line(error)}{self._advice}") from error
 
 
 def is_of_store(error: BaseException) -> bool:

@@ -1,0 +1,85 @@
+"""A file of a released store is gone, cut or full of garbage: a search works or says so clearly."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import RagPipelineError, StoreError
+from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import write_corpus
+
+DAMAGES = {
+    "gone": None,
+    "empty": lambda content: b"",
+    "half": lambda content: content[: len(content) // 2],
+    "garbage": lambda content: bytes((byte + 77) % 256 for byte in content),
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = write_corpus(tmp_path_factory.mktemp("built"), serve="default")
+    assert rag("run", file, "--quiet").code == 0
+    return file
+
+
+def _damage(file: Path, damage: str) -> None:
+    change = DAMAGES[damage]
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change(file.read_bytes()))
+
+
+def _copied(built: Path, tmp_path: Path) -> Path:
+    shutil.copytree(built.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / built.name
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_vector_table_is_named_with_what_to_do(built, tmp_path, damage):
+    file = _copied(built, tmp_path)
+    (data,) = tmp_path.glob("store/tiny/tables/vector_index*structural*/data/*.lance")
+    _damage(data, damage)
+    with pytest.raises(
+        StoreError, match=r"vector_index\.recursive_150\.structural\.minilm, ver"
+    ) as e:
+        Corpus(load_config(file)).search("How long is the notice?")
+    assert "`rag doctor --full --repair` and `rag run` mend it" in str(e.value)
+    assert rag("doctor", "--full", "--repair", "-c", file).code == 0
+    assert rag("run", file, "--quiet").code == 0
+    assert Corpus(load_config(file)).search("How long is the notice?")
+
+
+def test_a_file_that_is_damaged_while_it_is_searched_is_told_too(built, tmp_path):
+    corpus = Corpus(load_config(_copied(built, tmp_path)))
+    (data,) = tmp_path.glob("store/tiny/tables/vector_index*structural*/data/*.lance")
+    assert corpus.search("How long is the notice?")
+    data.write_bytes(b"")
+    with pytest.raises(StoreError, match="cannot search"):
+        corpus.search("Who pays for repairs?")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_file_of_a_release_brings_down_a_search_or_the_board(built, tmp_path, damage):
+    file = _copied(built, tmp_path)
+    files = [
+        path
+        for path in sorted((tmp_path / "store" / "tiny").rglob("*"))
+        if path.is_file() and "none" not in path.as_posix()
+    ]
+    assert len(files) > 50
+    told = 0
+    for path in files:
+        before = path.read_bytes()
+        _damage(path, damage)
+        for ask in (lambda corpus: corpus.search("notice", k=3), lambda corpus: corpus.board()):
+            try:
+                ask(Corpus(load_config(file)))
+            except RagPipelineError:
+                told += 1
+        path.write_bytes(before)
+    assert told > 10
