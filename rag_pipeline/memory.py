@@ -1,4 +1,4 @@
-"""How the process allocates: large blocks go back to the operating system when they are freed."""
+"""Allocation of memory: large blocks go back to the operating system when they are freed."""
 
 import ctypes
 from collections.abc import Iterator

@@ -26,7 +26,7 @@ _UNRELATED = 0.2
 """Late interaction below which a passage has nothing in common with a question, in any language."""
 _WORST = 3
 _PENALTY = 10.0
-"""Of the squared weights of standardised evidence (ridge)."""
+"""Factor of the squared weights of standardised evidence in the loss (ridge regression)."""
 _FOLDS = 5
 
 

@@ -37,7 +37,7 @@ class PassageTokens(NamedTuple):
 
     ids: npt.NDArray[np.uint32]
     whole: Signs
-    """Of the text's tokens, and behind them those of the context that the index keeps with it."""
+    """Signs of the text's tokens, then of those of the context that the index keeps with it."""
     spans: Sequence[Span]
 
     @property

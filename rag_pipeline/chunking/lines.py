@@ -1,4 +1,4 @@
-"""What of a text is kept together: the lines of tables and code, a heading and what follows it."""
+"""Parts of a text that are kept together: lines of tables and code, a heading with what follows."""
 
 import re
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ class _Gold:
 
 
 class Relevant(NamedTuple):
-    """What of a chunking answers one query."""
+    """The chunks of a chunking that answer one query."""
 
     chunk_ids: frozenset[str] = frozenset()
     lost: int = 0

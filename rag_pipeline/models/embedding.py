@@ -159,7 +159,7 @@ def _embed_missing(
         others: list[bytes] = []
         if isinstance(embedder, RemoteEmbedder):
             # All of them now, so that what is too long is told before it costs.
-            # What failed in an earlier run is sent alone, lest it fails others again.
+            # What failed in an earlier run is sent alone, so that it does not fail others again.
             failures = claims.cache.failures(missing)
             fresh = [key for key in missing if key not in failures]
             batches = list(embedder.batches([inputs[key] for key in fresh]))

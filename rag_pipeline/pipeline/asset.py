@@ -57,7 +57,7 @@ class Asset:
     sweep: Literal["", "before", "after"] = ""
     """When what the store no longer needs is freed: before it is made, or after."""
     alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {}
-    """What of it is held to limits of the corpus file: names and descriptions."""
+    """Names and descriptions of the figures of it that the corpus file sets limits to."""
     made_from: Callable[[Workspace, Key], tuple[object, ...]]
     """What it would be made from, as far as that decides about the result."""
     state: Callable[[Workspace, Key], str] | None = None

@@ -82,7 +82,7 @@ class Content:
     scope: str = ""
     """What the intervals speak of where all questions are about few documents."""
     judge: Judge | None = None
-    """How the judge of passages agrees with gold; None without one."""
+    """Agreement of the judge of passages with gold; None without a judge."""
     doubtful: Sequence[str] = ()
     """A line for every document whose text is doubtful."""
 

@@ -33,7 +33,7 @@ Operator = Literal[
     "after",
 ]
 _NEGATIVE = frozenset({"not contains", "is not", "not in", "empty", "≠"})
-"""Of several names, these must hold for all; the others for any."""
+"""Operators that must hold for all of several names; the others must hold for any of them."""
 _COLUMNS = {"document_id": "document_id", "document_name": "document_id", "title": "title"}
 """Names that are columns; every other name is a key of the metadata."""
 _NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}

@@ -1,4 +1,4 @@
-"""How the server listens and stops: uvicorn's settings, and limits on how slow a request may be."""
+"""Settings with which uvicorn listens and stops, and time limits of a request."""
 
 import asyncio
 import signal

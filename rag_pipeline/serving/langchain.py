@@ -71,7 +71,7 @@ class RagPipelineRetriever(BaseRetriever):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How good the contexts of one query were: the metrics of `evaluation.context_quality`."""
+    """Metrics of the contexts of one query; see `evaluation.context_quality`."""
 
     query: str
     contexts: int

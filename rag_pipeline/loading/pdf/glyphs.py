@@ -69,7 +69,7 @@ class PageGlyphs:
     aside: list[Word] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     turned: int = 0
-    """By how many degrees the page was turned counterclockwise for its words to be level."""
+    """Degrees by which the page was turned counterclockwise, so that its words are level."""
     characters: int = 0
     unmapped: int = 0
     image_share: float = 0.0

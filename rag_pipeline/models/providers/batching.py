@@ -21,7 +21,7 @@ class Batch:
     files: tuple[str, ...]
     errors: tuple[str, ...]
     lines: int = 0
-    """How many lines its files have at least, as far as the provider tells."""
+    """Least number of lines in its files, as far as the provider tells."""
 
     @property
     def ended(self) -> bool:

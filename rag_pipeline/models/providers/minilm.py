@@ -116,7 +116,7 @@ class MiniLM:
         for row, numbers in enumerate(tokens):
             ids[row, : len(numbers)] = numbers
             mask[row, : len(numbers)] = 1
-        with _OPENING:  # lest two threads open it twice
+        with _OPENING:  # or two threads would open it twice
             session, lock = _session(self._threads)
         with lock:
             (hidden,) = session.run(

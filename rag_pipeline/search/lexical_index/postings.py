@@ -25,9 +25,9 @@ class Matrix(NamedTuple):
     ends: Longs
     rows: Ints
     counts: Ints
-    """How often the term stands in each of the rows."""
+    """Number of times that each of the rows holds the term."""
     lengths: Ints
-    """How many terms each row has."""
+    """Number of terms in each row."""
 
 
 class _Postings(NamedTuple):
