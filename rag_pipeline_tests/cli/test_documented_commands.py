@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 
 from rag_pipeline.cli.main import app
@@ -38,7 +39,7 @@ def examples() -> Iterator[list[str]]:
 
     def helps(command: Any) -> Iterator[str]:
         yield command.help or ""
-        for below in getattr(command, "commands", {}).values():
+        for below in below_of(command).values():
             yield from helps(below)
 
     for text in helps(_RAG):
@@ -46,6 +47,14 @@ def examples() -> Iterator[list[str]]:
             found = re.match(r" *(?:RAG_TOKEN=\S+ )?rag (.+)$", line)
             if found:
                 yield shlex.split(found[1])
+
+
+def below_of(command: Any) -> dict[str, Any]:
+    """Return the commands of a group, those that entry points name too."""
+    if not hasattr(command, "commands"):
+        return {}
+    context = typer.Context(command)
+    return {name: command.get_command(context, name) for name in command.list_commands(context)}
 
 
 def parse(arguments: list[str], whole: bool = True) -> None:
@@ -58,10 +67,11 @@ def parse(arguments: list[str], whole: bool = True) -> None:
         name = rest.pop(0)
         if name.isupper():  # COMMAND stands for any
             return
-        if name not in command.commands and hasattr(command, "default"):
+        below = below_of(command)
+        if name not in below and hasattr(command, "default"):
             rest, name = [name, *rest], command.default
-        assert name in command.commands, f"rag {shlex.join(arguments)}: no command {name!r}"
-        command = command.commands[name]
+        assert name in below, f"rag {shlex.join(arguments)}: no command {name!r}"
+        command = below[name]
     if rest in (["--help"], ["--version"]):
         return
     command.make_context(command.name, rest, resilient_parsing=not whole and not rest)
