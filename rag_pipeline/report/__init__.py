@@ -2,8 +2,13 @@
 
 import re
 from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 from rag_pipeline.evaluation.axes import CUTOFFS
 from rag_pipeline.evaluation.scores import added_metrics
@@ -36,15 +41,7 @@ _CUT = 600
 
 def render(content: Content) -> str:
     """Return the report as an HTML page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("rag_pipeline", "report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    return environment.get_template("template.html.j2").render(
+    return _template().render(
         content=content,
         metric=content.metric,
         best=content.rows[0].summary(content.metric) if content.rows else None,
@@ -72,6 +69,19 @@ def render(content: Content) -> str:
         dark_palette=Markup(DARK_PALETTE),
         chart_style=Markup(STYLE),
     )
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("rag_pipeline", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template("template.html.j2")
 
 
 def images(content: Content) -> dict[str, str]:

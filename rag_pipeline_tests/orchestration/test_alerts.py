@@ -8,6 +8,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.alerts import post
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.webhooks import VARIABLE
 
@@ -47,11 +48,11 @@ def test_a_failed_run_is_posted_with_its_reason(tmp_path, instance, webhook):
     assert "failed: documents.path: no such file or folder: " in told["text"]
 
 
-def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook, run_all):
+def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook):
     one = {"chunking": "markdown", "embedding": "minilm", "retriever": "dense"}
     file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE}, configurations=[one])
     (tmp_path / "documents" / "broken.pdf").write_bytes(b"%PDF-1.4 torn")
-    run_all(file)
+    build(file)
 
     def tick(cursor: str | None) -> str | None:
         definitions = definitions_of(file)
@@ -70,7 +71,7 @@ def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook
     assert tick(cursor) == cursor
     assert len(webhook.received) == 1
     (tmp_path / "documents" / "broken.pdf").unlink()
-    run_all(file)
+    build(file)
     tick(cursor)
     assert webhook.received[-1]["text"] == "tiny: nothing stands still any more"
 

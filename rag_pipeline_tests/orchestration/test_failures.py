@@ -12,6 +12,7 @@ from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import command, environment, write_project
 
@@ -22,9 +23,7 @@ KEY = "recursive_150"
 @pytest.fixture
 def loaded(tmp_path, config):
     """Return the settings of a corpus whose documents are loaded and whose chunks are not."""
-    for result in run(config, "plain"):
-        if result.step.asset == "documents":
-            break
+    build(config.file, "documents")
     return config
 
 
@@ -108,9 +107,7 @@ def test_the_command_line_says_the_reason_at_once(loaded, monkeypatch):
 def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path)
     config = load_config(corpus)
-    for result in run(config, "plain"):
-        if result.step.asset == "contextualized_chunks":
-            break
+    build(corpus, "contextualized_chunks", "plain")
     project = write_project(tmp_path, corpus, "multiprocess_executor")
     monkeypatch.setenv("RAG_EXECUTOR", "multiprocess")
     with project.open("a") as file:  # which each process reads

@@ -8,6 +8,7 @@ import dagster as dg
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_documents, write_file
 from rag_pipeline_tests.testing.dagster_projects import ask, execute
 
@@ -33,9 +34,9 @@ def write_rented(folder):
     return write_file(folder, configurations=[one], schedule="0 3 * * *")
 
 
-def test_it_is_refused_by_the_gate_once_and_says_why(tmp_path, instance, settle, run_all):
+def test_it_is_refused_by_the_gate_once_and_says_why(tmp_path, instance, settle):
     file = write_rented(tmp_path)
-    run_all(file)
+    build(file)
     served = Corpus.load(file)
     before = served.release().release_id, served.search("fee of the boat", k=1)
     assert before[1][0].document_id == "boat.txt"

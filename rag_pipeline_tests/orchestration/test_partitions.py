@@ -9,8 +9,8 @@ from rag_pipeline.errors import CheckFailedError, ProviderError
 from rag_pipeline.indexing import stages
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.partitions import mapping_between, partitions_of
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
 
@@ -44,9 +44,7 @@ def settings(threshold=1.0, **changes):
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("built")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DAGSTER_HOME", raising=False)
-        list(run(load_config(write_corpus(folder, **settings()))))
+    build(write_corpus(folder, **settings()))
     return folder
 
 
@@ -273,13 +271,13 @@ def test_a_failed_partition_holds_back_itself_alone_until_something_changes(
     ]
 
 
-def test_a_refused_release_is_asked_for_once(tmp_path, settle, run_all, instance):
+def test_a_refused_release_is_asked_for_once(tmp_path, settle, instance):
     file = write_corpus(tmp_path, configurations=[rule("one", "recursive_150")])
-    run_all(file)
+    build(file)
     documents = tmp_path / "documents"
     text = DOCUMENTS["policy/travel.md"]
     write_documents(documents, {"policy/travel.md": text.replace("180 euros", "250 euros")})
-    run_all(file)
+    build(file)
     Corpus.load(file).roll_back()  # the only build is held back: there is nothing to release
     assert settle(file) == [("release", None)]
     assert settle(file) == []

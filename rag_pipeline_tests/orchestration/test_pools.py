@@ -9,8 +9,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
 from rag_pipeline.orchestration.pools import pool_of
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_corpus
 
 ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
@@ -34,17 +34,16 @@ def test_an_op_counts_towards_its_provider_or_its_store(tmp_path):
     assert pool_of(config, "vector_index") == "minilm+openai"
     one = config.model_copy(update={"configurations": config.configurations[:1]})
     assert pool_of(one, "vector_index") == "minilm"
-    graph = build_definitions(one).resolve_asset_graph()
-    pools = graph.get(dg.AssetKey(["tiny", "vector_index"])).pools
-    assert pools == {"minilm", "tiny__store"}
+    for one_run, expected in ((False, {"minilm", "tiny__store"}), (True, {"minilm"})):
+        graph = build_definitions(one, one_run=one_run).resolve_asset_graph()
+        assert graph.get(dg.AssetKey(["tiny", "vector_index"])).pools == expected
 
 
 @pytest.mark.timeout(120)
 def test_a_limit_holds_an_op_back_until_another_has_ended(tmp_path):
-    config = load_config(write_corpus(tmp_path, configurations=[ONE]))
-    for result in run(config):
-        if result.step.asset == "contextualized_chunks":
-            break
+    file = write_corpus(tmp_path, configurations=[ONE])
+    build(file, "contextualized_chunks")
+    config = load_config(file)
     index = Workspace(config).vector_index(KEY)
     job = build_definitions(config, retries=None).resolve_job_def(job_name(config, "vector_index"))
     (tmp_path / "home").mkdir()

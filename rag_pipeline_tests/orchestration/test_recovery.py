@@ -13,6 +13,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs, was_interrupted
 from rag_pipeline.orchestration.requests import LISTING_TAG, MOST_INTERRUPTIONS
 from rag_pipeline.orchestration.runner import run
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 from rag_pipeline_tests.testing.dagster_projects import ask, execute
 
@@ -24,9 +25,7 @@ NEW = {"new.txt": "The fee of the new agreement is 12 euros."}
 def loaded(tmp_path):
     """Return a corpus file whose documents are loaded, and one more document is there now."""
     file = write_corpus(tmp_path, configurations=[ONE])
-    for result in run(load_config(file)):
-        if result.step.asset == "documents":
-            break
+    build(file, "documents")
     write_documents(tmp_path / "documents", NEW)
     return file
 
