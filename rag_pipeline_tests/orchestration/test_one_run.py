@@ -11,10 +11,10 @@ from rag_pipeline.errors import ConfigError, ProviderError, StoreError
 from rag_pipeline.indexing import stages
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store.lease import FILE as LEASE
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
 from rag_pipeline_tests.testing.leases import held
@@ -189,7 +189,7 @@ def test_what_another_does_meanwhile_is_not_done_again(file, instance, monkeypat
             holder.stdin.close()
             holder.wait()
             monkeypatch.undo()
-            list(run(load_config(file)))
+            build(file)
 
         monkeypatch.setattr(time, "sleep", others_turn)
         assert execute(file, instance, request)

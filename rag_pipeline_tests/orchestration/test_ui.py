@@ -4,14 +4,19 @@ import re
 import urllib.request
 from urllib.error import URLError
 
+import dagster as dg
 import pytest
 
-from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.partitions import asset_names
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
 from rag_pipeline_tests.testing.corpora import write_corpus
-from rag_pipeline_tests.testing.dagster_projects import command, running, wait_for, write_project
+from rag_pipeline_tests.testing.dagster_projects import (
+    command,
+    execute,
+    running,
+    wait_for,
+    write_project,
+)
 from rag_pipeline_tests.testing.servers import free_port
 
 pytestmark = needs_chromium
@@ -23,9 +28,8 @@ def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ui")
     corpus = write_corpus(folder)
     project = write_project(folder, corpus)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAGSTER_HOME", str(folder / "home"))
-        list(run(load_config(corpus)))
+    with dg.DagsterInstance.from_config(str(folder / "home")) as instance:
+        assert execute(corpus, instance, dg.RunRequest(job_name="tiny__bring_up_to_date"))
     address, log = f"http://127.0.0.1:{free_port()}", folder / "webserver.log"
     port = address.rpartition(":")[2]
     arguments = command("dagster-webserver", "-f", project, "-h", "127.0.0.1", "-p", port)
