@@ -74,6 +74,7 @@ def _checks(find: Callable[[], Path], full: bool) -> Iterator[tuple[str, Callabl
     else:
         yield "bucket", lambda: _bucket(config.store_url)
     yield "documents", lambda: _documents(config)
+    yield "chunks", lambda: _chunks(config)
     yield "call cache", lambda: _call_cache(config)
     if "://" in config.store_url or Path(config.store_url).exists():
         for finding in inspect(Workspace(config), full):
@@ -189,6 +190,12 @@ def _documents(config: CorpusConfig) -> str:
         + (f"; {refused:,} in quarantine" if refused else "")
         + (f"; {doubtful:,} of doubtful text, see `rag run`" if doubtful else "")
     )
+
+
+def _chunks(config: CorpusConfig) -> str:
+    from rag_pipeline.indexing import window_warnings
+
+    return "; ".join(window_warnings(Workspace(config))) or "as long as their embeddings read"
 
 
 def _call_cache(config: CorpusConfig) -> str:

@@ -26,6 +26,7 @@ from rag_pipeline.indexing.stages import (
     update,
     update_stage,
 )
+from rag_pipeline.indexing.windows import window_warnings
 
 __all__ = [
     "MADE_OTHERWISE",
@@ -49,4 +50,5 @@ __all__ = [
     "update_lexical",
     "update_stage",
     "warnings_of",
+    "window_warnings",
 ]
