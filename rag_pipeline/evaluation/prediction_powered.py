@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rag_pipeline.evaluation.intervals import mean_interval, unit_sums, wilson
 
 _UNSEEN = 0.5
-"""Share of one more question on which the judge errs: among a few, errors may be unseen."""
+"""Share of one more question on which a judge that says yes or no errs: a few may hide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class Corrected:
     """A judged mean corrected by gold, with the means that it is made from.
 
     `labelled` counts the questions that have both labels, `judged` all that the judge has one of.
-    `weight` is that of the judge, 0 (its labels say nothing of gold's) to 1. `gold_low` and
+    `weight` is that of the judge: 0 where its labels say nothing of gold's, about 1 where they are
+    as good as gold, more where they are of a narrower scale. `gold_low` and
     `gold_high` bound the interval that the gold labels alone give.
     """
 
@@ -73,7 +74,7 @@ def corrected_mean(
     shared = math.fsum(
         (a - gold_mean) * (b - own_mean) for a, b in zip(y, f, strict=True)
     ) / (n - 1)  # fmt: skip
-    weight = min(1.0, max(0.0, shared / ((1 + n / more) * spread))) if spread > 0 else 0.0
+    weight = max(0.0, shared / ((1 + n / more) * spread)) if spread > 0 else 0.0
     rest = [a - weight * b for a, b in zip(y, f, strict=True)]
     other_mean = math.fsum(others) / more
     mean = (
@@ -83,7 +84,8 @@ def corrected_mean(
     sums, number = unit_sums([r - rest_mean for r in rest], of_group)
     units = number or n
     variance = float((sums**2).sum()) * units / (units - 1) / n**2
-    variance += _UNSEEN * weight**2 / n**2 + weight**2 * spread / more
+    unseen = _UNSEEN if set(every) <= {0.0, 1.0} else 0.0
+    variance += unseen * weight**2 / n**2 + weight**2 * spread / more
     gold_low, gold_high = mean_interval(y, of_group)
     # Gold that is all alike tells nothing about the judge.
     low, high = wilson(mean, variance, units) if weight else (gold_low, gold_high)
