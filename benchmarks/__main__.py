@@ -17,6 +17,7 @@ BENCHMARKS = (
     "bench_verdicts",
     "bench_questions",
     "bench_languages",
+    "bench_migrate",
     "bench_wordings",
     "bench_answers",
     "bench_evaluation",
