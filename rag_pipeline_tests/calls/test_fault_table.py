@@ -3,7 +3,7 @@
 What is billed beyond that are replies that were cut, spoilt or too late: as many as were injected.
 """
 
-import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +24,7 @@ from rag_pipeline_tests.testing.model_faults import (
     CUT_REPLY,
     EXPIRED,
     SHUFFLED,
+    Chance,
     Failure,
     Fault,
     Late,
@@ -101,10 +102,10 @@ def rerankings(url: str, cache: CallCache) -> None:
 
 
 KINDS: dict[str, tuple[Callable[[str, CallCache], None], list[Failure]]] = {
-    "chats": (chats, [*SPOILT, LATE, finished("length"), finished("content_filter")]),
-    "embeddings": (embeddings, [*SPOILT, LATE, short, too_many, SHUFFLED, no_number]),
-    "rerankings": (rerankings, [*SPOILT, LATE, short, too_many, SHUFFLED]),
-    "batches": (batches, [finished("length"), lambda reply: b"{broken", EXPIRED]),
+    "chats": (chats, [*REFUSED, *SPOILT, LATE, finished("length"), finished("content_filter")]),
+    "embeddings": (embeddings, [*REFUSED, *SPOILT, LATE, short, too_many, SHUFFLED, no_number]),
+    "rerankings": (rerankings, [*REFUSED, *SPOILT, LATE, short, too_many, SHUFFLED]),
+    "batches": (batches, [Fault(500), EXPIRED, finished("length"), lambda reply: b"{broken"]),
 }
 
 
@@ -113,15 +114,14 @@ def test_files_and_batches_with_every_fault_at_30_percent_submit_each_line_once(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.01)
-    chance = random.Random(seed)
-    ways = chance.sample(ENDPOINTS, k=len(ENDPOINTS))
+    chance = Chance(seed)
     hit: list[str] = []
 
     def faults(path: str, body: Body) -> Failure:
-        if not path.startswith(("files", "batches")) or chance.random() >= 0.3:
+        if not path.startswith(("files", "batches")) or chance.of(path, body).random() >= 0.3:
             return None
         hit.append(path)
-        return ways[len(hit) % len(ways)]
+        return ENDPOINTS[(3 * seed + len(hit)) % len(ENDPOINTS)]
 
     with serving(faults=faults, batches=Batches(looks=12)) as server:
         batches(server.url, CallCache(tmp_path / "calls.sqlite"))
@@ -137,23 +137,23 @@ def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once
 ) -> None:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
     monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.01)
-    call, spoilt = KINDS[kind]
-    chance = random.Random(11)
-    hit: Counter[str] = Counter()
+    call, ways = KINDS[kind]
+    chance = Chance(11)
+    failing = [n for n in range(COUNT) if n % 10 in (0, 3, 6)]
+    hit: set[int] = set()
     spoils: Counter[str] = Counter()
 
     def faults(path: str, body: Body) -> Failure:
         if path.startswith(("files", "batches")):
-            if chance.random() >= 0.3:
-                return None
-            return chance.choice(ENDPOINTS)
+            drawn = chance.of(path, body)
+            return drawn.choice(ENDPOINTS) if drawn.random() < 0.3 else None
         items = items_of(path, body)
         # One that is hit again and again is poison, which is missing: that is tested elsewhere.
-        if chance.random() >= 0.3 or max((hit[item] for item in items), default=0) >= 1:
+        first = [n for item in items if (n := _number(item)) in failing and n not in hit][:1]
+        if not first:
             return None
-        hit.update(items)
-        refused: list[Failure] = [Fault(500), EXPIRED] if kind == "batches" else REFUSED
-        failure = chance.choice([*refused, *spoilt])
+        hit.update(map(_number, items))
+        failure = ways[failing.index(first[0]) % len(ways)]
         free = isinstance(failure, Fault) and failure.status != 200
         if not free and failure is not SHUFFLED:
             spoils.update(items[:1] if failure is no_number else items)
@@ -166,7 +166,13 @@ def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once
         before = server.billed.total()
         call(server.url, cache)
         assert server.billed.total() == before
-    assert len(hit) > COUNT * 0.15
+    assert hit.issuperset(failing)
+    assert len(failing) >= len(ways), "every kind of fault has occurred"
+
+
+def _number(item: str) -> int:
+    """Return a prompt's, a text's or a query's place."""
+    return int(re.sub(r"\D", "", item))
 
 
 def _check(server: ModelServer, spoils: Counter[str]) -> None:

@@ -16,7 +16,14 @@ from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline_tests.testing.model_batches import Batches
-from rag_pipeline_tests.testing.model_faults import CUT, CUT_REPLY, Failure, Fault, garbled
+from rag_pipeline_tests.testing.model_faults import (
+    CUT,
+    CUT_REPLY,
+    Chance,
+    Failure,
+    Fault,
+    garbled,
+)
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -47,7 +54,7 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
     price = Price(
         input=chance.uniform(0, 20), output=chance.uniform(0.1, 60), batch=chance.uniform(0.3, 1)
     )
-    lengths = random.Random(seed)
+    lengths, accidents = Chance(seed), Chance(seed + 1)
     most = chance.choice([10, 150, MOST_OUTPUT])
     is_batch = chance.random() < 0.4
     concurrency = chance.randint(1, 64)
@@ -60,17 +67,18 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
     def answer(body: Body) -> str:
         asked = sum(len(m["content"].split()) for m in body["messages"])
         with lock:
-            said = lengths.randint(1, most)
+            said = lengths.of("", body).randint(1, most)
             bills.append(price.usd(ChargedTokens(asked, output=said), is_batch))
         return "w " * said
 
     def faults(path: str, body: Body) -> Failure:
-        if not faulty or "completions" not in path or chance.random() > 0.2:
+        drawn = accidents.of(path, body)
+        if not faulty or "completions" not in path or drawn.random() > 0.2:
             return None
         ways: list[Failure] = (
             [Fault(500), CUT] if path.startswith("batch/") else [Fault(500), CUT_REPLY, garbled]
         )
-        return chance.choice(ways)
+        return drawn.choice(ways)
 
     with serving(answer, faults, Batches(looks=1)) as server:
         host = server.url.removeprefix("http://").removesuffix("/v1")

@@ -1,7 +1,6 @@
 """Many prompts through the real client to a server with faults, and runs that are killed."""
 
 import email.utils
-import random
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from rag_pipeline_tests.testing.model_faults import (
     CUT,
     CUT_REPLY,
     HANG,
+    Chance,
     Failure,
     Fault,
     garbled,
@@ -59,12 +59,13 @@ def run_with_faults(folder: Path, count: int, share: float = 0.3) -> Counter[str
     """
     ways = chat_faults()
     occurred: Counter[str] = Counter()
-    chance = random.Random(5)
+    chance = Chance(5)
 
     def faults(path: str, body: Body) -> Failure:
-        if chance.random() >= share:
+        drawn = chance.of(path, body)
+        if drawn.random() >= share:
             return None
-        name = chance.choice(list(ways))
+        name = drawn.choice(list(ways))
         occurred[name] += 1
         return ways[name]
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,10 +104,31 @@ def finished(reason: str) -> Change:
     return change
 
 
+class Chance:
+    """Chance that is drawn for each request by what it asks and how often that was asked before.
+
+    The order in which a client's threads arrive changes nothing. A server asks it under its lock.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._asked: Counter[str] = Counter()
+
+    def of(self, path: str, body: Body) -> random.Random:
+        asked = f"{path} {items_of(path, body)}"
+        self._asked[asked] += 1
+        return random.Random(f"{self._seed} {self._asked[asked]} {asked}")
+
+
 def sometimes(seed: int, share: float, *ways: Failure) -> Faults:
     """Fail a share of the requests, in every way by turns of chance."""
-    chance = random.Random(seed)
-    return lambda path, body: chance.choice(ways) if chance.random() < share else None
+    chance = Chance(seed)
+
+    def faults(path: str, body: Body) -> Failure:
+        drawn = chance.of(path, body)
+        return drawn.choice(ways) if drawn.random() < share else None
+
+    return faults
 
 
 def faulty(seed: int, *more: Failure, share: float = 0.3, hang_seconds: float = 0.6) -> Faults:
