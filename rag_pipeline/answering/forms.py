@@ -71,7 +71,8 @@ def form_answers(
         form = settings.model_copy(update={"contexts": _READ, **_LIMITS.get(asked.kind, {})})
         compared = asked.kind == "comparison"
         parts = list(_by_document(asked.chunks).values()) if compared else [asked.chunks]
-        of_parts = [Asked(asked.ask, part, asked.weights, asked.query) for part in parts]
+        lists = asked.kind == "comprehensive"
+        of_parts = [Asked(asked.ask, part, asked.weights, asked.query, lists) for part in parts]
         answers = extract_answers(of_parts, form, reader, calibration)
         made.append(_formed(asked, _to_the_point(asked.ask, answers) if compared else answers))
     return made

@@ -89,8 +89,9 @@ class _Two:
         return Tokens(np.array([1, 2], np.uint32), np.array([[1.0, 0.0], [0.0, 1.0]], np.float32))
 
     def passage(self, chunk):
-        # By its signs (1, -1) / root of 2, the first sentence's token is near the query's first.
-        signs = np.array([[1, 0], [1, 1]], np.float32)
+        # By its signs (1, -1) / root of 2, the first sentence's token is near the query's first,
+        # the third, which is the context's, near the second.
+        signs = np.array([[1, 0], [1, 1], [0, 1]], np.float32)
         return PassageTokens(np.array([1, 3], np.uint32), signs, [(0, 5), (19, 23)])
 
 
@@ -104,16 +105,34 @@ def test_features_are_what_the_definitions_say():
     assert [s.text for s in sentences] == ["Alpha stands here.", "Beta stands for ten days."]
     half = 1 / math.sqrt(2)
     first, second = (dict(zip(FEATURES, row, strict=True)) for row in found)
-    # The query's tokens weigh 3 : 1; the first sentence is at cosines (+, -), the second at (+, +).
-    assert first["late interaction"] == pytest.approx(half * (0.75 - 0.25))
+    # The query's tokens weigh 3 : 1; the first sentence is at cosines (+, -), the second at (+, +);
+    # the context, at (-, +), counts three quarters.
+    assert first["late interaction"] == pytest.approx(half * (0.75 + 0.25 * 0.75))
     assert second["late interaction"] == pytest.approx(half)
     # Of two values each is one standard deviation from their mean.
     assert [first["standardised"], second["standardised"]] == pytest.approx([-1, 1], abs=1e-4)
     # One passage alone is at its own mean, and both tokens are nearest to the query's first.
     assert [first["passage"], second["backwards"]] == pytest.approx([0, 0], abs=1e-2)
     assert [first["length"], second["length"]] == pytest.approx([math.log(18), math.log(25)])
-    assert [first["rank"], first["score"]] == [1, 1]
+    assert [first["rank"], first["score"], first["leading document"]] == [1, 1, 1]
     assert [first["other kind of fact"], second["other kind of fact"]] == [1, 0]
+
+
+def test_the_sentence_is_cited_that_answers_and_not_the_one_that_names_the_parties():
+    parts = [
+        "This agreement is made between Halvorsk Marine and Brennwater Robotics.",
+        "It takes effect when both have signed it.",
+        "Shared secrets are kept for three years after it ends.",
+    ]
+    text = " ".join(parts)
+    context = "Mutual NDA between Halvorsk Marine and Brennwater Robotics"
+    (made,) = MiniLMTokens().embed_tokens([f"{text}\n\n{context}"], "document")[1]
+    signs = np.packbits(made.vectors > 0, axis=1).tobytes()
+    found = answer(
+        "What becomes of secrets that Halvorsk Marine shared?",
+        [ScoredChunk("a#0-9", "a", 0, len(text), text, 1.0, token_signs=signs)],
+    )
+    assert found.citations[0].text == parts[2]
 
 
 def test_tokens_that_an_index_keeps_are_not_embedded_again(monkeypatch):
