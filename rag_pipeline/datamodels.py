@@ -348,15 +348,17 @@ Level = Literal["high", "medium", "low", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was judged of one context."""
+    """What was judged of one context, and the judge's reason if it gives one."""
 
     level: Level
     used: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextJudgement:
-    """A query's contexts as judged, in their order, and what they lack."""
+    """A query's contexts as judged, in their order, what they lack, and a word on all of them."""
 
     contexts: tuple[Judged, ...]
     missing: tuple[str, ...] = ()
+    overall: str = ""

@@ -10,6 +10,7 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import load_config
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ProviderError
@@ -137,6 +138,7 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
     publish(workspace)
 
     evaluated = RUN.rows(workspace, "remote")
+    assert RUN.note(workspace, "remote")["latency_ms"] > 0, "some are asked one by one"
     asked = len(server.requests)
     corpus = Corpus.load(file)
     for query_id, query, *_ in QUERIES:
@@ -170,6 +172,15 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
                 note = runs.update_run(again, configuration)
                 assert len(note["not_reranked"]) == len(QUERIES)
                 assert "q1: " in note["not_reranked"][0]
+
+
+def test_what_a_search_costs_is_told_from_the_calls_that_were_made() -> None:
+    """0.06 dollars for 30 of 40 inputs of 10 queries: 0.08 in all, 0.008 each."""
+    totals = Totals(usd=0.16)
+    assert runs.usd_per_query(totals, 0.10, 0, CallCounts(30, 10), 10) == pytest.approx(0.008)
+    assert runs.usd_per_query(totals, 0.16, 0, CallCounts(), 10) == 0.0, "nothing is asked"
+    assert runs.usd_per_query(Totals(unpriced=1), 0.0, 0, CallCounts(5, 0), 10) is None
+    assert runs.usd_per_query(None, 0.0, 0, CallCounts(5, 0), 10) is None
 
 
 def test_a_sweep_of_contexts_judges_answers_and_reranker_pays_for_each_prompt_once(

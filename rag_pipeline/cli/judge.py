@@ -236,6 +236,13 @@ def _show_diagnosis(found: Diagnosis) -> None:
         source = visible(source_of(passage, passage.place))
         console.print(f"[bold]{passage.rank}.[/bold] [cyan]{source}[/cyan]  {mark}", soft_wrap=True)
         console.print(indented(visible(_cut(passage.text))), soft_wrap=True)
+        judged = found.judgement.contexts if found.judgement else ()
+        if passage.rank <= len(judged) and (said := judged[passage.rank - 1]).reason:
+            used = ", used" if said.used else ""
+            told = f"judged {said.level}{used}: {said.reason}"
+            console.print(indented(f"[dim]{visible(told)}[/dim]"), soft_wrap=True)
+    if found.judgement and found.judgement.overall:
+        console.print(f"the judge: {visible(found.judgement.overall)}", soft_wrap=True)
 
 
 def _show_ranks(found: dict[str, Diagnosis], chosen: str) -> None:

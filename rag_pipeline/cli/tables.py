@@ -31,12 +31,14 @@ _METRICS = (
     "AnswerPresence@1",
     "AnswerPresence@5",
     "nDCG@10",
+    "DocumentMismatch@5",
     "AnswerPresence@20",
     "AnswerPresence@10",
     "RR@10",
 )
 """The metrics of the leaderboard, the first ones even where there is little room."""
 _DOCUMENTS_TOLD = "Doc@k: with a chunk of a document that answers. "
+_MISMATCH_TOLD = "Miss@5: the share with no chunk of the right document in the first 5. "
 _NARROW = 70
 _WIDE_ENOUGH = 80
 _SNIPPET = 300
@@ -83,6 +85,7 @@ def show_leaderboard(board: Board) -> None:
         console.print(
             "AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
             f"{_DOCUMENTS_TOLD if documents else ''}"
+            f"{_MISMATCH_TOLD if 'DocumentMismatch@5' in metrics else ''}"
             f"n: queries measured.{_unit(rows[0].summary(by))}",
             style="dim",
         )
@@ -197,7 +200,9 @@ def _by_name(metric: str) -> tuple[str, int]:
 
 
 def _short(metric: str) -> str:
-    return metric.replace("AnswerPresence", "AP").replace("DocumentPresence", "Doc")
+    names = {"AnswerPresence": "AP", "DocumentPresence": "Doc", "DocumentMismatch": "Miss"}
+    name, at, k = metric.partition("@")
+    return f"{names.get(name, name)}{at}{k}"
 
 
 def _mean(metric: str, found: Summary) -> str:

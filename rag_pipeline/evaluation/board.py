@@ -11,6 +11,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.evaluation.best_of_many import BestOfMany
+from rag_pipeline.evaluation.scores import direction
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 
@@ -37,7 +38,9 @@ class BoardRow:
     costs: Totals = field(default_factory=Totals)
     """What all calls for this configuration have cost so far."""
     latency_ms: float | None = None
-    """Median time of a search."""
+    """Median time of a search, one query at a time."""
+    usd_per_query: float | None = None
+    """What the calls of a search cost; None where that is not known."""
     metrics: Mapping[str, Summary]
     against: Against = field(default_factory=dict)
 
@@ -124,9 +127,10 @@ class Board:
 
 
 def best_first(rows: Iterable[BoardRow], metric: str) -> tuple[BoardRow, ...]:
-    """Sort rows by their mean of a metric from high to low, unmeasured ones last."""
+    """Sort rows by their mean of a metric, the better one first, unmeasured ones last."""
+    sign = 1 if direction(metric) == "lower" else -1
     means = ((row.summary(metric).mean, row) for row in rows)
-    ordered = sorted(means, key=lambda pair: (pair[0] is None, -(pair[0] or 0.0)))
+    ordered = sorted(means, key=lambda pair: (pair[0] is None, sign * (pair[0] or 0.0)))
     return tuple(row for _, row in ordered)
 
 

@@ -7,9 +7,10 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rag_pipeline.datamodels import Query
+from rag_pipeline.datamodels import ContextJudgement, Query
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
+from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.quality.labels import load_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_queries
@@ -82,6 +83,8 @@ class Diagnosis:
     rank: int | None
     gold: tuple[GoldText, ...]
     retrieved: tuple[RankedPassage, ...]
+    judgement: ContextJudgement | None = None
+    """What was judged of the first passages as contexts of the answer; None where nothing was."""
 
     @property
     def why(self) -> str:
@@ -152,6 +155,7 @@ def _diagnose(
     wanted = {(s.document_id, s.start, s.end) for q in queries for s in q.gold_spans}
     first = {(p.document_id, p.start, p.end) for some in ranked.values() for p in some[:_PLACED]}
     texts = _texts(workspace, wanted | first)
+    judged = load_judgements(workspace, configuration)
     found = []
     for query in queries:
         passages = ranked.get(query.query_id, [])
@@ -182,6 +186,7 @@ def _diagnose(
                     replace(p, place=texts.get((p.document_id, p.start, p.end), (None, None))[1])
                     for p in passages
                 ),
+                judged.get(query.query_id),
             )
         )
     return found

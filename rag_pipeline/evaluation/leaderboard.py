@@ -95,6 +95,7 @@ def update_leaderboard(
                 calls=CallCounts(**note["calls"]),
                 costs=(costs or {}).get(name, Totals()),
                 latency_ms=note.get("latency_ms"),
+                usd_per_query=note.get("usd_per_query"),
                 metrics={m: summaries.get(m, UNMEASURED) for m in names},
             )
         )

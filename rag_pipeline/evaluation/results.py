@@ -195,11 +195,16 @@ ENTITY_SCORES = JudgedResults(
     reads=(ANSWERS,),
     reads_queries=True,
 )
-_CONTEXT = pa.struct([("level", pa.string()), ("used", pa.bool_())])
+_CONTEXT = pa.struct([("level", pa.string()), ("used", pa.bool_()), ("reason", pa.string())])
 CONTEXT_SCORES = JudgedResults(
     name="context_scores",
     schema=pa.schema(
-        [_QUERY_ID, ("contexts", pa.list_(_CONTEXT)), ("missing", pa.list_(pa.string()))]
+        [
+            _QUERY_ID,
+            ("contexts", pa.list_(_CONTEXT)),
+            ("missing", pa.list_(pa.string())),
+            ("overall", pa.string()),
+        ]
     ),
     measures=True,
     settings=lambda evaluation: evaluation.context,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.evaluation import ranking
 from rag_pipeline.evaluation.answer_presence import answer_presence, relevance_labels
-from rag_pipeline.evaluation.metrics import Needs, Ranking, RankingMetric
+from rag_pipeline.evaluation.metrics import Direction, Needs, Ranking, RankingMetric
 
 _PRESENCE_CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _CUTOFFS = (1, 3, 5, 10, 20)
@@ -56,12 +56,21 @@ def _document_presence(k: int) -> Measure:
     return lambda r: float(bool(r.documents(k)))
 
 
+def _document_mismatch(k: int) -> Measure:
+    return lambda r: float(not r.documents(k))
+
+
 def _document_recall(k: int) -> Measure:
     return lambda r: len(r.documents(k)) / len(r.query.answering_documents)
 
 
 def _metric(
-    name: str, definition: str, measure: Measure, needs: Needs, depth: int | None = None
+    name: str,
+    definition: str,
+    measure: Measure,
+    needs: Needs,
+    depth: int | None = None,
+    direction: Direction = "higher",
 ) -> RankingMetric:
     return RankingMetric(
         name=name,
@@ -69,6 +78,7 @@ def _metric(
         measure=measure,
         needs=needs,
         depth=depth,
+        direction=direction,
         headline=name in _HEADLINES,
     )
 
@@ -135,6 +145,16 @@ RANKING_METRICS = (
             f"Whether any of the first {k} chunks is of a document that answers.",
             _document_presence(k),
             "documents",
+        )
+        for k in _DOCUMENT_CUTOFFS
+    ),
+    *(
+        _metric(
+            f"DocumentMismatch@{k}",
+            f"Whether none of the first {k} chunks is of a document that answers.",
+            _document_mismatch(k),
+            "documents",
+            direction="lower",
         )
         for k in _DOCUMENT_CUTOFFS
     ),

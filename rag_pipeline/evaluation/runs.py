@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.costs import Totals
+from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, MiniLMEmbedding, Retriever, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
@@ -198,6 +200,8 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     made_from = run_digest(workspace, configuration, pinned)
     queries = load_queries(workspace)
     counts = CallCounts()
+    charged = meter.get()
+    spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)
     index = open_index(workspace, pinned)
     settings = workspace.config.retrievers[configuration.retriever]
     embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
@@ -208,6 +212,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     columns: dict[str, list[Any]] = {name: [] for name in RUN.schema.names}
     latencies: list[float] = []
     not_reranked: list[str] = []
+    before = RUN.note(workspace, configuration.name)
     learned = cross_fitted(index, queries, load_groups(workspace), settings, reranker, embed)
     ranked = (
         (query, found)
@@ -221,8 +226,10 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
             strict=True,
         )
     )
+    made = counts.made
     for query, found in ranked:
-        if found.latency_ms is not None:
+        # Scores of a model that come from the cache take no time.
+        if found.latency_ms is not None and (score is None or counts.made > made):
             latencies.append(found.latency_ms)
         if found.failure is not None:
             not_reranked.append(f"{query.query_id}: {found.failure}")
@@ -231,6 +238,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
             columns["rank"].append(rank)
             for name in ("chunk_id", "document_id", "start", "end", "score", "text"):
                 columns[name].append(getattr(chunk, name))
+        made = counts.made
         advance("queries", 1)
     note = {
         "digest": made_from,
@@ -239,7 +247,10 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         "calls": asdict(counts),
         "not_reranked": not_reranked,
         "seconds": time.perf_counter() - started,
-        "latency_ms": statistics.median(latencies) if latencies else None,
+        "latency_ms": statistics.median(latencies) if latencies else before.get("latency_ms"),
+        "usd_per_query": usd_per_query(charged, spent, unpriced, counts, len(queries))
+        if counts.made or not counts.saved
+        else before.get("usd_per_query"),
         "asks": {q.query_id: a for q, a in zip(queries, asks, strict=True) if a != q.query},
         "weights": learned.weights,
     }
@@ -251,6 +262,19 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
     RUN.write(workspace, rows, note, configuration.name)
     return note
+
+
+def usd_per_query(
+    charged: Totals | None, spent: float, unpriced: int, counts: CallCounts, queries: int
+) -> float | None:
+    """Return what a query's calls cost; what the cache answered counts as the calls made did.
+
+    None where that is not known: a call without a price, or nobody counted.
+    """
+    if charged is None or charged.unpriced > unpriced or not queries:
+        return None
+    share = counts.made / (counts.made + counts.saved) if counts.made else 1.0
+    return (charged.usd - spent) / share / queries
 
 
 def retriever_of(workspace: Workspace, configuration: Configuration) -> Retriever:

@@ -109,7 +109,10 @@ def scores_digests(workspace: Workspace, configuration: str) -> list[str | None]
 
 
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
-    """Raise ConfigError for a `serve_metric` or a gate metric that nothing measures."""
+    """Raise ConfigError for a `serve_metric` or a gate metric that nothing measures.
+
+    And for a `serve_metric` of which higher values are not better.
+    """
     known = [*all_metrics(), *also]
     named = {"serve_metric": [config.serve_metric], "gate.metrics": config.gate.metrics}
     for place, metrics in named.items():
@@ -118,3 +121,8 @@ def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
                 raise ConfigError(
                     f"{config.where}: {place}: {metric!r} is not one of: {', '.join(known)}"
                 )
+    if direction(config.serve_metric) != "higher":
+        raise ConfigError(
+            f"{config.where}: serve_metric: {config.serve_metric!r}: the configuration with the "
+            f"highest mean is served, and higher is not better here; name another metric"
+        )

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 from rag_pipeline.evaluation.axes import CUTOFFS
 from rag_pipeline.evaluation.scores import added_metrics
-from rag_pipeline.evaluation.summary import Summary
+from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.report.charts import (
     DARK_PALETTE,
     PALETTE,
@@ -33,7 +34,14 @@ from rag_pipeline.report.figures import (
 __all__ = ["REPORT_FILE", "Content", "collect", "images", "render"]
 
 REPORT_FILE = "evaluation/report.html"
-_OTHERS = ("AnswerPresence@1", "AnswerPresence@10", "AnswerPresence@20", "nDCG@10", "EntityF1")
+_OTHERS = (
+    "AnswerPresence@1",
+    "AnswerPresence@10",
+    "AnswerPresence@20",
+    "nDCG@10",
+    "DocumentMismatch@5",
+    "EntityF1",
+)
 _MOST_SLICES = 15
 _MOST_FAILURES = 50
 _CUT = 600
@@ -55,6 +63,8 @@ def render(content: Content) -> str:
         stages=[{"effect": e, "figure": stage_figure(e)} for e in content.effects],
         quality=quality_lines(content),
         prices=price_figures(content),
+        parts=by_kind(content.parts),
+        unmeasured=asdict(UNMEASURED),
         slices=by_kind(content.slices) if measured(content, content.metric) else {},
         reasons=Counter(d.reason for d in content.failures),
         k=K,

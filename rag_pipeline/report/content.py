@@ -14,6 +14,7 @@ from rag_pipeline.evaluation.failures import Diagnosis, failures
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
 from rag_pipeline.evaluation.prediction_powered import Corrected, corrected_mean
+from rag_pipeline.evaluation.quality.context_breakdown import Part, context_breakdown
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
 from rag_pipeline.evaluation.runs import load_groups, load_queries
 from rag_pipeline.evaluation.scores import Scores
@@ -24,6 +25,7 @@ from rag_pipeline.workspace import Workspace
 
 K = 5
 """The cutoff at which queries are said to fail."""
+_MOST_RELEASES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,10 @@ class Content:
     """What the intervals speak of where all questions are about few documents."""
     judge: Judge | None = None
     """Agreement of the judge of passages with gold; None without a judge."""
+    parts: Sequence[Part] = ()
+    """Contexts of `focus` by position, number and length."""
+    trend: Sequence[release.Release] = ()
+    """The releases with their means when they were made, newest first."""
     doubtful: Sequence[str] = ()
     """A line for every document whose text is doubtful."""
 
@@ -130,6 +136,8 @@ def collect(workspace: Workspace) -> Content:
         chosen=board.chosen.sentence if board.chosen else "",
         scope=board.scope,
         judge=_judge(workspace, focus, groups),
+        parts=context_breakdown(workspace, focus, scores[focus], groups) if focus else (),
+        trend=release.history(workspace)[:_MOST_RELEASES],
         doubtful=text_warnings(workspace),
     )
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from markupsafe import Markup
 
 from rag_pipeline.evaluation.axes import AxisEffect
+from rag_pipeline.evaluation.quality.context_breakdown import Part
 from rag_pipeline.evaluation.scores import answer_metrics
 from rag_pipeline.evaluation.slices import Slice
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
@@ -14,6 +16,7 @@ from rag_pipeline.report.content import Content, K, presence_curve
 
 _K_LABEL = "first k chunks (not to scale beyond 10)"
 _MOST_CURVES = 5
+Of = TypeVar("Of", Slice, Part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +111,17 @@ def quality_lines(content: Content) -> list[QualityLine]:
 
 
 def price_figures(content: Content) -> list[PriceFigure]:
-    """Return quality against latency and against money."""
+    """Return quality against latency, what a search costs, and what was spent."""
     latencies = {row.name: row.latency_ms for row in content.rows}
+    asking = {
+        row.name: None if row.usd_per_query is None else 1_000 * row.usd_per_query
+        for row in content.rows
+    }
     costs = {row.name: row.costs.usd if row.costs.is_known else None for row in content.rows}
     return [
         _price(content, "Latency", latencies, "median milliseconds a query", "milliseconds"),
-        _price(content, "Cost", costs, "US dollars spent on calls so far", "US dollars"),
+        _price(content, "Cost per query", asking, "US dollars for 1,000 searches", "US dollars"),
+        _price(content, "Cost so far", costs, "US dollars spent on calls so far", "US dollars"),
     ]
 
 
@@ -137,9 +145,9 @@ def _price(
     return PriceFigure(title, note, unit, scatter(title, points, unit), points)
 
 
-def by_kind(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
-    """Return the slices by their kind, in their order."""
-    found: dict[str, list[Slice]] = {}
-    for member in slices:
+def by_kind(parts: Sequence[Of]) -> dict[str, list[Of]]:
+    """Return slices of queries or contexts by their kind, in their order."""
+    found: dict[str, list[Of]] = {}
+    for member in parts:
         found.setdefault(member.kind, []).append(member)
     return found

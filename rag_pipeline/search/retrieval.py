@@ -8,7 +8,7 @@ scores of the one before.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,8 @@ Score = Callable[[Sequence[Asked]], Sequence[Relevance]]
 _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
 """Number of queries whose candidates are held in memory and reranked with calls in flight."""
+_TIMED = 5
+"""Number of queries, the first, that are asked one by one besides, so that their time is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Retrieved:
     `ask` is the part of the query that was searched for: all of it unless a part names a document.
     `documents` (only if they were to be discovered) are those of the single pass, best first,
     `boosted` the boosted queries by document. `failure` says why the chunks are in the retriever's
-    order although a reranker is set. `latency_ms` is None where a model scored many queries
+    order although a reranker is set. `latency_ms` is None where many queries were reranked
     together.
     """
 
@@ -115,8 +117,9 @@ def retrieve_all(
     """
     where = filter_of(where)
     waiting = iter(queries)
+    sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE))
     passages = isinstance(reranker, PassageReranker)
-    while group := list(islice(waiting, _QUERIES_AT_ONCE if passages else 1)):
+    while group := list(islice(waiting, next(sizes) if passages else 1)):
         started = time.perf_counter()
         found = [
             _candidates(index, query, settings, reranker, embed, where, boost, discover)
@@ -128,7 +131,8 @@ def retrieve_all(
                 (query, one.chunks(reranker.candidates, settings.top_k))
                 for query, one in zip(group, found, strict=True)
             ]
-            reranked = _rerank_passages(asked, reranker, score)
+            reranked = list(_rerank_passages(asked, reranker, score))
+            taken = 1000 * (time.perf_counter() - started)
             for query, one, (chunks, failure) in zip(group, found, reranked, strict=True):
                 chunks = chunks[: settings.top_k]
                 scores = [(n, chunks[n].score) for n in _stay(chunks, settings)]
@@ -136,7 +140,8 @@ def retrieve_all(
                     replace(chunks[place], score=score)
                     for place, score in _kept(query, scores, settings)
                 ]
-                yield one.retrieved(chosen, failure=failure)
+                latency = taken if len(group) == 1 else None
+                yield one.retrieved(chosen, failure=failure, latency_ms=latency)
             continue
         (query,), (one,) = group, found
         kept = _kept(query, one.varied(settings), settings)

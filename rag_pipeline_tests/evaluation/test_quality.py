@@ -12,8 +12,11 @@ import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation.context_quality import Judged
 from rag_pipeline.evaluation.context_quality.llm import judgement_schema
 from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
+from rag_pipeline.evaluation.quality.context_breakdown import context_breakdown
+from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.results import JUDGED
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.orchestration.runner import run
@@ -196,15 +199,17 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         if schema == ENTITIES_SCHEMA:
             kinds: dict[str, list[str]] = {kind: [] for kind in schema["required"]}
             return json.dumps({**kinds, "TIME": ["five (5) years", "made up"]})
-        assert schema == judgement_schema(3)
+        assert schema == judgement_schema(3, overall=True)
         if broken and "doctor" in prompt.split("Answer:")[0]:
             return "not even JSON"
-        part = {"level": "high", "used": True, "reason": "r"}
+        part = {"level": "high", "used": True, "reason": "It gives the term."}
         names = [f"context_{n}" for n in (3, 2, 1)]
         low = {**part, "level": "low", "used": False}
-        return json.dumps({"missing": ["x"], **dict.fromkeys(names, low), "context_1": part})
+        more = {"overallAssessment": "The first alone would do.", "context_1": part}
+        return json.dumps({"missing": ["x"], **dict.fromkeys(names, low), **more})
 
     wanted = {name: LLM[name] for name in ("answers", "entities", "context")}
+    wanted["context"] = {**wanted["context"], "overall": True}
     with judged_by(folder, answer, **wanted) as (workspace, server):
         configuration = workspace.config.configuration("one")
 
@@ -233,6 +238,22 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
             "q4": relevance,
         }
         assert notes[2]["health"]["queries"] == 2
+
+        # What the judge was asked to say besides is kept, and shown by query and by position.
+        kept = load_judgements(workspace, "one")
+        assert sorted(kept) == ["q1", "q4"]
+        assert kept["q1"].contexts[0] == Judged("high", True, "It gives the term.")
+        assert kept["q1"].overall == "The first alone would do."
+        parts = context_breakdown(workspace, "one", scores, {})
+        assert [(p.name, p.measured["relevant"].mean) for p in parts[:3]] == [
+            ("1", 1.0),
+            ("2", 0.0),
+            ("3", 0.0),
+        ]
+        (counted,) = (p for p in parts if p.kind == "number of contexts")
+        assert (counted.name, counted.measured["ContextRelevance"].mean) == ("3 to 4", relevance)
+        lengths = [p for p in parts if p.kind == "characters of contexts"]
+        assert sum(p.measured["ContextRelevance"].n for p in lengths) == 2
         assert notes[2]["health"]["raw_relevance"] == relevance
 
         broken = False

@@ -30,8 +30,8 @@ RELEVANT = frozenset({"a#0-20", "b#0-8"})  # the second is not retrieved
 def test_metric_names_in_order():
     assert METRICS[:11] == tuple(f"AnswerPresence@{k}" for k in (*range(1, 11), 20))
     assert METRICS[11:14] == ("nDCG@10", "RR@10", "AP")
-    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 2 * 4 + 1
-    assert METRICS[-12:-8] == (
+    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 3 * 4 + 1
+    assert METRICS[-16:-12] == (
         *(f"BudgetRecall@{n}" for n in (2000, 4000, 8000)),
         "DocumentPresence@1",
     )
@@ -112,7 +112,7 @@ def test_a_small_chunk_answers_a_long_gold_span_but_holds_little_of_it():
 def test_nothing_retrieved():
     values = evaluate_query(QUERY, [], RELEVANT)
     for name, value in values.items():
-        expected = {"Answerable": 1.0}.get(name, 0.0)
+        expected = float(name == "Answerable" or name.startswith("DocumentMismatch"))
         assert value == (None if name.startswith("SpanPrecision") else expected), name
 
 
@@ -173,6 +173,10 @@ def test_documents_are_judged_with_and_without_spans():
             "DocumentPresence@3": 1.0,
             "DocumentPresence@5": 1.0,
             "DocumentPresence@10": 1.0,
+            "DocumentMismatch@1": 1.0,
+            "DocumentMismatch@3": 0.0,
+            "DocumentMismatch@5": 0.0,
+            "DocumentMismatch@10": 0.0,
             "DocumentRecall@1": 0.0,
             "DocumentRecall@3": 0.5,
             "DocumentRecall@5": 1.0,

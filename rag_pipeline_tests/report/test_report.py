@@ -2,10 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import ContextJudgement, Judged
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.report import REPORT_FILE, collect, images, render
@@ -95,6 +97,29 @@ def test_what_answers_and_contexts_are_worth_is_shown_with_its_n(workspace, monk
     assert "n = 4 queries, 1 missing" in page
     assert ["average relevance", "62.5", ""] in cells
     assert ["usage rate", "–", ""] in cells
+
+
+def test_reasons_of_a_judge_prices_and_earlier_releases_are_shown(workspace):
+    """The trend is of releases; a search that costs something has a point on the Pareto chart."""
+    content = collect(workspace)
+    failing = content.failures[0]
+    contexts = (Judged("low", False, "It speaks of hotels."),)
+    told = replace(failing, judgement=ContextJudgement(contexts, overall="None of them helps."))
+    (made,) = content.trend
+    mean = made.metrics[content.metric]["mean"]
+    page = render(
+        replace(
+            content,
+            failures=[told],
+            trend=[made, replace(made, release_id="r0")],
+            rows=[replace(row, usd_per_query=0.002) for row in content.rows],
+        )
+    )
+    assert "judged low: It speaks of hotels." in page
+    assert "None of them helps." in page
+    assert re.search(rf"<th[^>]*>r0<br>.*?<td[^>]*>{100 * mean:.1f}<", page, re.S)
+    assert re.search(r"Cost per query against quality.*?<td class=.number.>2</td>", page, re.S)
+    assert re.search(r"Contexts of .*? by position.*?<th scope=.row.>1</th>", page, re.S)
 
 
 def test_every_chart_says_its_n(page):

@@ -61,6 +61,7 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
     columns["missing"] = pa.array(
         [list(j.missing) if j else None for j in kept], pa.list_(pa.string())
     )
+    columns["overall"] = pa.array([j.overall if j else None for j in kept], pa.string())
     further, failed = _further_scores(
         workspace.config.evaluation.scores,
         shown,
@@ -81,6 +82,19 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
         ),
     }
     return CONTEXT_SCORES.keep(workspace, configuration.name, source, pa.table(columns), more)
+
+
+def load_judgements(workspace: Workspace, configuration: str) -> dict[str, ContextJudgement]:
+    """Return the judged contexts by query; files of earlier versions hold no reasons."""
+    return {
+        row["query_id"]: ContextJudgement(
+            tuple(Judged(**context) for context in row["contexts"]),
+            tuple(row["missing"] or ()),
+            row.get("overall") or "",
+        )
+        for row in CONTEXT_SCORES.rows(workspace, configuration)
+        if row["contexts"] is not None
+    }
 
 
 def _attainable(
