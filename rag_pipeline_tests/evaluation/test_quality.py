@@ -33,7 +33,7 @@ RULE = {
     "embedding": "minilm",
     "retriever": "dense",
 }
-LLM = {
+LLM: dict[str, dict[str, Any]] = {
     "relevance": {"judge": "llm", "chat": "judge", "passages": 3},
     "answers": {"method": "llm", "chat": "judge", "contexts": 3},
     "entities": {"extractor": "llm", "chat": "judge"},
@@ -209,7 +209,7 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         return json.dumps({"missing": ["x"], **dict.fromkeys(names, low), **more})
 
     wanted = {name: LLM[name] for name in ("answers", "entities", "context")}
-    wanted["context"] = {**wanted["context"], "overall": True}
+    wanted["context"] = {**LLM["context"], "overall": True}
     with judged_by(folder, answer, **wanted) as (workspace, server):
         configuration = workspace.config.configuration("one")
 
