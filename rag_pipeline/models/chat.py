@@ -22,6 +22,7 @@ from rag_pipeline.calls.costs import (
     ChargedTokens,
     estimate_tokens,
     forfeit,
+    framing_tokens,
     measuring,
     release,
     request_texts,
@@ -293,6 +294,7 @@ def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> C
     serves in a batch nobody promises.
     """
     whole = sum(map(estimate_tokens, request_texts(prompt.messages, prompt.schema)))
+    whole += framing_tokens(len(prompt.messages))
     prefix = estimate_tokens(prompt.system + prompt.prefix)
     cold = is_first or settings.batch or prefix < 1024
     output = usual_output(settings.max_output_tokens)

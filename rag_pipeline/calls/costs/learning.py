@@ -1,6 +1,6 @@
 """What charged calls tell of the next ones: tokens by model and alphabet, and lengths of replies.
 
-Hosted models don't hand out their tokenizers, but each reply says how many tokens its request had.
+Few hosted models' tokenizers are at hand, but each reply says how many tokens its request had.
 The sums of estimated and charged tokens give a factor for each model and alphabet, a proxy of
 language; the ledger's charges give the length of the replies that an asset asks for.
 """

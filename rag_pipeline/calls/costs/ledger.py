@@ -10,17 +10,18 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 from rag_pipeline.calls.costs import allowances, learning, purposes, reservations
 from rag_pipeline.calls.costs.allowances import Allowance
+from rag_pipeline.calls.costs.encodings import encoder
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
 from rag_pipeline.calls.costs.purposes import Charge, Kind
 from rag_pipeline.calls.costs.reservations import Cost, Purse
-from rag_pipeline.calls.costs.tokens import Learned
+from rag_pipeline.calls.costs.tokens import Learned, Sampled
 from rag_pipeline.calls.databases import Connections, open_database
 from rag_pipeline.calls.registers import Register
 from rag_pipeline.calls.sharing import SharedRecord, open_outbox, post
@@ -211,11 +212,13 @@ class Ledger:
         return price
 
     def learned(self, provider: str, model: str, kind: Kind, asset: str) -> Learned:
-        """Return what calls of a model have told of its tokens, and of an asset's replies."""
-        if not self.path.exists():
-            return Learned()  # a plan makes no file
-        with self.connection() as connection:
-            return learning.learned(connection, (self.corpus, provider, model, kind), asset)
+        """Return what is known of a model's tokens, and of the length of an asset's replies."""
+        found = Learned()
+        if self.path.exists():  # a plan makes no file
+            with self.connection() as connection:
+                found = learning.learned(connection, (self.corpus, provider, model, kind), asset)
+        encode = encoder(model)
+        return found if encode is None else replace(found, count=Sampled(encode))
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the corpus's calls in the order they were made, those after a position."""

@@ -1,11 +1,11 @@
-"""Estimates of a text's tokens without the model's tokenizer: hosted models don't hand theirs out.
+"""Estimates of a text's tokens: by the model's tokenizer where it is here, else by bytes.
 
 Byte-pair vocabularies of some 100,000 entries make a token of 4 to 5 bytes of English prose, of
 about 3 bytes of code or tables, and of 3 bytes (a character) of Chinese or Japanese.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,18 +19,25 @@ USUAL_OUTPUT = 150
 """Output tokens of a usual reply: two or three sentences, or a small JSON value."""
 
 _FRAME_TOKENS = 8
-"""Tokens that a message adds to its text."""
+"""Tokens that a message adds to its text at most."""
+_OPENAI_MESSAGE, _OPENAI_REPLY = 4, 3
+"""Tokens that OpenAI adds for each message and for the reply (its cookbook on tiktoken)."""
+_MOST_COUNTED = 1_000_000
+"""Estimated tokens of an alphabet that are counted one by one: they take about a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
     """What calls of a model have told: tokens by estimated one and alphabet, and a reply's length.
 
-    `output` is None where too few replies are known.
+    `output` is None where too few replies are known. `count` goes before the factors, which tell
+    of all that is charged with the texts.
     """
 
     factors: Mapping[str, float] = field(default_factory=dict)
     output: int | None = None
+    count: "Callable[[str], int] | None" = None
+    """Counts a text's tokens as the model does."""
 
 
 class Estimate(NamedTuple):
@@ -54,10 +61,41 @@ def estimating(learned: Learned) -> Iterator[None]:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has: UTF-8 bytes / 4, times what was learned."""
+    """Return how many tokens a text has, by the model's own count where it is known.
+
+    Else about how many: UTF-8 bytes / 4, times what was learned.
+    """
+    learned = _learned.get()
+    if learned.count is not None:
+        return learned.count(text)
     size = len(text.encode())
-    estimate, factors = -(-size // 4), _learned.get().factors
+    estimate, factors = -(-size // 4), learned.factors
     return round(estimate * factors.get(_alphabet(size, len(text)), 1.0)) if factors else estimate
+
+
+@dataclass(slots=True)
+class Sampled:
+    """A tokenizer's counts: exact for the first texts, then by what these had on average."""
+
+    encode: Callable[[str], int]
+    _sums: dict[str, list[int]] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> int:
+        """Return a text's tokens."""
+        estimate, alphabet = estimate_of([text])
+        sums = self._sums.setdefault(alphabet, [0, 0])
+        if sums[0] > _MOST_COUNTED:
+            return round(estimate * sums[1] / sums[0])
+        tokens = self.encode(text)
+        self._sums[alphabet] = [sums[0] + estimate, sums[1] + tokens]
+        return tokens
+
+
+def framing_tokens(messages: int) -> int:
+    """Return what messages add to their texts, where these are counted and not estimated."""
+    if _learned.get().count is None:
+        return 0
+    return _OPENAI_MESSAGE * messages + _OPENAI_REPLY
 
 
 def estimate_of(texts: Sequence[str]) -> Estimate:
