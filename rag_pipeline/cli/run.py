@@ -31,7 +31,7 @@ from rag_pipeline.evaluation.runs import (
     load_queries,
 )
 from rag_pipeline.indexing import text_warnings, window_warnings
-from rag_pipeline.pipeline.forecast import Forecast, forecast, hold_budget, is_known, pays
+from rag_pipeline.pipeline.forecast import Outlook
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
@@ -136,21 +136,14 @@ class _Costs:
 
     def __init__(self, workspace: Workspace, wanted: Sequence[Step]) -> None:
         self._workspace = workspace
-        self._wanted = wanted
-        self._pays = any(pays(workspace, step) for step in wanted)
-        self._start = workspace.ledger.position() if self._pays else 0
-        self._estimate: Sequence[Forecast] = ()
-
-    def look_ahead(self) -> None:
-        """Estimate what is to be paid as soon as that is known; hold the budget against it."""
-        if self._pays and not (self._estimate and is_known(self._estimate)):
-            self._estimate = forecast(self._workspace, self._wanted)
-            hold_budget(self._workspace, self._estimate)
+        self._outlook = Outlook(workspace, wanted)
+        self._start = workspace.ledger.position() if self._outlook.pays else 0
+        self.look_ahead = self._outlook.look_ahead
 
     def show(self) -> None:
         """Print estimate and actual side by side."""
         if self._is_worth_telling:
-            console.print(outcome(self._estimate, self._actual))
+            console.print(outcome(self._outlook.found, self._actual))
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -159,7 +152,7 @@ class _Costs:
             yield
         finally:
             if self._is_worth_telling:
-                keep_outcome(self._workspace, self._estimate, self._actual)
+                keep_outcome(self._workspace, self._outlook.found, self._actual)
 
     @property
     def _actual(self) -> Totals:
@@ -170,8 +163,8 @@ class _Costs:
 
     @property
     def _is_worth_telling(self) -> bool:
-        return self._pays and bool(
-            self._actual.calls or any(f.usd != 0 for f in self._estimate if f.model)
+        return self._outlook.pays and bool(
+            self._actual.calls or any(f.usd != 0 for f in self._outlook.found if f.model)
         )
 
 

@@ -30,6 +30,7 @@ from rag_pipeline.orchestration.staleness import (
     unchanged,
 )
 from rag_pipeline.orchestration.verdicts import passed
+from rag_pipeline.pipeline.forecast import Outlook, pays
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
 from rag_pipeline.workspace import Workspace
@@ -78,7 +79,8 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
     config = workspace.config
     failed: dict[Step, Exception | str] = {}
     made = 0
-    for step in steps(config):
+    outlook = Outlook(workspace, steps(config))
+    for step in outlook.wanted:
         before = upstream(config, step)
         held = [b for b in before if b in failed]
         if held and (step.row.holds_back or len(held) == len(before)):
@@ -89,6 +91,8 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
                 if config.schedule is not None and step.asset in LOOKED_AT:
                     yield unchanged(workspace, context.instance, step)
                 continue
+            if config.budget_usd is not None and pays(workspace, step):
+                outlook.look_ahead()  # all that is to come, as `rag run` does
             context.log.info(f"{step}: {step.row.doing}")
             yield from _made(workspace, context, step)
             made += 1

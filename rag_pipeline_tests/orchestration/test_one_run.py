@@ -5,19 +5,26 @@ import time
 import dagster as dg
 import pytest
 
-from rag_pipeline import Corpus
+from rag_pipeline import Corpus, indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, ProviderError, StoreError
 from rag_pipeline.indexing import stages
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store.lease import FILE as LEASE
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    paid_contexts,
+    write_corpus,
+    write_documents,
+)
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
 from rag_pipeline_tests.testing.leases import held
+from rag_pipeline_tests.testing.model_server import serving
 
 WHOLE = ("bring_up_to_date", None)
 
@@ -88,6 +95,28 @@ def fail_markdown(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
         return real(workspace, partition, ids, report)
 
     monkeypatch.setattr(stages, "build_chunks", build)
+
+
+def test_a_plan_over_the_budget_is_refused_before_anything_is_asked(tmp_path, instance):
+    with serving(lambda body: "It is of the policies.") as server:
+        settings = paid_contexts(tmp_path, server.url, budget_usd=0.02)
+        first, *_ = settings["configurations"]
+        # Each of the two steps fits into the budget, both together do not.
+        more = {**first, "name": "more", "chunking": "recursive_150"}
+        file = write_corpus(tmp_path, **settings | {"configurations": [first, more]})
+        build(file, until="chunks")
+        indexing.update(Workspace(load_config(file)), "chunks", "recursive_150")
+        contexts = {
+            found.step.partition: found.usd
+            for found in forecast(Workspace(load_config(file)))
+            if found.step.asset == "contextualized_chunks"
+        }
+        assert max(contexts.values()) < 0.02 < sum(contexts.values())
+        request = dg.RunRequest(job_name="tiny__bring_up_to_date")
+        assert not execute(file, instance, request)
+        assert server.requests == []
+    (run,) = instance.get_runs()
+    assert "more than budget_usd 0.02" in str(instance.all_logs(run.run_id))
 
 
 def test_what_fails_holds_back_what_reads_it_and_is_not_asked_for_again(

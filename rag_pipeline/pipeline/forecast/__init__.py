@@ -6,7 +6,13 @@ call cache (`calls.recording`). What rests on a reply that does not exist yet is
 known, and says so.
 """
 
-from rag_pipeline.pipeline.forecast.budget import ERROR, hold_budget, hold_budget_of_step, is_known
+from rag_pipeline.pipeline.forecast.budget import (
+    ERROR,
+    Outlook,
+    hold_budget,
+    hold_budget_of_step,
+    is_known,
+)
 from rag_pipeline.pipeline.forecast.payees import pays, provider_of
 from rag_pipeline.pipeline.forecast.staleness import made_from, stale_steps
 from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast, needed_calls
@@ -15,6 +21,7 @@ __all__ = [
     "ERROR",
     "RERANKING",
     "Forecast",
+    "Outlook",
     "forecast",
     "hold_budget",
     "hold_budget_of_step",

@@ -1,6 +1,7 @@
 """Hold what calls would cost against the corpus's budget, before they are made."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from rag_pipeline.calls.costs import ESTIMATE_ERROR
 from rag_pipeline.errors import BudgetError
@@ -49,3 +50,30 @@ def hold_budget_of_step(workspace: Workspace, step: Step) -> None:
     if workspace.config.budget_usd is None or not pays(workspace, step):
         return
     hold_budget(workspace, forecast(workspace, [step]))
+
+
+@dataclass(slots=True)
+class Outlook:
+    """What a run is expected to pay for, looked at until all of it is known."""
+
+    workspace: Workspace
+    wanted: Sequence[Step]
+    pays: bool = field(init=False)
+    found: Sequence[Forecast] = field(init=False, default=())
+    _refusal: BudgetError | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.pays = any(pays(self.workspace, step) for step in self.wanted)
+
+    def look_ahead(self) -> None:
+        """Estimate what is to be paid; raise BudgetError, from then on, where it is over budget."""
+        if self._refusal is not None:
+            raise self._refusal
+        if not self.pays or (self.found and is_known(self.found)):
+            return
+        self.found = forecast(self.workspace, self.wanted)
+        try:
+            hold_budget(self.workspace, self.found)
+        except BudgetError as error:
+            self._refusal = error
+            raise
