@@ -6,7 +6,8 @@ get other retrievers. One copy is brought up to date by `rag run`, the other by 
 its sensors, but for the last change, which a backfill from Dagster's page of assets does with the
 sensors switched off. Printed are runs, steps, seconds from the change to the end of the last run,
 and CPU seconds of all processes meanwhile. Sensors look every second, so that the daemon's own
-waiting is left out.
+waiting is left out. Before that, the CPU seconds of loading the project's definitions, and of
+importing Dagster alone, each the least of five.
 
     python -m benchmarks.bench_automation [--corpus tiny|sample]
 """
@@ -44,6 +45,7 @@ from rag_pipeline_tests.testing.dagster_projects import (
 )
 
 SECONDS = 3600
+_LOAD = "import rag_pipeline.definitions as d; d.defs()"
 _REPOSITORY = Path(__file__).parents[1]
 _BACKFILL = """mutation ($params: LaunchBackfillParams!) {
   launchPartitionBackfill(backfillParams: $params) {
@@ -241,6 +243,13 @@ def daemon_of(corpus: Corpus) -> Iterator[Daemon]:
         yield Daemon(corpus, instance, process.pid)
 
 
+def _cpu_of(code: str) -> float:
+    """Return the CPU seconds of a process that runs some code."""
+    before = _cpu_of_children()
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=_REPOSITORY)
+    return _cpu_of_children() - before
+
+
 def _cpu_of_children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -263,6 +272,8 @@ def main() -> None:
     """Print what each change costs both ways."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--corpus", choices=("tiny", "sample"), default="tiny")
+    for what, code in (("definitions loaded", _LOAD), ("Dagster alone", "import dagster")):
+        print(f"{what:22} {min(_cpu_of(code) for _ in range(5)):6.2f} CPU s", flush=True)
     make = {"tiny": tiny, "sample": sample}[parser.parse_args().corpus]
     with tempfile.TemporaryDirectory() as name:
         theirs, ours = Path(name, "command"), Path(name, "daemon")

@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import dagster as dg
+from rag_pipeline.memory import bound_memory, uncollected
 
-from rag_pipeline.config import load_config
-from rag_pipeline.config.finding import corpus_files
-from rag_pipeline.errors import ConfigError, RagPipelineError
-from rag_pipeline.memory import bound_memory
-from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.executors import chosen_executor
-from rag_pipeline.orchestration.secrets import load_secrets
-from rag_pipeline.orchestration.unstable import unstable
+with uncollected():
+    import dagster as dg
+
+    from rag_pipeline.config import load_config
+    from rag_pipeline.config.finding import corpus_files
+    from rag_pipeline.errors import ConfigError, RagPipelineError
+    from rag_pipeline.orchestration.component import build_definitions
+    from rag_pipeline.orchestration.executors import chosen_executor
+    from rag_pipeline.orchestration.secrets import load_secrets
+    from rag_pipeline.orchestration.unstable import unstable
 
 # Dagster says this of its own code whenever it loads asset checks; no user can help it.
 warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.BetaWarning)
@@ -44,7 +46,8 @@ def defs() -> dg.Definitions:
         ]
     else:
         found = [(file, partial(_definitions_of, file)) for file, _ in corpus_files()]
-    corpora = [_isolated(file, build) for file, build in found]
+    with uncollected():
+        corpora = [_isolated(file, build) for file, build in found]
     return dg.Definitions.merge(*corpora, dg.Definitions(executor=chosen_executor()))
 
 

@@ -1,13 +1,10 @@
 """Markdown -> one span per section, its heading included."""
 
-import gc
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from pydantic import Field
 
 from rag_pipeline.chunking.recursive import recursive_spans
@@ -15,6 +12,11 @@ from rag_pipeline.chunking.sizes import Limit, SizedChunking
 from rag_pipeline.chunking.spans import trim
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
+from rag_pipeline.memory import uncollected
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 _LINE_END = re.compile(r"\r\n?|\n")
 """The line ends of CommonMark, which the parser's line numbers count."""
@@ -66,19 +68,14 @@ def _headings(text: str) -> Iterator[Span]:
             yield lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
 
 
-def _tokens(text: str) -> list[Token]:
-    # The collector walks all tokens made so far again and again, and finds none to collect: with
-    # it the time grows faster than the text.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+def _tokens(text: str) -> "list[Token]":
+    with uncollected():  # else the time grows faster than the text
         return _parser().parse(text)
-    finally:
-        if collects:
-            gc.enable()
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
     # Block structure is all that is needed; inline rules are where the time goes.
     return MarkdownIt("commonmark").disable(["inline", "reference"])

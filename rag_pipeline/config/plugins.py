@@ -113,8 +113,9 @@ def _installed() -> EntryPoints:
     found: dict[tuple[str, str, str], EntryPoint] = {}
     for distribution in distributions():
         points = [p for p in distribution.entry_points if p.group.startswith("rag_pipeline.")]
+        name = distribution.name if points else ""
         for point in points:
-            found.setdefault((distribution.name, point.group, point.name), point)
+            found.setdefault((name, point.group, point.name), point)
     return EntryPoints(found.values())
 
 

@@ -41,7 +41,9 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class Settings(BaseModel):
     """A frozen group of settings that refuses unknown names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), defer_build=True
+    )
     code_version: ClassVar[int] = 1
     operational: ClassVar[frozenset[str]] = frozenset()
     """Settings that change how results are got and not what they are: in no fingerprint."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.datamodels import ContextJudgement, Query
 from rag_pipeline.errors import StoreError
@@ -225,6 +224,8 @@ def _passages(
     workspace: Workspace, configuration: str, queries: Sequence[Query]
 ) -> tuple[dict[str, list[RankedPassage]], dict[str, int]]:
     """Return the passages of each query, and the rank of the first that answers by gold."""
+    import pyarrow.compute as pc
+
     run = RUN.read(workspace, configuration)
     if run is None:
         return {}, {}

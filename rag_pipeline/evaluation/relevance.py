@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.datamodels import Query
 
@@ -85,6 +84,8 @@ def _lay_out(queries: list[Query]) -> _Gold:
 
 def _answering(gold: _Gold, batch: pa.RecordBatch) -> Iterator[tuple[int, list[str]]]:
     """Yield rows of `gold` with the ids of the chunks of the batch that answer them."""
+    import pyarrow.compute as pc
+
     position = pc.index_in(batch.column("document_id"), value_set=gold.documents)
     of_gold = pc.indices_nonzero(position.is_valid())
     if not len(of_gold):

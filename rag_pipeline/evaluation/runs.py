@@ -12,7 +12,6 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
@@ -325,6 +324,8 @@ def load_ranked(
 
     Raises StoreError when there is no run.
     """
+    import pyarrow.compute as pc
+
     run = RUN.read(workspace, configuration)
     if run is None:
         raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run before it")

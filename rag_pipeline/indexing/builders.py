@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.chunking import chunk
@@ -128,6 +127,8 @@ def read_in_order(
     Models that embed a document's chunks together want them so, and requests to any are fuller.
     The rows are those of a shard, which bounds them.
     """
+    import pyarrow.compute as pc
+
     batches = list(table.read(list(columns), document_ids))
     if batches:
         order = [("document_id", "ascending"), ("start", "ascending"), ("end", "ascending")]

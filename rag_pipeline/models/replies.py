@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import jsonschema
-
 from rag_pipeline.calls.costs import request_tokens
 from rag_pipeline.config import ChatSettings
 from rag_pipeline.datamodels import Prompt, Reply, Usage
@@ -155,6 +153,8 @@ def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"no JSON: {reply[:80]!r}") from None
+    import jsonschema
+
     try:
         jsonschema.validate(value, dict(schema))
     except jsonschema.ValidationError as error:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.models.providers import Vectors
@@ -112,6 +111,8 @@ class Index:
 
     def of_document(self, document_id: str) -> Mask:
         """Return the chunks of one document."""
+        import pyarrow.compute as pc
+
         found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
         return found
 
@@ -149,6 +150,8 @@ class _Terms:
 
     @classmethod
     def pair(cls, name: str, chunk_ids: pa.ChunkedArray, lexical: LexicalIndex) -> "_Terms":
+        import pyarrow.compute as pc
+
         rows = pc.index_in(chunk_ids, value_set=lexical.chunk_ids)
         if len(lexical) != len(chunk_ids) or rows.null_count:
             raise StoreError(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.failures import clear_errors, is_of_store, one_line
@@ -297,6 +296,8 @@ class Table:
 
     def duplicated(self) -> list[str]:
         """Return the documents of which rows are there more than once, sorted."""
+        import pyarrow.compute as pc
+
         with clear_errors(self.name, "read"):
             table = self.open()
             key = "chunk_id" if "chunk_id" in table.schema.names else "document_id"

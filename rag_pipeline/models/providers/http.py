@@ -2,18 +2,21 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.calls import unreachable
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.remote import Server
 
+if TYPE_CHECKING:
+    import httpx
+
 
 @asynccontextmanager
-async def connected(server: Server, timeout: float) -> AsyncIterator[httpx.AsyncClient]:
+async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.AsyncClient"]:
     """Open the connections of the running event loop to a server."""
+    import httpx
+
     async with httpx.AsyncClient(
         base_url=server.address.rstrip("/") + "/",
         headers={"Authorization": f"Bearer {server.key}"},
@@ -24,9 +27,11 @@ async def connected(server: Server, timeout: float) -> AsyncIterator[httpx.Async
 
 
 async def post(
-    server: Server, client: httpx.AsyncClient, path: str, body: Mapping[str, Any]
+    server: Server, client: "httpx.AsyncClient", path: str, body: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
+    import httpx
+
     try:
         reply = await client.post(path, json=body)
     except httpx.HTTPError as error:
@@ -42,7 +47,7 @@ async def post(
     return made, reply.headers
 
 
-def _reason(reply: httpx.Response) -> str:
+def _reason(reply: "httpx.Response") -> str:
     try:
         body = reply.json()
     except (ValueError, RecursionError):

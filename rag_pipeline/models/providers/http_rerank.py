@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import httpx
 from pydantic import Field
 
 from rag_pipeline.calls import Received
@@ -20,6 +19,9 @@ from rag_pipeline.models.providers.remote import (
     pair_tokens,
     read_ranking,
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 _HOMES = {"cohere": "https://api.cohere.com/v2", "jina": "https://api.jina.ai/v1"}
 
@@ -85,7 +87,7 @@ class HTTPScorer:
             yield rerank
 
     async def _attempt(
-        self, client: httpx.AsyncClient, query: str, passages: list[str]
+        self, client: "httpx.AsyncClient", query: str, passages: list[str]
     ) -> Received[tuple[list[float], Usage]]:
         server = self._server
         body: dict[str, Any] = {

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.answering import NEUTRAL_QUERIES
 from rag_pipeline.calls.costs import USUAL_OUTPUT
@@ -207,6 +206,8 @@ class QueryRuns:
 
     def _usual_length(self, configuration: Configuration, *, with_context: bool) -> int | None:
         """Return the mean characters of the chunks as they are now, None if there are none."""
+        import pyarrow.compute as pc
+
         tables = [(self.dry.chunks(configuration.key), ["text"])]
         if with_context:
             contexts = self.dry.contextualized_chunks(configuration.key)

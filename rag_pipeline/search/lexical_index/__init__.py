@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.errors import ConfigError, StoreError
@@ -112,6 +111,8 @@ class LexicalIndex:
 
     def mask(self, chunk_ids: Collection[str] | pa.Array | pa.ChunkedArray) -> Mask:
         """Return which chunks of the index are among `chunk_ids`, shape (len(self),)."""
+        import pyarrow.compute as pc
+
         if isinstance(chunk_ids, pa.ChunkedArray):
             chunk_ids = chunk_ids.combine_chunks()
         elif not isinstance(chunk_ids, pa.Array):
@@ -213,6 +214,8 @@ def build_lexical_index(
     Raises ConfigError for settings that the engine can't honour, before anything is written, and
     StoreError when the folder holds something.
     """
+    import pyarrow.compute as pc
+
     check_engine(engine, settings)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

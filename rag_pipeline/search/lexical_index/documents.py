@@ -12,7 +12,6 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.search.lexical_index.bm25s_engine import Bm25sEngine
@@ -195,6 +194,8 @@ class DocumentIndex:
 
     @cached_property
     def _document_of(self) -> npt.NDArray[np.int64]:
+        import pyarrow.compute as pc
+
         assert self._chunks is not None
         numbers = pc.index_in(self._chunks.column("document_id"), value_set=self.document_ids)
         of_rows: npt.NDArray[np.int64] = numbers.to_numpy().astype(np.int64)
