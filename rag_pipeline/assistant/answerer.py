@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rag_pipeline.answering import DEFAULT, Calibration, Formed, Reader, ToAnswer, form_answers
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.assistant.datasets import Answer, Dataset, ReleasedDataset
 from rag_pipeline.assistant.model import Model, ModelOrRules
 from rag_pipeline.assistant.passages import Searched
-from rag_pipeline.assistant.results import FoundDocument, Passage
+from rag_pipeline.assistant.results import Detail, FoundDocument, Passage
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import ProviderError
@@ -56,7 +55,7 @@ class Answerer:
         self._model = model
         self._reader = reader
 
-    def answer(self, asked: Asked, found: Searched, detail: dict[str, Any]) -> Formed:
+    def answer(self, asked: Asked, found: Searched, detail: Detail) -> Formed:
         """Answer as the release is set to: by its chat model, by the assistant's, or by rules."""
         chunks, model, answer = [p.chunk for p in found.passages], self._model, asked.answer
 

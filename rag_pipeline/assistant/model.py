@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from rag_pipeline.answering.intent import Intent
+from rag_pipeline.assistant.results import Detail
 from rag_pipeline.datamodels import Formed, ScoredChunk
 from rag_pipeline.errors import (
     BudgetError,
@@ -75,7 +76,7 @@ class ModelOrRules:
 
     def __call__(
         self,
-        detail: dict[str, Any],
+        detail: Detail,
         step: str,
         ask: Callable[[], T],
         rule: Callable[[], T],

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 from rag_pipeline.answering import (
     NEUTRAL_QUERIES,
@@ -30,6 +29,7 @@ from rag_pipeline.assistant.model import Model, ModelOrRules, Reflection
 from rag_pipeline.assistant.passages import PassageScorer, Searched, Searcher, checked
 from rag_pipeline.assistant.results import (
     Assisted,
+    Detail,
     FoundDocument,
     Passage,
     Progress,
@@ -51,11 +51,11 @@ class _Trace:
     stages: list[Stage] = field(default_factory=list)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+    def stage(self, name: str) -> Iterator[Detail]:
         if self.progress is not None:
             self.progress(name, len(self.stages), max(self.total, len(self.stages) + 1))
         began, started = time.time_ns(), time.perf_counter()
-        detail: dict[str, Any] = {}
+        detail: Detail = {}
         yield detail
         self.stages.append(Stage(name, time.perf_counter() - started, detail, began))
 
@@ -230,7 +230,7 @@ class Assistant:
     # --- stages ---
 
     def _intent(
-        self, query: str, rewrites: bool, by_model: ModelOrRules, detail: dict[str, Any]
+        self, query: str, rewrites: bool, by_model: ModelOrRules, detail: Detail
     ) -> tuple[str, Intent]:
         """Return the query as it is asked on, and what it wants."""
         asked, model = query, self.model
@@ -243,7 +243,7 @@ class Assistant:
         detail |= {"kind": intent.kind, "domain": intent.domain, "entities": intent.entities}
         return asked, intent
 
-    def _boost(self, asked: Asked, detail: dict[str, Any]) -> Boost | None:
+    def _boost(self, asked: Asked, detail: Detail) -> Boost | None:
         model = self.model
         if model is None:
             return None
@@ -263,7 +263,7 @@ class Assistant:
             where=asked.where,
         )
 
-    def _drafted(self, asked: Asked, found: Searched, detail: dict[str, Any]) -> Drafted:
+    def _drafted(self, asked: Asked, found: Searched, detail: Detail) -> Drafted:
         """Answer from what was found; a definition else from what neutral queries find."""
         draft = drafted(self._answerer.answer(asked, found, detail), found)
         if draft.formed.answer.answered or asked.answer is not None:
@@ -285,7 +285,7 @@ class Assistant:
         return draft
 
     def _reflect(
-        self, asked: Asked, formed: Formed, passages: Sequence[Passage], detail: dict[str, Any]
+        self, asked: Asked, formed: Formed, passages: Sequence[Passage], detail: Detail
     ) -> Reflection:
         chunks, model = [p.chunk for p in passages], self.model
         assert model is not None
@@ -302,7 +302,7 @@ class Assistant:
         expansions: Sequence[ExpandedDataset],
         boost: Boost | None,
         draft: Drafted,
-        detail: dict[str, Any],
+        detail: Detail,
     ) -> Drafted:
         """Answer again with what is kept from outside, and if need be with what is found there.
 

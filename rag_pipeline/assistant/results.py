@@ -12,6 +12,10 @@ Progress = Callable[[str, int, int], None]
 """Called when a stage begins: its name, how many are done, how many there are."""
 
 
+Detail = dict[str, Any]
+"""What a stage tells of itself, by names of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """What one stage did, and how long it took; `began` is in nanoseconds since the epoch."""

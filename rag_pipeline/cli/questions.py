@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import typer
 from rich.markup import escape
 
-from rag_pipeline.calls.costs import ChargedTokens, attributed, vendor
+from rag_pipeline.calls.costs import ChargedTokens, attributed
 from rag_pipeline.cli.console import (
     command,
     console,
@@ -25,6 +25,7 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.indexing import plan_documents, read_documents, update_documents
 from rag_pipeline.loading.queries import QueryRecord, resolve_queries
 from rag_pipeline.models.chat import expected_tokens
+from rag_pipeline.pipeline.forecast.payees import payee_of, price
 from rag_pipeline.questions import files
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.generation import Made, make_questions
@@ -125,10 +126,7 @@ def _show_plan(
         ChargedTokens(),
     )
     asked = len(prompts)
-    known = workspace.ledger.prices.price(
-        vendor(settings.provider, getattr(settings, "base_url", None)), settings.model
-    )
-    usd = known.usd(tokens, settings.batch) if known else None
+    usd = price(workspace, payee_of(workspace, settings), tokens)
     if as_json:
         print_json({"prompts": asked, "input_tokens": tokens.input, "usd": usd})
         return

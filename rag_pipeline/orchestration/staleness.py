@@ -90,7 +90,7 @@ def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) 
     config = workspace.config
     stale = stale_steps(workspace)
     observe_for_the_first_time(workspace, instance)
-    look = _Statuses(instance, graph)
+    look = Statuses(instance, graph)
     for step in steps(config):
         key, source = asset_key(config, step.asset), input_key(config, step.asset)
         status = look(key, step.partition)
@@ -174,7 +174,7 @@ def unchanged(
     )
 
 
-class _Statuses:
+class Statuses:
     """Dagster's staleness of partitions, looked up anew after events were reported."""
 
     def __init__(self, instance: dg.DagsterInstance, graph: Graph) -> None:
@@ -183,10 +183,12 @@ class _Statuses:
         self.forget()
 
     def forget(self) -> None:
+        """Look up everything anew from now on."""
         context = _Loading(self._instance)
         self._resolver = CachingStaleStatusResolver(self._instance, self._graph, context)
 
     def __call__(self, key: dg.AssetKey, partition: str | None) -> StaleStatus:
+        """Return what Dagster says of a partition."""
         return self._resolver.get_status(key, partition)
 
 
@@ -204,16 +206,3 @@ class _Loading(LoadingContext):
     @property
     def loaders(self) -> dict[type, Any]:
         return self._loaders
-
-
-def stale_in_dagster(
-    workspace: Workspace, instance: dg.DagsterInstance, graph: Graph
-) -> list[Step]:
-    """Return the steps that Dagster calls stale or missing, in the order of the flow."""
-    config = workspace.config
-    look = _Statuses(instance, graph)
-    return [
-        step
-        for step in steps(config)
-        if look(asset_key(config, step.asset), step.partition) is not StaleStatus.FRESH
-    ]

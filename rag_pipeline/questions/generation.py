@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
@@ -32,11 +32,32 @@ _TRIED = 3
 """A fact's questions are tried until one passes, at most this many and as many with a name."""
 
 
+class SpanRow(TypedDict):
+    """A gold span as a queries file holds it."""
+
+    document_id: str
+    start: int
+    end: int
+
+
+class QuestionRow(TypedDict):
+    """A made question as a queries file holds it."""
+
+    query_id: str
+    query: str
+    gold_spans: list[SpanRow]
+    answer: NotRequired[str]
+    tags: list[str]
+    synthetic: bool
+    entities: NotRequired[dict[str, list[list[str]]]]
+    critical_types: NotRequired[list[str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """The rows of a queries file, and how many questions were refused, by reason."""
 
-    rows: list[dict[str, Any]]
+    rows: list[QuestionRow]
     refused: Counter[str] = field(default_factory=Counter)
     facts: int = 0
 
@@ -58,14 +79,14 @@ def make_questions(
     others. The same documents give the same questions.
     """
     refused: Counter[str] = Counter()
-    rows: list[dict[str, Any]] = []
+    rows: list[QuestionRow] = []
     by_document = [(d, list(read_facts(d))) for d in documents]
     names = titles(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
         total = wanted + several + unanswerable
 
-        def keep(query: str, row: dict[str, Any]) -> None:
+        def keep(query: str, row: QuestionRow) -> None:
             if query.casefold() not in seen:
                 seen.add(query.casefold())
                 rows.append(row)
@@ -151,8 +172,8 @@ def _spread(facts: list[Fact]) -> list[Fact]:
     return [facts[i] for i in order]
 
 
-def _row(fact: Fact, query: str) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _row(fact: Fact, query: str) -> QuestionRow:
+    row: QuestionRow = {
         "query_id": row_id(f"{fact.document_id}#{fact.start}:{query}"),
         "query": query,
         "gold_spans": [
@@ -169,7 +190,7 @@ def _row(fact: Fact, query: str) -> dict[str, Any]:
     return row
 
 
-def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> dict[str, Any]:
+def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> QuestionRow:
     one, other = (_row(fact, query) for fact in facts)
     kinds = one.get("entities", {})
     return {
@@ -182,7 +203,7 @@ def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> dict[str, Any]:
     }
 
 
-def _row_without_answer(query: str, sort: Sort) -> dict[str, Any]:
+def _row_without_answer(query: str, sort: Sort) -> QuestionRow:
     return {
         "query_id": row_id(query),
         "query": query,

@@ -17,7 +17,7 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.generation import UNANSWERABLE, Made, row_id, titles
+from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, row_id, titles
 from rag_pipeline.questions.several import pairs_alike
 
 Ask = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
@@ -89,7 +89,7 @@ def write_questions(
         raise failed[0]
     refused: Counter[str] = Counter({"not written": len(failed)} if failed else {})
     total = wanted + several + unanswerable
-    rows: list[dict[str, Any]] = []
+    rows: list[QuestionRow] = []
     with Certifier(documents, lexical) as certifier:
         checked = _Checked(certifier, refused, {d.document_id: d for d in documents})
         of_one, of_none = [], []
@@ -119,14 +119,14 @@ def prompts_of(
     return of_one + [_prompt_of_two(*p) for p in _pairs(documents, several)]
 
 
-def _first(rows: Iterator[dict[str, Any]], number: int) -> list[dict[str, Any]]:
-    kept: dict[str, dict[str, Any]] = {}
+def _first(rows: Iterator[QuestionRow], number: int) -> list[QuestionRow]:
+    kept: dict[str, QuestionRow] = {}
     while len(kept) < number and (row := next(rows, None)):
         kept.setdefault(row["query"].casefold(), row)
     return list(kept.values())
 
 
-def _in_turn(made: Sequence[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def _in_turn(made: Sequence[Iterator[QuestionRow]]) -> Iterator[QuestionRow]:
     """Yield the first row of each passage, then the second of each."""
     for turn in zip_longest(*made):
         yield from (row for row in turn if row is not None)
@@ -145,7 +145,7 @@ class _Checked:
 
     def answered(
         self, document: Document, span: Span, written: Sequence[dict[str, str]]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[QuestionRow]:
         """Yield the rows of the questions that pass as they are, or with their document's name."""
         for item in written[:_EACH]:
             gold = self._gold(document.document_id, item["quote"], span)
@@ -160,7 +160,7 @@ class _Checked:
             else:
                 self._refused[str(problem).partition(":")[0]] += 1
 
-    def unanswered(self, document: Document, written: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def unanswered(self, document: Document, written: Sequence[str]) -> Iterator[QuestionRow]:
         """Yield the rows of the questions that nothing in their document answers."""
         names = self._names[document.document_id]
         for question in written[:_EACH] if names else ():
@@ -174,7 +174,7 @@ class _Checked:
     def of_two(
         self, pair: tuple[Place, Place],
         written: dict[str, str],
-    ) -> Iterator[dict[str, Any]]:  # fmt: skip
+    ) -> Iterator[QuestionRow]:  # fmt: skip
         """Yield the row of a question of two documents if a search finds both passages."""
         quotes = written["first_quote"], written["second_quote"]
         gold = [
@@ -247,11 +247,9 @@ def _prompt_of_two(one: Place, other: Place) -> Prompt:
     return Prompt(shown, system=_BOTH, schema=_BOTH_SCHEMA)
 
 
-def _row(
-    query: str, gold: Sequence[GoldSpan], answer: str | None, tags: list[str]
-) -> dict[str, Any]:
+def _row(query: str, gold: Sequence[GoldSpan], answer: str | None, tags: list[str]) -> QuestionRow:
     place = ",".join(f"{g.document_id}#{g.start}" for g in gold)
-    row: dict[str, Any] = {
+    row: QuestionRow = {
         "query_id": row_id(f"{place}:{query}"),
         "query": query,
         "gold_spans": [

@@ -25,34 +25,19 @@ CHUNKINGS = ["semantic_1_5", "semantic_2_0", "recursive_500", "sentences_600"]
 CONTEXTS = [f"{chunking}.{context}" for chunking in CHUNKINGS for context in ("none", "structural")]
 VECTORS = [f"{context}.minilm" for context in CONTEXTS]
 CONFIGURATIONS = [*(f"{vectors}.hybrid.none" for vectors in VECTORS), "default", "baseline"]
-PARTITIONS = {
-    "documents": None,
-    "queries": None,
-    "chunks": CHUNKINGS,
-    "contextualized_chunks": CONTEXTS,
-    "lexical_index": CONTEXTS,
-    "vector_index": VECTORS,
-    "retrieval_run": CONFIGURATIONS,
-    "answer_presence": CONFIGURATIONS,
-    "answers": CONFIGURATIONS,
-    "entity_scores": CONFIGURATIONS,
-    "context_scores": CONFIGURATIONS,
-    "leaderboard": None,
-    "release": None,
+KEYS = {
+    None: None,
+    "chunking": CHUNKINGS,
+    "contextualizer": CONTEXTS,
+    "embedding": VECTORS,
+    "configuration": CONFIGURATIONS,
 }
-CHECKS = {
-    ("documents", "documents_are_sound", True),
-    ("queries", "gold_spans_lie_in_documents", True),
-    ("queries", "no_query_left_out", False),
-    ("chunks", "chunks_is_sound", True),
-    ("contextualized_chunks", "contextualized_chunks_is_sound", True),
-    ("lexical_index", "lexical_index_is_sound", True),
-    ("vector_index", "vector_index_is_sound", True),
-    ("leaderboard", "gate_lets_it_through", False),
-    ("context_scores", "context_relevance", False),
-    ("context_scores", "context_usage", False),
-    ("context_scores", "missing_context", False),
-    ("context_scores", "no_drop_against_release", False),
+MADE = [row for row in ASSETS.values() if not row.on_demand and row.name != "relevance_labels"]
+"""Without a judge, which the sample has none of."""
+PARTITIONS = {row.name: KEYS[row.by] for row in MADE}
+LIMITS = ("context_relevance", "context_usage", "missing_context", "no_drop_against_release")
+CHECKS = {(row.name, check.name, check.blocking) for row in MADE for check in row.checks} | {
+    ("context_scores", limit, False) for limit in LIMITS
 }
 
 # Dagster says this of its own code; the project's definitions module silences it for users.

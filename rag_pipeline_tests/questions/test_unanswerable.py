@@ -6,7 +6,7 @@ from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.queries import QueryRecord
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.generation import make_questions
+from rag_pipeline.questions.generation import QuestionRow, make_questions
 
 LEASE = """# Lease of Harrow Mill
 
@@ -35,7 +35,7 @@ DOCUMENTS = [document("lease.md", LEASE), document("licence.md", LICENCE)]
 
 
 @pytest.fixture(scope="module")
-def made() -> list[dict]:
+def made() -> list[QuestionRow]:
     return make_questions(DOCUMENTS, 0, Lexical(), several=2, unanswerable=8).rows
 
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import openai
 
-from rag_pipeline.calls import failure_of_status, unreachable
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.batching import Batch
 from rag_pipeline.models.providers.openai import OpenAIProtocol
+from rag_pipeline.models.providers.openai_sdk import sdk_errors
 
 _TOKEN = "rag_pipeline"
 _BATCHES_PER_PAGE = 100
@@ -33,7 +33,8 @@ class OpenAIBatches:
 
     def __init__(self, settings: OpenAIProtocol) -> None:
         server = settings.base_url or "api.openai.com"
-        self._what = f"{settings.model} at {server} ({settings.api_key_env}), batch"
+        self._what = f"{settings.model} at {server}, batch"
+        self._settings = settings
         self._key = os.environ.get(settings.api_key_env)
         keep_secret(self._key)
         # The SDK tries nothing again: it knows neither a garbled reply nor a lost `create`.
@@ -81,7 +82,7 @@ class OpenAIBatches:
         """
         for tries in range(1, _TRIES + 1):
             try:
-                with _batch_errors(self._what, self._key):
+                with sdk_errors(self._what, self._settings, self._key):
                     return work()
             except ProviderError as error:
                 found = lost()
@@ -161,24 +162,3 @@ def _read(batch: object) -> Batch:
     counts = batch.request_counts
     lines = (counts.completed or 0) + (counts.failed or 0) if counts else 0
     return Batch(batch.id, batch.status, files, tuple(e.message or "" for e in errors), lines)
-
-
-class _batch_errors:  # noqa: N801 - reads as a verb where it is used
-    """Turn the SDK's exceptions into the pipeline's, without the key."""
-
-    def __init__(self, what: str, key: str | None) -> None:
-        self._what, self._key = what, key
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, openai.APIStatusError):
-            headers = error.response.headers
-            raise failure_of_status(
-                self._what, error.status_code, error.message, headers, self._key
-            ) from None
-        if isinstance(error, openai.APIConnectionError):
-            raise unreachable(self._what, error, self._key) from None
-        if isinstance(error, ValueError):
-            raise TransientError(f"{self._what}: a reply is not JSON: {error}") from None

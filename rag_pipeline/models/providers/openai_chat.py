@@ -1,13 +1,12 @@
 """Chat models behind the OpenAI protocol, through the `openai` SDK."""
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import openai
 
-from rag_pipeline.calls import Received, failure_of_status, open_endpoint, unreachable
+from rag_pipeline.calls import Received, open_endpoint
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
 from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config.models import Completion
@@ -15,14 +14,8 @@ from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 from rag_pipeline.models.providers.openai_batch import OpenAIBatches
+from rag_pipeline.models.providers.openai_sdk import key_of, sdk_errors
 
-_STOPPING_CODES = (
-    "model_not_found",
-    "invalid_api_key",
-    "DeploymentNotFound",
-    "insufficient_quota",
-    "billing_hard_limit_reached",
-)
 _CHARACTERS_PER_TOKEN = 4
 _CUT = ("length", "content_filter")
 """Finish reasons of replies that are not whole."""
@@ -37,13 +30,8 @@ class OpenAIChat:
         self.max_concurrency = settings.max_concurrency
         self._what = f"{settings.model} at {server}"
         self._settings = settings
-        self._key = key or os.environ.get(settings.api_key_env)
-        keep_secret(self._key)
-        if not self._key and settings.base_url is None:
-            raise ProviderError(
-                f"{settings.model}: the environment variable {settings.api_key_env} is not set; "
-                f"set it to your key"
-            )
+        keep_secret(key)
+        self._key = key or key_of(settings)
         self._endpoint = open_endpoint(self._what, settings)
         # The endpoint retries and keeps the time; the SDK's timeout is for a single read.
         self._client = openai.AsyncOpenAI(
@@ -77,26 +65,11 @@ class OpenAIChat:
     async def _attempt(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
     ) -> Received[Completion]:
-        settings = self._settings
-        try:
+        with sdk_errors(self._what, self._settings, self._key):
             raw = await self._client.chat.completions.with_raw_response.create(
                 **self.request(messages, schema)
             )
             made = raw.parse()
-        except openai.APIStatusError as error:
-            reply = error.response
-            raise failure_of_status(
-                f"{self._what} ({settings.api_key_env})",
-                error.status_code,
-                error.message,
-                reply.headers,
-                self._key,
-                stops=error.code if error.code in _STOPPING_CODES else "",
-            ) from None
-        except openai.APIConnectionError as error:
-            raise unreachable(self._what, error, self._key) from None
-        except ValueError as error:
-            raise TransientError(f"{self._what}: the reply is not JSON: {error}") from None
         if not isinstance(made, openai.types.chat.ChatCompletion):
             raise TransientError(f"{self._what}: the reply is not JSON: {str(made)[:80]!r}")
         completion = self._read(made)
@@ -174,9 +147,8 @@ def request_body(
         "messages": list(messages),
         "max_completion_tokens": settings.max_output_tokens,
     }
-    for name in ("temperature", "seed"):
-        if getattr(settings, name) is not None:
-            body[name] = getattr(settings, name)
+    parameters = {"temperature": settings.temperature, "seed": settings.seed}
+    body |= {name: value for name, value in parameters.items() if value is not None}
     if schema is not None:
         body["response_format"] = {
             "type": "json_schema",

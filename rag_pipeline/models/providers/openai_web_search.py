@@ -1,15 +1,15 @@
 """OpenAI's web search tool, through the Responses API: a question -> what pages say about it."""
 
-import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import openai
 
-from rag_pipeline.calls import Received, failure_of_status, open_endpoint, run_calls, unreachable
+from rag_pipeline.calls import Received, open_endpoint, run_calls
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, paying, record
-from rag_pipeline.errors import ProviderError, TransientError, keep_secret
+from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.openai import OpenAIProtocol
+from rag_pipeline.models.providers.openai_sdk import key_of, sdk_errors
 
 _INSTRUCTIONS = (
     "Search the web for what answers the question. Reply with one short paragraph for each page "
@@ -36,14 +36,7 @@ def search_web(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
     The texts are the model's words about the pages. Tokens are charged, the tool's own fee per
     search is not known here. Raises ProviderError naming model and reason.
     """
-    key = os.environ.get(settings.api_key_env)
-    keep_secret(key)
-    if not key and settings.base_url is None:
-        raise ProviderError(
-            f"{settings.model}: the environment variable {settings.api_key_env} is not set; "
-            f"set it to your key"
-        )
-    return run_calls(_search(query, settings, key))
+    return run_calls(_search(query, settings, key_of(settings)))
 
 
 async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list[CitedPage]:
@@ -52,7 +45,7 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
     endpoint = open_endpoint(what, settings.model_copy(update={"patience_seconds": patience}))
 
     async def attempt() -> Received[list[CitedPage]]:
-        try:
+        with sdk_errors(what, settings, key):
             raw = await client.responses.with_raw_response.create(
                 model=settings.model,
                 instructions=_INSTRUCTIONS,
@@ -62,18 +55,6 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
                 store=False,
             )
             made = raw.parse()
-        except openai.APIStatusError as error:
-            raise failure_of_status(
-                f"{what} ({settings.api_key_env})",
-                error.status_code,
-                error.message,
-                error.response.headers,
-                key,
-            ) from None
-        except openai.APIConnectionError as error:
-            raise unreachable(what, error, key) from None
-        except (ValueError, RecursionError) as error:
-            raise TransientError(f"{what}: the reply is not JSON: {error}") from None
         if not isinstance(made, openai.types.responses.Response):
             raise TransientError(f"{what}: the reply is not JSON: {str(made)[:80]!r}")
         used = made.usage
