@@ -1,15 +1,18 @@
 """Document -> chunks: one file per method, its settings and its code."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rag_pipeline.chunking.code import code_spans
 from rag_pipeline.chunking.given import read_given_chunks
+from rag_pipeline.chunking.sizes import SizedChunking
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
 from rag_pipeline.config.corpus import packaged_embedding
 from rag_pipeline.config.models import TokenStarts
 from rag_pipeline.datamodels import Chunk, Document, Prompt, Reply, Span, Vectors
 from rag_pipeline.errors import DocumentError, ProviderError
+from rag_pipeline.loading.code import symbols_of
 
 __all__ = ["NoCorpus", "chunk", "read_given_chunks"]
 
@@ -25,17 +28,20 @@ def chunk(
     """Cut a document into chunks, in the order of their offsets, none twice or only white space.
 
     Those of the built-in methods together cover every character but white space, and none starts
-    or ends with white space; only `given` spans are taken as they are. Outside of a corpus, in
+    or ends with white space; only `given` spans are taken as they are. Source code whose
+    definitions are known is cut between them by every method with a size. Outside of a corpus, in
     the place of its `models`, `semantic` needs `embed` (texts to one row each) and `given` needs
     `given` (`document_id` to spans, see `read_given_chunks`); ValueError if it is missing.
     DocumentError for a span that is not in the text.
     """
     text = document.text
-    spans = (
-        settings.spans(document, models or NoCorpus(embed))
-        if given is None
-        else given.get(document.document_id, ())
-    )
+    models = models or NoCorpus(embed)
+    if given is not None:
+        spans: Iterable[Span] = given.get(document.document_id, ())
+    elif isinstance(settings, SizedChunking) and (symbols := symbols_of(document)):
+        spans = code_spans(text, symbols, settings.limit(text, models))
+    else:
+        spans = settings.spans(document, models)
     ordered = sorted(set(spans))
     for start, end in ordered:
         if not 0 <= start < end <= len(text):

@@ -178,7 +178,7 @@ def _bucket(url: str) -> str:
 
 
 def _documents(config: CorpusConfig) -> str:
-    from rag_pipeline.indexing import text_warnings
+    from rag_pipeline.indexing import code_warning, text_warnings
     from rag_pipeline.pipeline.planning import Step, plan_step
 
     plan = plan_step(Workspace(config), Step("documents"))
@@ -189,6 +189,7 @@ def _documents(config: CorpusConfig) -> str:
         f"{plan.orphaned:,} gone"
         + (f"; {refused:,} in quarantine" if refused else "")
         + (f"; {doubtful:,} of doubtful text, see `rag run`" if doubtful else "")
+        + (f"; {code}" if (code := code_warning(Workspace(config))) else "")
     )
 
 

@@ -30,7 +30,7 @@ from rag_pipeline.evaluation.runs import (
     left_out,
     load_queries,
 )
-from rag_pipeline.indexing import text_warnings, window_warnings
+from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
 from rag_pipeline.pipeline.forecast import Outlook
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.store.lease import lease
@@ -283,7 +283,7 @@ def _show_problems(workspace: Workspace) -> None:
     refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
     _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
     _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
-    for line in window_warnings(workspace):
+    for line in filter(None, (code_warning(workspace), *window_warnings(workspace))):
         console.print(f"[yellow]{escape(line)}[/yellow]", soft_wrap=True)
     problems = QUERIES.note(workspace).get("problems", [])
     _warn("not in the documents", "gold span", problems)

@@ -6,6 +6,7 @@ A document is *stale* in a table when its rows there are missing or made from so
 
 from rag_pipeline.indexing.builders import read_documents
 from rag_pipeline.indexing.documents import (
+    code_warning,
     document_rows,
     listing_digest,
     loaded_listing,
@@ -35,6 +36,7 @@ __all__ = [
     "Report",
     "TableStage",
     "build_shard",
+    "code_warning",
     "document_rows",
     "finish",
     "listing_digest",

@@ -15,11 +15,13 @@ from rag_pipeline.datamodels import (
     CONTEXTUALIZED_CHUNKS_SCHEMA,
     Chunk,
     Document,
+    MetadataValue,
     parse_metadata,
     rows_of,
 )
 from rag_pipeline.errors import DocumentError, ProviderError, TextsFailedError, UnknownReplyError
 from rag_pipeline.indexing.plans import Report
+from rag_pipeline.loading.code import SYMBOLS
 from rag_pipeline.search import vector_index
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
@@ -113,10 +115,15 @@ def build_contexts(
         rows = _chunk_columns(document, own, fingerprint)
         rows["content_hash"] = [hashes[document.document_id]] * len(own)
         rows["title"] = [document.title] * len(own)
-        rows["metadata"] = [json.dumps(dict(document.metadata), sort_keys=True)] * len(own)
+        rows["metadata"] = [json.dumps(_of_chunks(document), sort_keys=True)] * len(own)
         rows["context"] = [c.context for c in contextualized]
         advance("chunks", len(own))
         yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)
+
+
+def _of_chunks(document: Document) -> dict[str, MetadataValue]:
+    """Return the metadata that each chunk repeats: all but where definitions stand."""
+    return {k: v for k, v in document.metadata.items() if k != SYMBOLS}
 
 
 def read_in_order(

@@ -26,7 +26,8 @@ from rag_pipeline.indexing.plans import (
 )
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
-from rag_pipeline.loading.extras import MODULES, as_read_here, is_installed, wanted_by
+from rag_pipeline.loading.code import CODE_SUFFIXES
+from rag_pipeline.loading.extras import MODULES, as_read_here, install, is_installed, wanted_by
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.parser_process import parsers_here
@@ -298,6 +299,20 @@ def text_warnings(workspace: Workspace) -> list[str]:
             if doubts := warnings_of(row["media_type"], parse_metadata(row["metadata"])):
                 found.append(f"{row['document_id']}: {'; '.join(doubts)}")
     return sorted(found)
+
+
+def code_warning(workspace: Workspace) -> str:
+    """Return how many files of source code are cut anywhere for want of the extra `code`."""
+    if is_installed("code"):
+        return ""
+    kinds = workspace.documents().read(["media_type"])
+    files = sum(kind in CODE_SUFFIXES.values() for b in kinds for kind in b[0].to_pylist())
+    return (
+        f"{files:,} of source code, cut by lines instead of functions: `{install('code')}` and "
+        f"run again"
+        if files
+        else ""
+    )
 
 
 def listing_digest(config: CorpusConfig) -> str:

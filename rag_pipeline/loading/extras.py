@@ -3,7 +3,7 @@
 import hashlib
 import importlib.util
 
-MODULES = {"ocr": "rapidocr"}
+MODULES = {"code": "tree_sitter", "ocr": "rapidocr"}
 """The extras by name, each with a module that it installs."""
 
 

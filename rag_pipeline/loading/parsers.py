@@ -1,4 +1,4 @@
-"""HTML, PDF and Office files -> Markdown and a title, whatever the file does to its parser.
+"""HTML, PDF, Office files, source code … -> text and a title, whatever they do to their parser.
 
 markitdown's converters are called one by one, not through its front door, which guesses types
 with a model (slow) and would hand a corrupt file to a converter of another type.
@@ -14,11 +14,14 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.code import CODE_SUFFIXES, symbols_metadata
+from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.formats import (
     Read,
     read_epub,
@@ -28,7 +31,7 @@ from rag_pipeline.loading.formats import (
     read_outlook_mail,
     read_rtf,
 )
-from rag_pipeline.loading.text import byte_order_encoding, decode_as, one_line
+from rag_pipeline.loading.text import byte_order_encoding, decode, decode_as, one_line
 
 _NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
 _ONE_AT_A_TIME = threading.Lock()
@@ -81,8 +84,9 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
         said = one_line(str(error))[:200] or type(error).__name__
         raise DocumentError(document_id, f"corrupt {suffix}: {said}") from None
     title = one_line(parsed.title)
-    # The offsets of a page map are those of the text as it is.
-    text = parsed.text if parsed.page_map else _clean(parsed.text)
+    # The offsets of a page map and of symbols are those of the text as it is.
+    is_final = parsed.page_map or suffix in CODE_SUFFIXES
+    text = parsed.text if is_final else _clean(parsed.text)
     title = "" if title.lower() in _PLACEHOLDER_TITLES else title
     return parsed._replace(text=text, title=title)
 
@@ -225,6 +229,13 @@ def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     return _read(read_rtf(raw))
 
 
+def _parse_code(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    text, title = decode(document_id, raw, suffix), PurePosixPath(document_id).name
+    if not is_installed("code"):
+        return Parsed(text, title, lacks="code")
+    return Parsed(text, title, metadata=symbols_metadata(text, suffix))
+
+
 def _read(read: Read) -> Parsed:
     text, title, metadata = read
     return Parsed(text, title, metadata=metadata)
@@ -323,7 +334,10 @@ def _silence() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-PARSER_VERSIONS = {".pdf": 3, ".ipynb": 2, ".eml": 2, ".msg": 2, ".epub": 2, ".odt": 2, ".rtf": 2}
+PARSER_VERSIONS = {
+    ".pdf": 3,
+    **dict.fromkeys((".ipynb", ".eml", ".msg", ".epub", ".odt", ".rtf", *CODE_SUFFIXES), 2),
+}
 """Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
 
 PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
@@ -340,5 +354,6 @@ PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
     ".epub": _parse_epub,
     ".odt": _parse_odt,
     ".rtf": _parse_rtf,
+    **{suffix: functools.partial(_parse_code, suffix) for suffix in CODE_SUFFIXES},
 }
 """A parser by suffix: (document_id, bytes, max_bytes) -> Parsed."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rag_pipeline.datamodels import Document
+from rag_pipeline.loading.code import CODE_SUFFIXES, symbol_at, symbols_of
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.text import headings, one_line
 
@@ -26,7 +27,7 @@ class Place:
     """Where a span begins; `label` says it in words. What a format does not have is empty.
 
     Pages, slides, rows, cells of notebooks and lines count from 1. `section` is the path of
-    headings, `pointer` a JSON Pointer (RFC 6901).
+    headings, of source code the function or type, `pointer` a JSON Pointer (RFC 6901).
     """
 
     label: str
@@ -66,6 +67,9 @@ def place_of(document: Document, start: int, end: int) -> Place:
         return Place(f"row {row:,}", row=row, line=_line(text, start))
     if kind == "application/json":
         return _in_json(text, start, end)
+    if kind in CODE_SUFFIXES.values():
+        name, at = symbol_at(symbols_of(document), start), _line(text, start)
+        return Place(", ".join(filter(None, (name, f"line {at:,}"))), section=name, line=at)
     if section := _section(document, start):
         line = None if kind in _FLOWING else _line(text, start)
         return Place(f"section {section}", section=section, line=line)

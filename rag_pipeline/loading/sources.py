@@ -11,6 +11,7 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, UnreadDocumentError
 from rag_pipeline.loading.archives import is_archive, locate_members, read_member
+from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import read_without
 from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files, matcher
 from rag_pipeline.loading.languages import language_of
@@ -54,6 +55,7 @@ _MEDIA_TYPES = {
     ".epub": "application/epub+zip",
     ".odt": "application/vnd.oasis.opendocument.text",
     ".rtf": "application/rtf",
+    **CODE_SUFFIXES,
 }
 
 
