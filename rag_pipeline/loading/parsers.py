@@ -335,7 +335,7 @@ def _silence() -> Iterator[None]:
 
 
 PARSER_VERSIONS = {
-    ".pdf": 3,
+    ".pdf": 4,
     **dict.fromkeys((".ipynb", ".eml", ".msg", ".epub", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
 """Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""

@@ -32,6 +32,7 @@ _LIGATURES = {
 _ACCENTS = {
     "´": "\u0301", "`": "\u0300", "¨": "\u0308", "ˆ": "\u0302", "˜": "\u0303", "¸": "\u0327",
     "ˇ": "\u030c", "˚": "\u030a", "˝": "\u030b", "˙": "\u0307", "˘": "\u0306",
+    "¯": "\u0304", "ˉ": "\u0304", "˛": "\u0328",
 }  # fmt: skip
 
 
@@ -250,7 +251,7 @@ class _Builder:
         letter = char
         if mark is None and char in _ACCENTS:
             mark, letter = _ACCENTS[char], self._parts[-1]
-        if mark is None or not letter.isalpha():
+        if mark is None or not letter.isalpha() or letter in _ACCENTS:
             return False
         middle = (x0 + x1) / 2
         if not self._last0 - 1 <= middle <= self._x1 + 1:

@@ -34,6 +34,9 @@ _SMALL = 0.93
 _BIG = 1.12
 _LONGEST_HEADING = 220
 _MOST_HEADING_WORDS = 26
+_FLOATING = ("table", "caption")
+_MOST_LABELS = 12
+"""Blocks in which a figure with its labels ends."""
 _JUSTIFIED = 6
 """Lines that end at the same place where text is set to fill its column."""
 
@@ -94,7 +97,8 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
     floats: list[Block] = []
     for number, lines in enumerate(pages):
         body, page_notes = _split_notes(lines, styles, heights[number])
-        for block in _page_blocks(body, styles):
+        blocks = list(_page_blocks(body, styles))
+        for place, block in enumerate(blocks):
             target = found[-1] if found else None
             if target is not None and _continues(target, block, bool(floats)):
                 offset = len(target.lines)
@@ -103,7 +107,9 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
                 found += floats
                 floats.clear()
                 continue
-            if block.kind in ("table", "caption") and target is not None and _open(target):
+            if target is not None and _open(target) and (
+                block.kind in _FLOATING or _goes_on(target, blocks[place + 1 :])
+            ):  # fmt: skip
                 floats.append(block)  # the text goes on behind it, perhaps
                 continue
             found += [*floats]
@@ -124,6 +130,16 @@ def _open(block: Block) -> bool:
     return not _ENDS.search(text) and len(block.lines) > 1
 
 
+def _goes_on(text: Block, later: Sequence[Block]) -> bool:
+    """Return whether a text goes on soon, behind a caption or a table: between are its labels."""
+    seen = False
+    for block in later[:_MOST_LABELS]:
+        if seen and _continues(text, block, True):
+            return True
+        seen = seen or block.kind in _FLOATING
+    return False
+
+
 def _continues(before: Block, block: Block, over_floats: bool) -> bool:
     if block.kind != "text" or before.kind not in ("text", "item", "note"):
         return False
@@ -133,10 +149,15 @@ def _continues(before: Block, block: Block, over_floats: bool) -> bool:
     if abs(one.size - two.size) > 0.06 * one.size or _ENDS.search(one.text):
         return False
     start = two.text[:1]
-    if one.text.endswith("-") and start.isalnum():
+    if one.text.endswith("-") and (start.islower() or start.isdigit()):
         return True
     full = one.x1 > one.right - 2.5 * one.size or one.rtl
-    return full and (start.islower() or start in "([“\"'0123456789" or not start.isascii())
+    if start.isupper() and start.isascii():
+        # A name, perhaps: what begins something is indented, or a line of its own without an end.
+        flush = abs(two.x0 - two.left) < 0.4 * two.size or before.kind == "item"
+        whole = len(block.lines) > 1 or bool(_ENDS.search(two.text))
+        return full and flush and whole and len(before.lines) > 1 and one.bold == two.bold
+    return full and (start.islower() or start in "()[“\"',;0123456789" or not start.isascii())
 
 
 def _split_notes(
@@ -295,7 +316,11 @@ def _break(block: Block, line: Line, kind: str, styles: Styles, following: Line 
     flush = abs(last.x0 - line.left) < 0.4 * size if not line.rtl else (
         abs(last.right - last.x1) < 0.4 * size
     )  # fmt: skip
-    if block.kind == "text" and 0.7 * size < indent < 4.5 * size and flush:
+    centred = abs((line.x0 + line.x1) - (last.x0 + last.x1)) < size and abs(indent) > 2
+    large = size > _BIG * styles.body
+    if block.kind == "text" and 0.7 * size < indent < 4.5 * size and flush and not (
+        centred and large
+    ):  # fmt: skip
         outdented = following is not None and following.column == line.column and (
             abs(following.x0 - line.x0) < 0.3 * size
         )  # fmt: skip
@@ -305,8 +330,7 @@ def _break(block: Block, line: Line, kind: str, styles: Styles, following: Line 
         return "join"
     if _ENDS.search(last.text) and len(last.text) > 20:
         return "new"
-    centred = abs((line.x0 + line.x1) - (last.x0 + last.x1)) < size and abs(indent) > 2
-    return "join" if centred and size > _BIG * styles.body else "line"
+    return "join" if centred and large else "line"
 
 
 def _judged(block: Block, styles: Styles, following: Line | None) -> Block:

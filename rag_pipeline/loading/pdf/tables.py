@@ -180,10 +180,15 @@ def _grid(
 
 
 def _parted(row: list[list[Word]]) -> list[list[list[Word]]]:
-    """Return the rows of short cells that stand between two level rules, if they are several."""
+    """Return the rows of short cells that stand between two level rules, if they are several.
+
+    Two need a column of numbers: two lines may be one cell's, wrapped.
+    """
     lines = [rows_of(cell) for cell in row if cell]
     count = len(lines[0])
-    if count < _LEAST_PARTS or any(len(cell) != count for cell in lines) or len(lines) < 2:
+    if count < 2 or any(len(cell) != count for cell in lines) or len(lines) < 2:
+        return [row]
+    if count < _LEAST_PARTS and not any(_all_numbers(cell) for cell in lines[1:]):
         return [row]
     bases = [max(word.base for word in line) for line in lines[0]]
     for cell in lines:
@@ -195,6 +200,10 @@ def _parted(row: list[list[Word]]) -> list[list[list[Word]]]:
         for index, line in enumerate(rows_of(cell_words)):
             parts[index][place] = line
     return parts
+
+
+def _all_numbers(lines: Sequence[Sequence[Word]]) -> bool:
+    return all(_NUMERIC.fullmatch(join(line)) for line in lines)
 
 
 def _stacks(

@@ -33,15 +33,20 @@ class Paper:
         font = "Times-Bold" if bold else "Times-Roman"
         self.put(x - stringWidth(text, font, size) / 2, y, text, size, bold)
 
-    def justified(self, x: float, y: float, text: str, width: float, hanging: float = 0) -> float:
-        """Set a paragraph, its lines after the first one further in; return where it ends."""
+    def justified(
+        self, x: float, y: float, text: str, width: float, hanging: float = 0, full: bool = False
+    ) -> float:
+        """Set a paragraph, its lines after the first one further in; return where it ends.
+
+        With `full`, its last line reaches the end as well.
+        """
         lines = simpleSplit(text, "Times-Roman", 10, width - hanging)
         for number, line in enumerate(lines):
             start = x + (hanging if number else 0)
             room = x + width - start - stringWidth(line, "Times-Roman", 10)
             drawn = self.canvas.beginText(start, HEIGHT - y)
             drawn.setFont("Times-Roman", 10)
-            if number < len(lines) - 1 and line.count(" "):
+            if (full or number < len(lines) - 1) and line.count(" "):
                 drawn.setWordSpace(room / line.count(" "))
             drawn.textOut(line)
             self.canvas.drawText(drawn)
@@ -137,3 +142,59 @@ def test_a_compound_is_kept_whose_parts_the_text_has_in_other_forms():
     paper.put(LEFT, 100, "Hard negatives are sampled anew in each round. We call this hard-")
     paper.put(LEFT, 112, "negative mining, as others do.")
     assert "this hard-negative mining" in paper.text()
+
+
+def test_a_centred_title_of_two_lines_is_one_heading():
+    paper = Paper()
+    paper.centred(306, 100, "Deep Readings of Bidirectional Tide Tables", 17, bold=True)
+    paper.centred(306, 122, "for Harbours of the Northern Coast", 17, bold=True)
+    for x in (LEFT, MIDDLE):
+        paper.justified(x, 200, PROSE * 6, COLUMN)
+    title = "Deep Readings of Bidirectional Tide Tables for Harbours of the Northern Coast"
+    assert paper.text().startswith(f"# {title}\n")
+
+
+def test_a_sentence_goes_on_behind_a_figure_with_labels_and_with_a_name():
+    paper = Paper()
+    end = paper.justified(LEFT, 100, PROSE * 5, COLUMN)
+    paper.justified(LEFT, end, "They were read to the whole board of the Northern Har-", COLUMN)
+    paper.put(MIDDLE + 20, 100, "Add & Norm", 8)
+    paper.put(MIDDLE + 20, 130, "Encoder", 8)
+    paper.justified(MIDDLE, 160, "Figure 1: The instruments.", COLUMN)
+    paper.justified(MIDDLE, 190, "bour of Stavanger. " + PROSE * 5, COLUMN)
+    assert "of the Northern Harbour of Stavanger. The harbour master" in paper.text()
+    paper = Paper()
+    end = paper.justified(LEFT, 100, PROSE * 5, COLUMN)
+    last = "They were read aloud to all of the members of the"
+    paper.justified(LEFT, end, last, COLUMN, full=True)
+    paper.justified(MIDDLE, 100, "Stavanger board before noon. " + PROSE * 4, COLUMN)
+    assert "all of the members of the Stavanger board before noon." in paper.text()
+
+
+def test_rows_of_numbers_between_two_rules_are_rows_of_their_own():
+    paper = Paper()
+    paper.justified(LEFT, 60, PROSE * 2, 496)
+    for x in (100, 260, 340, 420):
+        paper.canvas.line(x, HEIGHT - 150, x, HEIGHT - 210)
+    for y in (150, 170, 210):
+        paper.canvas.line(100, HEIGHT - y, 420, HEIGHT - y)
+    rows = (("Data set", "Train", "Test"), ("Natural Harbours", "79,168", "3,610"),
+            ("Tidal Records", "78,785", "11,313"))  # fmt: skip
+    for row, y in zip(rows, (164, 184, 202), strict=True):
+        for cell, x in zip(row, (104, 264, 344), strict=True):
+            paper.put(x, y, cell)
+    text = paper.text()
+    assert "| Natural Harbours | 79,168 | 3,610 |\n| Tidal Records | 78,785 | 11,313 |" in text
+
+
+def test_an_accent_set_over_its_letter_is_one_character_with_it():
+    paper = Paper()
+    paper.justified(LEFT, 60, PROSE * 2, 496)
+    paper.put(LEFT, 150, "Senj")
+    x = LEFT + stringWidth("Senj", "Times-Roman", 10)
+    accent = paper.canvas.beginText(x, HEIGHT - 150)
+    accent.setFont("Times-Roman", 10)
+    accent.textOut("¯")
+    paper.canvas.drawText(accent)
+    paper.put(x, 150, "o of the harbour")
+    assert "Senjō of the harbour" in paper.text()
