@@ -1,4 +1,4 @@
-"""What a long step has done so far, told to whoever listens: the command line's progress bar."""
+"""What a long step has done so far, told to whoever listens: a progress bar, a run's log."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +19,15 @@ def advance(what: str, count: int) -> None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Send every `advance` inside the block to the listener."""
-    token = _listener.set(listener)
+    """Send every `advance` inside the block to the listener, and to those around the block."""
+    outer = _listener.get()
+
+    def tell(what: str, count: int) -> None:
+        listener(what, count)
+        if outer is not None:
+            outer(what, count)
+
+    token = _listener.set(tell)
     try:
         yield
     finally:

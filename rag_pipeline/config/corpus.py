@@ -26,6 +26,7 @@ from rag_pipeline.config.settings import (
     Alerts,
     DocumentsSource,
     Gate,
+    Hours,
     Name,
     Retention,
     Settings,
@@ -73,6 +74,7 @@ class CorpusConfig(Settings):
     baseline: str | None = None
     gate: Gate = Gate()
     schedule: str | None = None
+    sensor_hours: Hours | None = None
     retention: Retention = Retention()
     alerts: Alerts | None = None
     owners: tuple[str, ...] = ()

@@ -33,6 +33,9 @@ class NameIn:
     section: str
 
 
+_TIME = r"([01]\d|2[0-3]):[0-5]\d"
+Hours = Annotated[str, StringConstraints(pattern=rf"^{_TIME}-{_TIME}$")]
+"""A part of each day in UTC, from and until: `20:00-06:00`."""
 ChatName = Annotated[str, NameIn("chats")]
 EmbeddingName = Annotated[str, NameIn("embeddings")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

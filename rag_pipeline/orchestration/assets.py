@@ -33,6 +33,7 @@ from rag_pipeline.orchestration.partitions import (
     upstream_assets,
 )
 from rag_pipeline.orchestration.pools import pool_of, store_pool
+from rag_pipeline.orchestration.progress import progress_logged
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.facts import Outcome
@@ -161,7 +162,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         if several:
             context.log.info(f"{step}: {step.row.doing}")
         try:
-            with in_run(context.run.run_id):
+            with in_run(context.run.run_id), progress_logged(step, context.log.info):
                 made[step] = make(workspace, step)
         except (RagPipelineError, OSError) as error:
             if several:
@@ -230,7 +231,11 @@ def _sharded_asset(
     def shard(context: dg.OpExecutionContext, document_ids: list) -> Report:  # type: ignore[type-arg]
         with clear_failures():
             stage = indexing.open_stage(workspace, name, context.partition_key)
-            with in_run(context.run.run_id), workspace.charging(name, stage.key) as costs:
+            with (
+                in_run(context.run.run_id),
+                progress_logged(Step(name, context.partition_key), context.log.info),
+                workspace.charging(name, stage.key) as costs,
+            ):
                 report = indexing.build_shard(stage, document_ids)
             report.costs = costs
             return report

@@ -1,6 +1,7 @@
 """Jobs, the re-index schedule, and the sensors that see changes and request what is stale."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -109,6 +110,8 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
         workspace = now()
         config = workspace.config
         _recover(context, config)
+        if resting := outside_hours(config, datetime.now(UTC)):
+            return dg.SensorResult(skip_reason=resting)
         if documents in running_steps(context.instance, config):
             return dg.SensorResult(skip_reason="the documents are being loaded")
         if other := at_work(workspace.store):
@@ -130,6 +133,16 @@ def _recover(context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
         context.log.warning(f"run {run_id} is failed: its process is gone")
 
 
+def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
+    """Return why sensors ask for nothing at a time, None where they may."""
+    if config.sensor_hours is None:
+        return None
+    start, end = config.sensor_hours.split("-")
+    time = f"{now:%H:%M}"
+    inside = start <= time < end if start < end else time >= start or time < end
+    return None if inside else f"outside of sensor_hours, {config.sensor_hours} UTC"
+
+
 def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
     config, now = workspace.config, following(workspace)
     loaded = set(steps(config))
@@ -148,6 +161,8 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
         workspace = now()
         config = workspace.config
         _recover(context, config)
+        if resting := outside_hours(config, datetime.now(UTC)):
+            return dg.SensorResult(skip_reason=resting)
         if other := at_work(workspace.store):
             return dg.SensorResult(skip_reason=other)
         found = survey(workspace, context.instance, one_run)

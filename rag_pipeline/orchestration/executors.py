@@ -18,6 +18,11 @@ from rag_pipeline.errors import ConfigError, MissingExtraError
 
 EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
 
+_FORKED = {
+    "start_method": {"forkserver": {"preload_modules": ["rag_pipeline.orchestration.component"]}}
+}
+"""A step's process begins as a copy of one that has imported the pipeline."""
+
 _VISIBILITY_SECONDS = 3600
 _RECONNECTS = 30
 """Number of tries to reach a lost broker: with waits of at most 2 s, about a minute."""
@@ -33,7 +38,7 @@ def chosen_executor() -> dg.ExecutorDefinition:
     if name == "in_process":
         return dg.in_process_executor
     if name == "multiprocess":
-        return dg.multiprocess_executor.configured(_concurrency())
+        return dg.multiprocess_executor.configured({**_concurrency(), **_FORKED})
     if name == "celery":
         return _celery_executor()
     if name == "k8s":

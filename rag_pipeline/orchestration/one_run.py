@@ -24,6 +24,7 @@ from rag_pipeline.orchestration.freshness import LOOKED_AT
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
+from rag_pipeline.orchestration.progress import progress_logged
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
 from rag_pipeline.orchestration.staleness import (
     observe_for_the_first_time,
@@ -136,7 +137,7 @@ def _made(workspace: Workspace, context: dg.OpExecutionContext, step: Step) -> I
     """
     config = workspace.config
     key = asset_key(config, step.asset)
-    with in_run(context.run_id):
+    with in_run(context.run_id), progress_logged(step, context.log.info):
         outcome = make(workspace, step)
     yield materialization(workspace, context.instance, step, outcome, context.run_id)
     for alert in outcome.alerts:

@@ -108,7 +108,7 @@ def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path)
     config = load_config(corpus)
     build(corpus, "contextualized_chunks", "plain")
-    project = write_project(tmp_path, corpus, "multiprocess_executor")
+    project = write_project(tmp_path, corpus)
     monkeypatch.setenv("RAG_EXECUTOR", "multiprocess")
     with project.open("a") as file:  # which each process reads
         file.write("from rag_pipeline.indexing import stages\nstages.MAX_SHARD_DOCUMENTS = 2\n")

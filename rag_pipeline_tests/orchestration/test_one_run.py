@@ -9,6 +9,7 @@ from rag_pipeline import Corpus, indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, ProviderError, StoreError
 from rag_pipeline.indexing import stages
+from rag_pipeline.orchestration import progress
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.pipeline.forecast import forecast
@@ -49,10 +50,14 @@ def is_current(file):
     return not any(plan_step(workspace, step).must_run for step in steps(workspace.config))
 
 
-def test_an_empty_store_is_built_by_one_run(file, instance):
+def test_an_empty_store_is_built_by_one_run(file, instance, monkeypatch):
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
     (request,), _ = asked(file, instance)
     assert named(request) == WHOLE
     assert execute(file, instance, request)
+    said = {entry.user_message for entry in instance.all_logs(instance.get_runs()[0].run_id)}
+    assert f"chunks markdown: {len(DOCUMENTS)} documents so far" in said
+    monkeypatch.undo()
     assert is_current(file)
     assert asked(file, instance) == ([], "everything is current")
 

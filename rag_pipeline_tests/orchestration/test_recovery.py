@@ -5,16 +5,18 @@ import signal
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
 
 from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.automation import outside_hours
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs, was_interrupted
 from rag_pipeline.orchestration.requests import LISTING_TAG, MOST_INTERRUPTIONS
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.dagster_projects import ask, execute
 
 ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
@@ -48,6 +50,32 @@ def test_a_change_is_asked_for_until_it_is_loaded(loaded, instance):
     assert again.tags[LISTING_TAG] == request.tags[LISTING_TAG]
     assert execute(loaded, instance, request)
     assert asked(loaded, instance) == ([], "no file has changed since the last load")
+
+
+def test_outside_of_its_hours_nothing_is_asked_for(loaded, instance):
+    now = datetime.now(UTC)
+    begin, end = (f"{now + timedelta(hours=h):%H:%M}" for h in (2, 3))
+    write_file(loaded.parent, configurations=[ONE], sensor_hours=f"{begin}-{end}")
+    waiting = ([], f"outside of sensor_hours, {begin}-{end} UTC")
+    for sensor in ("changed_documents", "stale_partitions"):
+        assert ask(loaded, instance, sensor) == waiting
+    write_file(loaded.parent, configurations=[ONE], sensor_hours=f"{end}-{begin}")
+    assert len(asked(loaded, instance)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("hours", "inside", "outside"),
+    [
+        ("08:30-18:00", ["08:30", "17:59"], ["08:29", "18:00", "00:00"]),
+        ("20:00-06:00", ["20:00", "23:59", "00:00", "05:59"], ["06:00", "19:59"]),
+        ("00:00-00:00", ["00:00", "12:00"], []),
+    ],
+)
+def test_hours_may_pass_midnight(config, hours, inside, outside):
+    config = config.model_copy(update={"sensor_hours": hours})
+    for time in (*inside, *outside):
+        held = outside_hours(config, datetime.strptime(time, "%H:%M").replace(tzinfo=UTC))
+        assert (held is None) == (time in inside), time
 
 
 def test_what_the_command_line_loaded_is_not_asked_for(loaded, instance):

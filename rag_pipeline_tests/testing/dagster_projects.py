@@ -64,21 +64,22 @@ import dagster as dg
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration import automation
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.executors import chosen_executor
 
 automation.SENSOR_SECONDS = 1
 defs = dg.Definitions.merge(
-    build_definitions(load_config(%r)), dg.Definitions(executor=dg.%s)
+    build_definitions(load_config(%r)), dg.Definitions(executor=chosen_executor())
 )
 """
 
 
-def write_project(folder: Path, corpus: Path, executor: str = "in_process_executor") -> Path:
+def write_project(folder: Path, corpus: Path) -> Path:
     """Write a Dagster home and a definitions file of one corpus; return the latter."""
     home = folder / "home"
     home.mkdir()
     (home / "dagster.yaml").write_text(HOME)
     definitions = folder / "tiny_definitions.py"
-    definitions.write_text(DEFINITIONS % (str(corpus), executor))
+    definitions.write_text(DEFINITIONS % str(corpus))
     return definitions
 
 
