@@ -45,6 +45,7 @@ from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all, with_tokens
 from rag_pipeline.search.staged import Boost, ContextAwareRetriever, single_pass
+from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
 
 _log = logging.getLogger(__name__)
@@ -105,9 +106,9 @@ class Corpus:
         `json_get_string(metadata, 'suffix') = '.pdf'`. Raises NotReleasedError before the first
         release and InputError for an empty query or a filter that can't be read. A release made
         meanwhile is opened beside the one that is searched, which no search waits for; `reopen`
-        does.
+        does. With `expand` they are larger passages, of which there may be fewer than k.
         """
-        return self.retrieve(query, k, where).chunks
+        return [passage for _, passage in self.widened(self.retrieve(query, k, where).chunks)]
 
     def search_in_stages(
         self,
@@ -167,6 +168,15 @@ class Corpus:
             one = next(found)
         reads = tokens and isinstance(served.embedder, MiniLMTokens)
         return with_tokens(served.index, one) if reads else one
+
+    def widened(self, chunks: Sequence[ScoredChunk]) -> list[tuple[int, ScoredChunk]]:
+        """Return ranked chunks as the passages that `expand` of the release's retriever makes.
+
+        Each comes with the place of its best chunk (see `search.widening`).
+        """
+        served = self._open()
+        first = single_pass(served.retriever).expand
+        return widened(served.index, chunks, max(served.retriever.expand, first, key=EXPAND.index))
 
     def answers(self) -> tuple[AnswerSettings, Mapping[str, ChatSettings]]:
         """Return how the release's questions are answered, and the chat models asked, by name.

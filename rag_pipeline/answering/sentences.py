@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.answering.interaction import Signs
+from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import ScoredChunk, Span
 from rag_pipeline.models.providers import LocalEmbedder, Tokens, Vectors
-from rag_pipeline.models.providers.minilm import MiniLMTokens
+from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens
 from rag_pipeline.search.tokenization import default_tokenizer
 
 _REMEMBERED = 20_000
@@ -33,7 +34,7 @@ SentenceEmbed = Callable[[Sequence[str]], Vectors]
 
 
 class PassageTokens(NamedTuple):
-    """The tokens of a passage's text that the model reads; of a long one it leaves out the end."""
+    """The tokens of a passage's text; of those of an index, as many as it keeps."""
 
     ids: npt.NDArray[np.uint32]
     whole: Signs
@@ -137,11 +138,30 @@ def _read_passage(
     if kept:  # of the text, and of what it was contextualized with
         packed = np.frombuffer(kept, np.uint8).reshape(-1, model.dimension // 8)
         ids = ids[: len(packed)]
-    else:
-        (made,) = model.embed_tokens([text], "document")[1]
-        packed = np.packbits(made.vectors > 0, axis=1)
-        ids = ids[: len(packed)]
-    return ids, packed, spans[: len(ids)]
+        return ids, packed, spans[: len(ids)]
+    pieces = _pieces(model, text)
+    read = [model.tokens_of(text[start:end]) for start, end in pieces]
+    made = model.embed_tokens([text[start:end] for start, end in pieces], "document")[1]
+    signs = [
+        np.packbits(tokens.vectors > 0, axis=1)[: len(own)]
+        for tokens, (own, _) in zip(made, read, strict=True)
+    ]
+    places = [
+        (start + first, start + last)
+        for (start, _), (_, own) in zip(pieces, read, strict=True)
+        for first, last in own
+    ]
+    return np.concatenate([own for own, _ in read]), np.concatenate(signs), places
+
+
+def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
+    """Cut a text between its sentences until the model reads each piece to its end."""
+    inner = [first for first, _ in sentence_spans(text)][1:]
+    if not inner or len(model.tokens_of(text)[0]) < MAX_TOKENS - 2:
+        return [(start, start + len(text))]
+    middle = min(inner, key=lambda first: abs(first - len(text) / 2))
+    left = _pieces(model, text[:middle], start)
+    return [*left, *_pieces(model, text[middle:], start + middle)]
 
 
 def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> list[ReadPassage]:

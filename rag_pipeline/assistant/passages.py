@@ -6,7 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rag_pipeline.answering.forms import wording
-from rag_pipeline.assistant.datasets import Boost, Dataset, DatasetSearch, Found, choose
+from rag_pipeline.assistant.datasets import (
+    Boost,
+    Dataset,
+    DatasetSearch,
+    Found,
+    ReleasedDataset,
+    choose,
+)
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.results import FoundDocument, Passage
 from rag_pipeline.config import AssistantSettings
@@ -169,6 +176,18 @@ def checked(query: str) -> None:
         raise InputError(
             f"the query has {len(query)} characters; at most {MAX_QUERY_CHARACTERS} are read"
         )
+
+
+def widened(chosen: Sequence[Dataset], passages: Sequence[Passage]) -> list[tuple[int, Passage]]:
+    """Return passages as their releases' `expand` makes them, each with its place before."""
+    made: dict[int, Passage] = {}
+    releases = {d.name: d.corpus for d in chosen if isinstance(d, ReleasedDataset)}
+    for name in {passage.dataset for passage in passages}:
+        places = [n for n, p in enumerate(passages) if p.dataset == name]
+        chunks = [passages[n].chunk for n in places]
+        wide = releases[name].widened(chunks) if name in releases else enumerate(chunks)
+        made |= {places[n]: replace(passages[places[n]], chunk=chunk) for n, chunk in wide}
+    return sorted(made.items())
 
 
 def _each(chosen: Sequence[Dataset], search: Callable[[Dataset], Found]) -> list[Found]:

@@ -26,7 +26,13 @@ from rag_pipeline.assistant.citations import cited, place_in
 from rag_pipeline.assistant.datasets import Boost, Dataset
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.model import Model, ModelOrRules, Reflection
-from rag_pipeline.assistant.passages import PassageScorer, Searched, Searcher, checked
+from rag_pipeline.assistant.passages import (
+    PassageScorer,
+    Searched,
+    Searcher,
+    checked,
+    widened,
+)
 from rag_pipeline.assistant.results import (
     Assisted,
     Detail,
@@ -133,11 +139,12 @@ class Assistant:
     ) -> list[Passage]:
         """Return the passages that answer best, of all datasets or of one document.
 
-        `where` is a filter in LanceDB's SQL, see `Corpus.search`.
+        `where` is a filter in LanceDB's SQL, see `Corpus.search`; so is `expand`.
         """
         checked(query)
         chosen = self._searcher.chosen(datasets, document_id)
-        return self._searcher.search(query, chosen, document_id, k, where=where).passages
+        found = self._searcher.search(query, chosen, document_id, k, where=where).passages
+        return [passage for _, passage in widened(chosen, found)]
 
     def rated(
         self, query: str, dataset: str, k: int = 10, where: str | None = None
@@ -154,7 +161,7 @@ class Assistant:
         chances = passage_chances(
             query, chunks, self._reader, found.token_weights, calibration_of(chosen)
         )
-        return list(zip(found.passages, chances, strict=True))
+        return [(passage, chances[n]) for n, passage in widened(chosen, found.passages)]
 
     def places(self, passages: Sequence[Passage]) -> list[Place | None]:
         """Return where each passage stands in its document, None where its source keeps that."""

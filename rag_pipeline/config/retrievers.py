@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from rag_pipeline.config.plugins import RETRIEVERS, VariantsOf
 from rag_pipeline.config.settings import Settings
 
+Expand = Literal["none", "neighbours", "section"]
 LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]
 
 
@@ -32,17 +33,19 @@ class RetrieverSettings(Settings):
 
     `near_duplicates` leaves out a chunk that says nearly word for word what a better one says, in
     the same `document` or anywhere in the `corpus`. At most `most_per_document` chunks are of one
-    document. Both before the cut to `top_n`.
+    document. Both before the cut to `top_n`. `expand` shows chunks with those beside them, or with
+    their whole section (see `search.widening`).
     A method of one's own is a `search.retrievers.SinglePassRetriever`.
     """
 
-    added = frozenset({"near_duplicates", "most_per_document"})
+    added = frozenset({"near_duplicates", "most_per_document", "expand"})
     method: str
     top_k: int = Field(default=50, ge=1, le=10_000)
     top_n: int | None = Field(default=None, ge=1)
     adaptive: AdaptiveSelection | None = None
     near_duplicates: Literal["keep", "document", "corpus"] = "keep"
     most_per_document: int | None = Field(default=None, ge=1)
+    expand: Expand = "none"
 
     @field_validator(
         "adaptive", mode="before", json_schema_input_type=AdaptiveSelection | bool | None

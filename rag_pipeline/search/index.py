@@ -1,7 +1,7 @@
 """A vector table and the lexical index of the same chunks, opened together for searching."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ Positions = npt.NDArray[np.int64]
 """Numbers of chunks in an opened index: their places in the order of the chunk ids."""
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Texts = Callable[[Sequence[str]], Mapping[str, str]]
+"""From documents' ids to their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Index:
     """The vector at each position, shape (n, dimension); None where they are too large."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
+    texts: "Texts | None" = None
+    """Reads the documents that the chunks are of; None where these are not kept."""
 
     @classmethod
     def open(cls, table: Any, lexical: LexicalIndex | None) -> "Index":

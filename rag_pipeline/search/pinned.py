@@ -1,6 +1,8 @@
 """The exact builds that a configuration searches: pinned by a run, served by a release."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from rag_pipeline.config import Configuration
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
@@ -43,7 +45,16 @@ def open_index(workspace: Workspace, pinned: Pinned) -> Index:
     lexical = None
     if pinned.lexical_path is not None:
         lexical = open_lexical_index(workspace.store.local_folder(pinned.lexical_path))
-    return Index.open(table.open(pinned.vector_version), lexical)
+    index = Index.open(table.open(pinned.vector_version), lexical)
+    version = pinned.documents_version
+    return index if version is None else replace(index, texts=partial(_texts, workspace, version))
+
+
+def _texts(workspace: Workspace, version: int, document_ids: Sequence[str]) -> dict[str, str]:
+    columns = ["document_id", "text"]
+    batches = workspace.documents().read(columns, document_ids, version)
+    rows = (row for batch in batches for row in batch.to_pylist())
+    return {row["document_id"]: row["text"] for row in rows}
 
 
 def _lexical_path(workspace: Workspace, configuration: Configuration) -> str | None:

@@ -106,8 +106,8 @@ def test_features_are_what_the_definitions_say():
     half = 1 / math.sqrt(2)
     first, second = (dict(zip(FEATURES, row, strict=True)) for row in found)
     # The query's tokens weigh 3 : 1; the first sentence is at cosines (+, -), the second at (+, +);
-    # the context, at (-, +), counts three quarters.
-    assert first["late interaction"] == pytest.approx(half * (0.75 + 0.25 * 0.75))
+    # the context, at (-, +), counts 0.7.
+    assert first["late interaction"] == pytest.approx(half * (0.75 + 0.25 * 0.7))
     assert second["late interaction"] == pytest.approx(half)
     # Of two values each is one standard deviation from their mean.
     assert [first["standardised"], second["standardised"]] == pytest.approx([-1, 1], abs=1e-4)
@@ -150,6 +150,13 @@ def test_tokens_that_an_index_keeps_are_not_embedded_again(monkeypatch):
     monkeypatch.setattr(MiniLMTokens, "embed_tokens", refuse)
     found = answer("How long does confidentiality last?", [of_index])
     assert "five (5) years" in found.citations[0].text
+
+
+def test_a_passage_longer_than_the_model_reads_is_read_to_its_end():
+    filler = "Invoices are sent by post, with a copy for the files of the other side. " * 40
+    text = f"{filler}The obligations of confidentiality last for five (5) years."
+    found = answer("How long does confidentiality last?", [ScoredChunk("a", "a", 0, 1, text, 1.0)])
+    assert found.citations[0].text == "The obligations of confidentiality last for five (5) years."
 
 
 def test_of_passages_to_embed_only_those_that_hold_the_questions_words_are_read():

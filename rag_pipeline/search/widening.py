@@ -1,0 +1,89 @@
+"""Ranked chunks -> larger passages: what is indexed small is returned with what is around it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+
+from rag_pipeline.config.retrievers import Expand
+from rag_pipeline.datamodels import ScoredChunk, Span
+from rag_pipeline.loading.text import headings
+from rag_pipeline.search.index import Index
+
+EXPAND: tuple[Expand, ...] = get_args(Expand)
+"""From the least to the most."""
+_LONGEST = 4_000
+"""Characters up to which a section is returned whole."""
+
+
+def widened(
+    index: Index, chunks: Sequence[ScoredChunk], expand: Expand
+) -> list[tuple[int, ScoredChunk]]:
+    """Return larger passages that don't overlap, each with the place of its best chunk.
+
+    `neighbours` adds the chunks before and after. `section` takes all from the heading above to the
+    next; where there is none, or that is longer than 4,000 characters, the neighbours. An index
+    that doesn't know its documents' texts leaves all as it is.
+    """
+    if expand == "none" or index.texts is None or not chunks:
+        return list(enumerate(chunks))
+    texts = index.texts(sorted({chunk.document_id for chunk in chunks}))
+    kept: dict[int, ScoredChunk] = {}
+    for place, (chunk, near) in enumerate(zip(chunks, _neighbours(index, chunks), strict=True)):
+        text = texts.get(chunk.document_id, "")
+        if text[chunk.start : chunk.end] != chunk.text:
+            kept[place] = chunk
+            continue
+        start, end = (expand == "section" and _section(text, chunk)) or near
+        met = [
+            n
+            for n, one in kept.items()
+            if one.document_id == chunk.document_id and one.start < end and start < one.end
+        ]
+        start = min([start, *(kept[n].start for n in met)])
+        end = max([end, *(kept[n].end for n in met)])
+        best = met[0] if met else place
+        kept[best] = replace(
+            kept.get(best, chunk),
+            chunk_id=f"{chunk.document_id}#{start}-{end}",
+            start=start,
+            end=end,
+            text=text[start:end],
+            token_signs=b"",
+        )
+        for n in met[1:]:
+            del kept[n]
+    return list(kept.items())
+
+
+def _neighbours(index: Index, chunks: Sequence[ScoredChunk]) -> list[Span]:
+    """Return the span from the start of the chunk before to the end of the one after.
+
+    A chunk of a release that was made meanwhile is not here: its own span.
+    """
+    at = np.minimum(index.at([chunk.chunk_id for chunk in chunks]), len(index) - 1)
+    around = np.column_stack([at, index.neighbours[at]])
+    known = np.unique(around[around >= 0])
+    rows = index.take(known, ["chunk_id", "start", "end"]).to_pylist()
+    of = dict(zip(known.tolist(), rows, strict=True))
+    found = []
+    for chunk, positions in zip(chunks, around.tolist(), strict=True):
+        spans = [(of[p]["start"], of[p]["end"]) for p in positions if p >= 0]
+        is_here = of[positions[0]]["chunk_id"] == chunk.chunk_id
+        spans = spans if is_here else [(chunk.start, chunk.end)]
+        found.append((min(start for start, _ in spans), max(end for _, end in spans)))
+    return found
+
+
+def _section(text: str, chunk: ScoredChunk) -> Span | None:
+    """Return the stretch between the headings around a chunk, None where that is no section."""
+    start, end = -1, len(text)
+    for offset, _, _ in headings(text):
+        if offset <= chunk.start:
+            start = offset
+        elif offset >= chunk.end:
+            end = offset
+            break
+    end = start + len(text[start:end].rstrip())
+    return None if start < 0 or end - start > _LONGEST or end < chunk.end else (start, end)
