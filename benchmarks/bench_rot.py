@@ -1,6 +1,6 @@
 """Damage files of a store at random: `rag doctor --full` must see it, `--repair` and a run heal it.
 
-`python -m benchmarks.bench_rot [TRIALS]`: 200 by default, of every kind of file in turn.
+`python -m benchmarks.bench_rot [TRIALS [SEED]]`: 200 by default, of every kind of file in turn.
 """
 
 import json
@@ -170,9 +170,9 @@ def report(made: Sequence[Trial]) -> None:
 
 def main() -> None:
     """Run the trials; fail on a damage that is not seen or not healed."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else TRIALS
+    count, seed = [int(given) for given in sys.argv[1:]] + [TRIALS, 5][len(sys.argv) - 1 :]
     with tempfile.TemporaryDirectory() as folder:
-        made = list(trials(Path(folder), count))
+        made = list(trials(Path(folder), count, seed))
     report(made)
     if any(trial.outcome in ("silent", "broken") for trial in made):
         raise SystemExit(1)

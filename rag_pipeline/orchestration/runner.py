@@ -15,6 +15,7 @@ from rag_pipeline.calls.progress import listening
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagPipelineError
 from rag_pipeline.indexing import open_stage
+from rag_pipeline.memory import release_memory
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name
 from rag_pipeline.orchestration.observing import Observer
@@ -82,6 +83,7 @@ def run(
                 reasons[step] = todo.why or why(workspace, step, made)
             with listening(announce(step, _total(workspace, step))):
                 made |= _materialize(definitions, instance, config, step)
+            release_memory()  # the next step would take more beside what this one has freed
             metadata = made.get(step, {})
             calls = CallCounts(metadata.get("calls_made", 0), metadata.get("calls_saved", 0))
             seconds = time.perf_counter() - started

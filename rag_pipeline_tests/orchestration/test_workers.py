@@ -142,10 +142,12 @@ def write_project(folder: Path, shards: int, home: str) -> None:
 
 
 @contextmanager
-def cluster(folder: Path, visibility: int) -> Iterator[Cluster]:
-    """Start Redis, Postgres and two workers; stop them by their ids."""
+def cluster(
+    folder: Path, visibility: int, shards: int = SHARDS, workers: int = 2
+) -> Iterator[Cluster]:
+    """Start Redis, Postgres and workers; stop them by their ids."""
     pytest.importorskip("dagster_celery")
-    write_project(folder, SHARDS, HOME + POSTGRES)
+    write_project(folder, shards, HOME + POSTGRES)
     with ExitStack() as stack:
         broker = stack.enter_context(redis(folder / "redis"))
         database = stack.enter_context(postgres(folder / "postgres"))
@@ -158,10 +160,10 @@ def cluster(folder: Path, visibility: int) -> Iterator[Cluster]:
             "RAG_CELERY_BROKER": f"redis://127.0.0.1:{broker.port}/0",
             "RAG_CELERY_VISIBILITY_SECONDS": str(visibility),
         }
-        made = Cluster(folder, SHARDS, environment, broker, database, [])
-        for name in ("one", "two"):
+        made = Cluster(folder, shards, environment, broker, database, [])
+        for number in range(workers):
             app = ("-A", "rag_pipeline.orchestration.celery_app", "worker", "-Q", "dagster")
-            options = ("-c", "1", "-n", f"{name}@localhost", "--loglevel", "warning")
+            options = ("-c", "1", "-n", f"{number}@localhost", "--loglevel", "warning")
             worker = made.launch("celery", *app, *options)
             made.workers.append(worker)
             stack.callback(end_group, worker)
@@ -215,12 +217,15 @@ def test_shards_in_processes_of_their_own_are_the_rows_of_one_process(tmp_path):
     assert len({pid for pid, *_ in made.calls}) == 3, "a process a shard"
 
 
-@pytest.mark.bench
+@pytest.mark.long
 @pytest.mark.timeout(BOUND + 60)
-def test_a_worker_process_killed_on_the_way_costs_one_batch_at_most(tmp_path):
-    with cluster(tmp_path, visibility=3600) as made:
+@pytest.mark.parametrize(
+    ("shards", "workers"), [(2, 1), pytest.param(SHARDS, 2, marks=pytest.mark.bench)]
+)
+def test_a_worker_process_killed_on_the_way_costs_one_batch_at_most(tmp_path, shards, workers):
+    with cluster(tmp_path, 3600, shards, workers) as made:
         run = made.start()
-        made.wait_for(lambda: len(made.calls) > 3 or run.poll() is not None)
+        made.wait_for(lambda: len(made.calls) > shards // 4 or run.poll() is not None)
         os.kill(int(made.calls[-1][0]), signal.SIGKILL)
         assert made.ends(run) == 0, made.told()
         check(made, killed=1)
