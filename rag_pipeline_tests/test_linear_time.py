@@ -1,5 +1,6 @@
 """Work in proportion to the text: what is called, and how long it takes, over growing inputs."""
 
+import json
 import sys
 import time
 
@@ -12,6 +13,8 @@ from rag_pipeline.chunking.markdown import MarkdownChunking
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.chunking.semantic import SemanticChunking
 from rag_pipeline.chunking.windows import SentencesChunking
+from rag_pipeline.config.plugins import CHUNKINGS as CHUNKINGS_GROUP
+from rag_pipeline.config.plugins import CONTEXTUALIZERS, load_group
 from rag_pipeline.contextualization.none import NoContext
 from rag_pipeline.contextualization.structural import StructuralContext
 from rag_pipeline.datamodels import Chunk, Document
@@ -72,13 +75,34 @@ def read_as_html(text, _):
     return parse("a.html", f"<p>{text}</p>".encode(), ".html", 10**9)
 
 
+def read_as_mail(text, _):
+    return parse("a.eml", f"From: a@b.c\nSubject: s\n\n{text}".encode(), ".eml", 10**9)
+
+
+def read_as_notebook(text, _):
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": line} for line in text.split("\n")]
+    content = {"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}
+    return parse("a.ipynb", json.dumps(content).encode(), ".ipynb", 10**9)
+
+
+def read_as_rtf(text, _):
+    text = text.replace("\n", "\\par\n").encode("ascii", "replace").decode()
+    return parse("a.rtf", f"{{\\rtf1\\ansi {text}}}".encode(), ".rtf", 10**9)
+
+
 WORK = (
     {f"{name} chunks": (chunks_of, method) for name, method in CHUNKINGS.items()}
     | {
         "structural contexts": (contexts_of, StructuralContext(method="structural")),
         "no contexts": (contexts_of, NoContext(method="none")),
     }
-    | {"reading Markdown": (read_as_markdown, None), "reading HTML": (read_as_html, None)}
+    | {
+        "reading Markdown": (read_as_markdown, None),
+        "reading HTML": (read_as_html, None),
+        "reading mail": (read_as_mail, None),
+        "reading notebooks": (read_as_notebook, None),
+        "reading RTF": (read_as_rtf, None),
+    }
 )
 
 
@@ -123,3 +147,23 @@ def test_work_grows_no_faster_than_the_text(work):
                 break
         else:
             pytest.fail(f"{name}: {quick:.4f} s, {slow:.4f} s for 8 times it")
+
+
+def test_every_chunker_and_contextualizer_is_held_to_it():
+    built_in = {
+        name
+        for group in (CHUNKINGS_GROUP, CONTEXTUALIZERS)
+        for name, kind in load_group(group).items()
+        if kind.__module__.startswith("rag_pipeline.")
+    }
+    # One reads spans from a file; the other sends a document with each of its chunks.
+    assert {s.method for _, s in WORK.values() if s} == built_in - {"given", "llm"}
+
+
+def test_the_fields_of_a_mail_take_no_time_beyond_their_first_ten_thousand_characters():
+    def fields(count):
+        mail = f"From: a@b.c\nTo: {'a@b.c, ' * count}\nSubject: {'(a) ' * count}\n\nYes."
+        return parse("a.eml", mail.encode(), ".eml", 10**9)
+
+    assert fields(100).text.count("a@b.c") == 101
+    assert calls(fields, 20_000) < 1.1 * calls(fields, 3_000)
