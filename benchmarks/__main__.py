@@ -6,6 +6,8 @@ import sys
 BENCHMARKS = (
     "bench_cycles",
     "bench_rot",
+    "bench_at_once",
+    "bench_memory",
     "bench_overhead",
     "bench_lexical",
     "bench_calls",

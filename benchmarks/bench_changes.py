@@ -1,0 +1,174 @@
+"""One changed document in a large corpus, through the whole of `rag run`, and searches meanwhile.
+
+    python -m benchmarks.bench_changes [--chunks N] [--folder DIR]
+
+The corpus and its drawn vectors are those of `bench_scale`; `rag run` embeds the changed document
+by the model (what it returns is replaced by noise, as the rest is), checks, asks 200 questions,
+judges, passes the gate and releases. Each run is a process of its own: wall time, processor time
+and peak memory. Then a loop searches while the release switches between the two, ten times: the
+longest search is the longest pause. `--folder` keeps what is built.
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.bench_memory import watched
+from benchmarks.bench_scale import BUILDING, CONFIGURATION, QUERIES, STEPS, Scale
+from benchmarks.scale_corpus import DIMENSION
+from rag_pipeline import Corpus, release
+from rag_pipeline.config.models import InputType, Tokens
+from rag_pipeline.datamodels import Vectors
+from rag_pipeline.models.providers.minilm import MiniLMTokens
+
+SECONDS, SWITCHES = 30, 10
+RUN_S, RUN_MIB, UNCHANGED_S, PAUSE_MS = 60, 3072, 8, 100
+
+
+def build(scale: Scale) -> None:
+    """Build all that comes before the evaluation, and write the questions."""
+    for name in BUILDING:
+        STEPS[name](scale)
+    chunks = scale.workspace.chunks(scale.chosen.chunking).open()
+    rows = chunks.search().select(["document_id", "start", "end", "text"]).limit(None).to_arrow()
+    lines = []
+    for number, at in enumerate(np.linspace(0, len(rows) - 1, QUERIES).astype(int)):
+        row = rows.slice(at, 1).to_pylist()[0]
+        span = {key: row[key] for key in ("document_id", "start", "end")}
+        zero = np.zeros(DIMENSION, np.float32)
+        query = scale.corpus.asked(row["text"], row["document_id"], zero, number).text
+        lines.append(json.dumps({"query_id": f"q{number}", "query": query, "gold_spans": [span]}))
+    (scale.folder / "queries.jsonl").write_text("\n".join(lines) + "\n")
+    text = scale.file.read_text().replace("serve: best", "serve: default")
+    scale.file.write_text(
+        text.replace("  documents:\n", "  queries: queries.jsonl\n  documents:\n", 1)
+    )
+
+
+def draw() -> None:
+    """Let the model work, but return noise for documents: among drawn ones, they would win."""
+    real = MiniLMTokens.embed_tokens
+
+    def embed_tokens(
+        self: MiniLMTokens, texts: Sequence[str], input_type: InputType = "document"
+    ) -> tuple[Vectors, list[Tokens]]:
+        vectors, tokens = real(self, texts, input_type)
+        if input_type == "document":
+            chance = np.random.default_rng(zlib.crc32(texts[0].encode()))
+            vectors = _noise(chance, len(texts))
+            tokens = [Tokens(one.ids, _noise(chance, len(one.ids))) for one in tokens]
+        return vectors, tokens
+
+    MiniLMTokens.embed_tokens = embed_tokens  # type: ignore[method-assign]
+
+
+def _noise(chance: np.random.Generator, rows: int) -> Vectors:
+    drawn = chance.standard_normal((rows, DIMENSION), np.float32)
+    unit: Vectors = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return unit
+
+
+def run(scale: Scale, what: str) -> tuple[float, int]:
+    """Run `rag run`; print and return its seconds and MiB."""
+    started, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    log = scale.folder / "run.log"
+    arguments = ("run", str(scale.file), "--configuration", CONFIGURATION, "--quiet")
+    before = "from benchmarks.bench_changes import draw; draw()\n"
+    with watched(*arguments, log=log, before=before) as (process, watch):
+        if process.wait():
+            raise SystemExit(log.read_text())
+    seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+    print(f"{what}: {seconds:.1f} s, {cpu:.1f} CPU s, {watch.mib} MiB", end="")
+    print(f" (load {os.getloadavg()[0]:.1f})", flush=True)
+    return seconds, watch.mib
+
+
+def forget(folder: Path) -> None:
+    """Drop a folder's files from the page cache."""
+    os.sync()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def searched(corpus: Corpus, queries: list[str], seconds: float) -> list[float]:
+    """Search for some seconds; return the milliseconds of each search."""
+    until, took = time.monotonic() + seconds, []
+    while time.monotonic() < until:
+        started = time.perf_counter()
+        corpus.search(queries[len(took) % len(queries)])
+        took.append(1000 * (time.perf_counter() - started))
+    return took
+
+
+def pauses(scale: Scale, seconds: float = SECONDS) -> float:
+    """Print how long searches take, with and without switches; return the longest pause by them.
+
+    It is 0 where a search alone took as long.
+    """
+    corpus = Corpus.load(scale.file)
+    lines = (scale.folder / "queries.jsonl").read_text().splitlines()
+    queries = [json.loads(line)["query"] for line in lines]
+    second, first = (r.release_id for r in corpus.releases()[:2])
+    searched(corpus, queries, seconds / 3)
+    alone = searched(corpus, queries, seconds)
+    seen: set[str] = set()
+
+    def switch() -> None:
+        for number in range(SWITCHES):
+            release.serve(corpus.workspace, (first, second)[number % 2])
+            time.sleep(seconds / SWITCHES)
+            seen.add(corpus.searched().release_id)
+
+    switching = threading.Thread(target=switch)
+    switching.start()
+    meanwhile = searched(corpus, queries, seconds)
+    switching.join()
+    for name, took in (("alone", alone), (f"{SWITCHES} switches", meanwhile)):
+        p50, p99 = np.percentile(took, [50, 99])
+        print(f"search, {name}: p50 {p50:.0f} ms, p99 {p99:.0f}, longest {max(took):.0f}", end="")
+        print(f", n {len(took)} (load {os.getloadavg()[0]:.1f})")
+    if seen != {first, second}:
+        raise SystemExit(f"searched {sorted(seen)}, not both releases")
+    # On a busy machine a search takes longer than that without any switch.
+    return max(meanwhile) if max(meanwhile) > max(alone) else 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--chunks", type=int, default=100_000)
+    parser.add_argument("--folder", type=Path, help="build here, and keep what is built")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (given.folder or Path(temporary)) / str(given.chunks)
+        folder.mkdir(parents=True, exist_ok=True)
+        scale = Scale(folder, given.chunks, token_vectors=True)
+        if not (folder / "queries.jsonl").exists():
+            build(scale)
+            run(scale, "first run (besides the indexes)")
+        editions = folder / "editions"
+        edition = int(editions.read_text()) + 1 if editions.exists() else 1
+        editions.write_text(str(edition))
+        scale.corpus.write_one(scale.documents, scale.corpus.documents // 2, edition)
+        seconds, mib = run(scale, "one changed document")
+        forget(folder)
+        idle, _ = run(scale, "nothing changed, nothing in the page cache")
+        longest = pauses(scale)
+    faults = [seconds > RUN_S, mib > RUN_MIB, idle > UNCHANGED_S, longest > PAUSE_MS]
+    sys.exit(any(faults))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Runs in processes of their own that are killed by what they have reached, and what they leave."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rag_pipeline.config import load_config
+from rag_pipeline.workspace import Workspace
+
+# Logs every text that is sent to the model, then runs the corpus as `rag run` does, but without
+# the lease: tables have to stay right by themselves.
+_CHILD = """
+import hashlib, os, signal, sys
+from rag_pipeline.config import load_config
+from rag_pipeline.indexing import lexical
+from rag_pipeline.models.providers import minilm
+from rag_pipeline.release import moving
+from rag_pipeline.store import Store, Table
+
+place, left = sys.argv[3], [int(sys.argv[4])]
+def log(line):
+    with open(sys.argv[2], "a") as file:
+        file.write(line + "\\n")
+def reached(name):
+    if name == place:
+        left[0] -= 1
+        if not left[0]:
+            log(f"killed: {name}")
+            os.kill(os.getpid(), signal.SIGKILL)
+def killed_at(owner, function, name, when=lambda *arguments: True, before=False):
+    original = getattr(owner, function)
+    def wrapped(*arguments, **named):
+        if before and when(*arguments):
+            reached(name)
+        result = original(*arguments, **named)
+        if not before and when(*arguments):
+            reached(name)
+        return result
+    setattr(owner, function, wrapped)
+
+embed = minilm.MiniLM.embed
+def logged(self, texts, input_type="document"):
+    log(" ".join(hashlib.sha256(t.encode()).hexdigest() for t in texts))
+    return embed(self, texts, input_type)
+minilm.MiniLM.embed = logged
+minilm.TOKENS_PER_BATCH = 512
+of_vectors = lambda table, *_: table.name.startswith("vector_index")
+killed_at(minilm.MiniLM, "embed", "batch")
+killed_at(Table, "drop", "table write", of_vectors)
+killed_at(Store, "publish_folder", "bm25 publishing", before=True)
+killed_at(moving, "_pin", "release pinned")
+killed_at(moving, "_serve", "release unserved", before=True)
+build = lexical.build_lexical_index
+def interrupted(engine, batches, *others):
+    def read():
+        for batch in batches:
+            yield batch
+            reached("bm25 build")
+    return build(engine, read(), *others)
+lexical.build_lexical_index = interrupted
+
+from rag_pipeline.orchestration.runner import run
+print("ready", flush=True)
+for result in run(load_config(sys.argv[1])):
+    pass
+"""
+PLACES = (
+    ("batch", 2),
+    ("bm25 build", 1),
+    ("bm25 publishing", 1),
+    ("table write", 1),
+    ("release pinned", 1),
+    ("release unserved", 1),
+)
+"""Where a run is killed, and at which time that it gets there.
+
+A run gets further than the last one if a document is added after the first.
+"""
+
+
+def start(file: Path, log: Path, place: str = "", times: int = 1) -> "subprocess.Popen[str]":
+    """Start a run that is killed when it reaches a place for so many times."""
+    with log.with_suffix(".err").open("a") as errors:
+        child = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", _CHILD, str(file), str(log), place, str(times)],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    assert child.stdout is not None
+    with child.stdout:  # it says no more
+        assert child.stdout.readline() == "ready\n"
+    return child
+
+
+class Log(NamedTuple):
+    """What runs sent to the model, and where they were killed."""
+
+    batches: list[list[str]]
+    """The hashes of each batch's texts."""
+    kills: list[tuple[str, int]]
+    """Each place, and how many batches there had been."""
+
+    @classmethod
+    def read(cls, file: Path) -> "Log":
+        made = cls([], [])
+        for line in file.read_text().splitlines():
+            if line.startswith("killed: "):
+                made.kills.append((line.removeprefix("killed: "), len(made.batches)))
+            else:
+                made.batches.append(line.split())
+        return made
+
+    @property
+    def texts(self) -> set[str]:
+        return {text for batch in self.batches for text in batch}
+
+
+def contents(file: Path) -> dict[str, list[str]]:
+    """Return every table's rows, the vectors among them, in a fixed order."""
+    workspace = Workspace(load_config(file))
+    found = {}
+    for context in ("none", "structural"):
+        key = f"recursive_150.{context}"
+        for table in (
+            workspace.contextualized_chunks(key),
+            workspace.vector_index(f"{key}.minilm"),
+        ):
+            rows = table.open().to_arrow().to_pylist()
+            found[table.name] = sorted(repr(sorted(row.items())) for row in rows)
+    return found
+
+
+class Undisturbed(NamedTuple):
+    """What a run builds that nothing disturbs, and the texts that it embeds."""
+
+    file: Path
+    rows: dict[str, list[str]]
+    texts: set[str]
+
+
+def built_alone(file: Path) -> Undisturbed:
+    """Build a corpus by one run."""
+    log = file.with_suffix(".calls")
+    assert start(file, log).wait() == 0
+    return Undisturbed(file, contents(file), Log.read(log).texts)
+
+
+def differences(file: Path, log: Log, undisturbed: Undisturbed) -> Sequence[str]:
+    """Return in what a corpus differs from an undisturbed one; empty where it is equal.
+
+    After each kill the batch that was in flight may be sent again, and nothing else.
+    """
+    found = []
+    rows = contents(file)
+    for name, expected in undisturbed.rows.items():
+        if rows[name] != expected:
+            found.append(f"{name} holds other rows ({len(rows[name])}, not {len(expected)})")
+    if log.texts != undisturbed.texts:
+        found.append(f"{len(log.texts)} texts embedded, not {len(undisturbed.texts)}")
+    sent, largest = sum(map(len, log.batches)), max(map(len, log.batches))
+    if sent - len(log.texts) > len(log.kills) * largest:
+        found.append(f"{sent} texts sent for {len(log.texts)}, after {len(log.kills)} kills")
+    return found
