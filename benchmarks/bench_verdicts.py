@@ -35,7 +35,7 @@ def tens(n: int) -> list[str]:
 def coverage(draws: int, grouped: bool) -> None:
     print("| n | " + " | ".join(f"p = {p:g}" for p in SHARES) + " | difference |")
     print("|" + "---|" * (len(SHARES) + 2))
-    for n in (30, 60, 120, 500):
+    for n in (30, 50, 60, 120, 500):
         rng = np.random.default_rng(n)
         groups = tens(n) if grouped else None
         cells = []
@@ -88,19 +88,25 @@ def verdict(own: np.ndarray, base: np.ndarray, alpha: float) -> str:
     return compare_family({"m": pairs}, alpha)["m"].verdict
 
 
-def refused(own: np.ndarray, base: np.ndarray) -> bool:
+def refused(own: np.ndarray, base: np.ndarray, groups: Sequence[str] | None) -> bool:
     """Tell whether the first look of a gate refuses."""
     pairs = list(zip(own.tolist(), base.tolist(), strict=True))
     ids = [f"q{i}" for i in range(len(pairs))]
+    units = ids if groups is None else list(groups)
     alpha = spent(1)
-    comparison = compare_family({"m": pairs}, alpha)["m"]
+    comparison = compare_family({"m": pairs}, alpha, groups={"m": units})["m"]
     gains = {i: one - other for i, (one, other) in zip(ids, pairs, strict=True)}
-    loss = loss_p_values({"m": gains}, {})["m"]
-    return judge_metric(Look(comparison, pairs, ids, False, loss), Gate(), alpha)[0] in REFUSED
+    loss = loss_p_values({"m": gains}, dict(zip(ids, units, strict=True)))["m"]
+    return judge_metric(Look(comparison, pairs, units, False, loss), Gate(), alpha)[0] in REFUSED
 
 
-def outcomes(rng: np.random.Generator, n: int, loss: float, agree: float):
-    """Return answers of candidate and release; a share `agree` of the answers is the same."""
+def outcomes(
+    rng: np.random.Generator, n: int, loss: float, agree: float, groups: Sequence[str] | None
+):
+    """Return answers of candidate and release; a share `agree` of the answers is the same.
+
+    Documents suit the candidate better or worse by a normal deviation of 0.1.
+    """
     hard = rng.beta(2, 1, size=n)
     fit = np.random.default_rng(0).beta(2, 1, size=20_000)
     low, high = 0.0, 1.0
@@ -110,13 +116,18 @@ def outcomes(rng: np.random.Generator, n: int, loss: float, agree: float):
         low, high = (middle, high) if reached < loss / (1 - agree) else (low, middle)
     lost = high if loss else 0.0
     base = rng.random(n) < hard
-    own = rng.random(n) < np.maximum(hard - lost, 0)
+    chance = np.maximum(hard - lost, 0)
+    if groups is not None:
+        code = np.unique(groups, return_inverse=True)[1]
+        chance = np.clip(chance + rng.normal(0, 0.1, size=code.max() + 1)[code], 0, 1)
+    own = rng.random(n) < chance
     return np.where(rng.random(n) < agree, base, own) * 1.0, base * 1.0
 
 
 def gate(draws: int) -> None:
-    for agree in (0.5, 0.0):
-        print(f"\nshare of answers that are the same in both: {100 * agree:.0f} %\n")
+    for agree, grouped in ((0.5, False), (0.5, True), (0.0, False)):
+        told = "; ten questions a document" if grouped else ""
+        print(f"\nshare of answers that are the same in both: {100 * agree:.0f} %{told}\n")
         print(
             "| queries | equal | " + " | ".join(f"-{100 * x:.0f} points" for x in LOSSES[1:]) + " |"
         )
@@ -124,10 +135,12 @@ def gate(draws: int) -> None:
         for n in SIZES:
             rng = np.random.default_rng(n)
             cells = []
+            groups = tens(n) if grouped else None
             for loss in LOSSES:
                 # The rate of false refusals is small: it takes more draws to tell.
                 number = draws if loss else 3 * draws
-                found = [refused(*outcomes(rng, n, loss, agree)) for _ in range(number)]
+                drawn = (outcomes(rng, n, loss, agree, groups) for _ in range(number))
+                found = [refused(own, base, groups) for own, base in drawn]
                 cells.append(f"{100 * np.mean(found):.0f} %")
             print(f"| {n} | " + " | ".join(cells) + " |")
 

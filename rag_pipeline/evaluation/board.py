@@ -96,10 +96,15 @@ class Board:
         """Return a sentence on what the intervals speak of; "" where documents are enough."""
         if self.few_groups is None:
             return ""
-        about = "one document" if self.few_groups == 1 else f"{self.few_groups} documents"
+        if self.few_groups == 1:
+            return (
+                "too few documents: all questions are about one document or group, so intervals "
+                "and verdicts speak of further questions about it, not of other documents"
+            )
         return (
-            f"too few documents: all questions are about {about} or groups, so intervals and "
-            f"verdicts speak of further questions about these, not of other documents"
+            f"too few documents: all questions are about {self.few_groups} documents or groups; "
+            f"intervals are as wide as so few allow, and hardly any difference can be told. Ask "
+            f"about more documents, or give questions a `group` of their own to speak of these only"
         )
 
     @property

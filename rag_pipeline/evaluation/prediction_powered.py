@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rag_pipeline.evaluation.intervals import mean_interval, unit_sums, wilson
+from rag_pipeline.evaluation.intervals import mean_interval, variance_of_mean, wilson
 
 _UNSEEN = 0.5
 """Share of one more question on which a judge that says yes or no errs: a few may hide it."""
@@ -81,14 +81,12 @@ def corrected_mean(
         gold_mean if not weight else min(1.0, max(0.0, weight * other_mean + math.fsum(rest) / n))
     )
     rest_mean = math.fsum(rest) / n
-    sums, number = unit_sums([r - rest_mean for r in rest], of_group)
-    units = number or n
-    variance = float((sums**2).sum()) * units / (units - 1) / n**2
+    variance, _, freedom = variance_of_mean(rest, rest_mean, of_group)
     unseen = _UNSEEN if set(every) <= {0.0, 1.0} else 0.0
     variance += unseen * weight**2 / n**2 + weight**2 * spread / more
     gold_low, gold_high = mean_interval(y, of_group)
     # Gold that is all alike tells nothing about the judge.
-    low, high = wilson(mean, variance, units) if weight else (gold_low, gold_high)
+    low, high = wilson(mean, variance, freedom) if weight else (gold_low, gold_high)
     return Corrected(
         mean, low, high, n, len(known), weight, centre, gold_mean, gold_low, gold_high
     )  # fmt: skip

@@ -63,8 +63,8 @@ def differences(
 ) -> dict[str, Difference]:
     """Return the paired difference of each named list of pairs (one, other), one pair a query.
 
-    `groups` names the group of each pair of each list. Where questions share groups, of which there
-    are at least `FEWEST_GROUPS`, the group is the unit of the interval and of the test.
+    `groups` names the group of each pair of each list. Where questions share groups, the group is
+    the unit of the interval, and of the test if there are at least `FEWEST_GROUPS` of them.
 
     - Interval: see `difference_interval`.
     - p: sign-flip randomisation test of the mean difference (Fisher, The Design of Experiments,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rag_pipeline.evaluation.intervals import mean_interval, unit_sums
+from rag_pipeline.evaluation.intervals import interval_groups, mean_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,4 +67,4 @@ def _summary(name: str, column: Sequence[float | None], groups: Sequence[str]) -
         return Summary(values[0] if values else None, len(values), missing, None, None)
     mean = math.fsum(values) / len(values)
     low, high = mean_interval(values, own)
-    return Summary(mean, len(values), missing, low, high, unit_sums(values, own)[1])
+    return Summary(mean, len(values), missing, low, high, interval_groups(own))

@@ -73,7 +73,9 @@ def judge_metric(look: Look, gate: Gate, alpha: float) -> tuple[Outcome, str]:
     made = f" ({look.synthetic} of {len(pairs)} synthetic)" if look.synthetic else ""
     few = few_groups(groups)
     where = f"on {n} questions{made}" + (f" in {found.groups} groups" if found.groups else "")
-    where += f" about {few} document{'s' if few > 1 else ''} alone" if few else ""
+    where += (
+        f" about {few} document{'s' if few > 1 else ''} alone, too few for others" if few else ""
+    )
     if n < gate.minimum_queries:
         return "too few", f"refused: compared {where}, and gate.minimum_queries is " + str(
             gate.minimum_queries
