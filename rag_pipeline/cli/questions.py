@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import typer
 from rich.markup import escape
@@ -26,7 +26,7 @@ from rag_pipeline.indexing import plan_documents, read_documents, update_documen
 from rag_pipeline.loading.queries import QueryRecord, resolve_queries
 from rag_pipeline.models.chat import expected_tokens
 from rag_pipeline.pipeline.forecast.payees import payee_of, price
-from rag_pipeline.questions import files
+from rag_pipeline.questions import files, review
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.generation import Made, make_questions
 from rag_pipeline.questions.written import prompts_of, write_questions
@@ -176,10 +176,8 @@ def _show(
 def review_questions(file: Path) -> None:
     """Show each synthetic question that nobody has decided on, and do as is said."""
     config = load_config(file)
-    path = config.queries_path
-    records = files.held(path) if path else []
-    waiting = [r for r in records if r.synthetic and not r.metadata.get("review")]
-    if path is None or not waiting:
+    waiting = review.waiting(config)
+    if not waiting:
         console.print("no synthetic question is waiting for a review")
         return
     documents = load_documents(Workspace(config))
@@ -190,7 +188,7 @@ def review_questions(file: Path) -> None:
     with Certifier(documents, config.lexical) as certifier:
         for number, record in enumerate(waiting, 1):
             _show_question(record, gold.get(record.query_id, ()), texts, number, len(waiting))
-            answer = _decide(path, record, gold.get(record.query_id, ()), certifier)
+            answer = _decide(config, record, gold.get(record.query_id, ()), certifier)
             if answer is None:
                 break
             if answer in done:
@@ -216,7 +214,7 @@ def _show_question(
 
 
 def _decide(
-    path: Path, record: QueryRecord, gold: Sequence[GoldSpan], certifier: Certifier
+    config: CorpusConfig, record: QueryRecord, gold: Sequence[GoldSpan], certifier: Certifier
 ) -> str | None:
     """Ask what becomes of a question and do it; None to stop."""
     while True:
@@ -226,17 +224,16 @@ def _decide(
         if said == "s":
             return "left"
         if said == "r":
-            files.decide(path, record.query_id, None)
+            review.decide(config, record, "reject")
             return "rejected"
-        change: dict[str, Any] = {"metadata": {**record.metadata, "review": "accepted"}}
+        words = record.query
         if said == "e":
             words = typer.prompt("question", default=record.query).strip()
             if words != record.query and gold:
                 wrong = certifier.problem(Candidate(words, gold[0], None))
                 if wrong and not typer.confirm(f"{wrong}. Keep it?", default=False):
                     continue
-            change["query"] = words
             said = "a"
         if said == "a":
-            files.decide(path, record.query_id, change)
+            review.decide(config, record, "accept", words)
             return "accepted"

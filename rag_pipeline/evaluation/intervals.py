@@ -118,8 +118,8 @@ def variance_of_mean(
     """
     n = len(values)
     if groups is None or interval_groups(groups) is None:
-        sums = np.sort(np.asarray(values, float)) - mean
-        return float((sums**2).sum()) / (n - 1) / n, n, n - 1
+        apart = np.sort(np.asarray(values, float)) - mean
+        return float((apart**2).sum()) / (n - 1) / n, n, n - 1
     names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     order = np.lexsort((np.asarray(values), code))  # so that the order of questions can't matter
     sums = np.bincount(code[order], np.asarray(values)[order] - mean, len(names))

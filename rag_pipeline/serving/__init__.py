@@ -31,10 +31,12 @@ def serve_stdio(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     """Serve one client by standard input and output."""
     _need_packages()
     from rag_pipeline.assistant import open_assistant
+    from rag_pipeline.serving.question_log import QuestionLog
     from rag_pipeline.serving.tools import build_mcp
 
     with suppress(KeyboardInterrupt):
-        build_mcp(open_assistant(corpora)).run("stdio", show_banner=False)
+        log = QuestionLog(settings.log_questions)
+        build_mcp(open_assistant(corpora), log=log).run("stdio", show_banner=False)
 
 
 def _need_packages() -> None:

@@ -15,6 +15,8 @@ from rag_pipeline.errors import InputError, RagPipelineError
 from rag_pipeline.serving.dify import retrieval
 from rag_pipeline.serving.guards import Guards
 from rag_pipeline.serving.pages import page_view
+from rag_pipeline.serving.question_log import QuestionLog
+from rag_pipeline.serving.review import review_routes
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import answer_of, build_mcp, document_of, health_of
 from rag_pipeline.serving.tracing import record_stages
@@ -51,7 +53,8 @@ class _WantedPage(_WantedDocument):
 
 def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     """Return the application that `rag serve` runs."""
-    mcp = build_mcp(own, settings.allowed_hosts).http_app(path="/mcp", stateless_http=True)
+    log = QuestionLog(settings.log_questions)
+    mcp = build_mcp(own, settings.allowed_hosts, log).http_app(path="/mcp", stateless_http=True)
 
     async def page(request: Request) -> Response:
         return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=_PAGE_HEADERS)
@@ -67,6 +70,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
 
     async def ask(request: Request) -> Response:
         asked = _AskBody.model_validate_json(await request.body())
+        log.keep(asked.question, [asked.dataset] if asked.dataset else None)
         made = await asyncio.to_thread(
             own.ask,
             asked.question,
@@ -92,7 +96,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         return JSONResponse(made.model_dump(mode="json"))
 
     async def dify(request: Request) -> Response:
-        status, value = await asyncio.to_thread(retrieval, own, await request.body())
+        status, value = await asyncio.to_thread(retrieval, own, await request.body(), log.keep)
         return JSONResponse(value, status)
 
     app = Starlette(
@@ -104,6 +108,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
             Route("/api/document", _clear(document), methods=["POST"]),
             Route("/api/page", _clear(document_page), methods=["POST"]),
             Route("/retrieval", _clear(dify), methods=["POST"]),
+            *(review_routes(own, _clear, _PAGE_HEADERS) if settings.review else ()),
             Mount("/", mcp),
         ],
         lifespan=mcp.lifespan,

@@ -4,7 +4,7 @@ Sources: Dify's External Knowledge API (`POST /retrieval`) and its Knowledge API
 (`POST /datasets/{id}/retrieve`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,8 +39,14 @@ class _Wanted(BaseModel):
     metadata_condition: MetadataCondition | None = None
 
 
-def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
+def retrieval(
+    assistant: Assistant,
+    body: bytes,
+    keep: Callable[[str, Sequence[str]], None] = lambda query, datasets: None,
+) -> tuple[int, dict[str, Any]]:
     """Answer Dify's external knowledge request; return the status and the JSON of the reply.
+
+    `keep` is told what is asked of which datasets.
 
     A record's score is its chance to be the answer, 0..1, as an answer's confidence is; those
     below the threshold are left out.
@@ -52,6 +58,7 @@ def retrieval(assistant: Assistant, body: bytes) -> tuple[int, dict[str, Any]]:
         return 400, _failure(_INVALID, f"{place or 'body'}: {error.errors()[0]['msg']}")
     if wanted.knowledge_id not in assistant.datasets:
         return 404, _failure(_NO_KNOWLEDGE, "The knowledge does not exist")
+    keep(wanted.query, [wanted.knowledge_id])
     try:
         condition = wanted.metadata_condition
         where = condition.where() if condition is not None else None

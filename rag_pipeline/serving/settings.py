@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rag_pipeline.calls.addresses import is_loopback
 from rag_pipeline.errors import ConfigError
@@ -17,6 +18,8 @@ class ServerSettings:
     `body_seconds` is how long a request's headers, and then its body, may take to arrive,
     `stop_seconds` how long a server that was told to stop finishes what is open.
     `allowed_hosts` are the backends (`host` or `host:port`) that a request may choose by header.
+    `log_questions` is a file that what is asked is added to. `review` lets who may ask decide on
+    synthetic questions.
     """
 
     host: str = "127.0.0.1"
@@ -29,6 +32,8 @@ class ServerSettings:
     max_concurrency: int = 64
     requests_per_minute: int = 6_000
     stop_seconds: int = 10
+    log_questions: Path | None = None
+    review: bool = False
 
     def __repr__(self) -> str:
         token = "set" if self.token else "none"
@@ -36,7 +41,13 @@ class ServerSettings:
 
     @classmethod
     def from_environment(
-        cls, host: str, port: int, token_env: str, allowed_hosts: Sequence[str] = ()
+        cls,
+        host: str,
+        port: int,
+        token_env: str,
+        allowed_hosts: Sequence[str] = (),
+        log_questions: Path | None = None,
+        review: bool = False,
     ) -> "ServerSettings":
         """Return settings with the token of an environment variable.
 
@@ -53,4 +64,11 @@ class ServerSettings:
                 f"--host {host}: beyond loopback a bearer token is needed; set the environment "
                 f"variable {token_env}, or listen on 127.0.0.1"
             )
-        return cls(host, port, token, tuple(allowed_hosts))
+        return cls(
+            host,
+            port,
+            token,
+            tuple(allowed_hosts),
+            log_questions=log_questions,
+            review=review,
+        )

@@ -16,6 +16,7 @@ from rag_pipeline.assistant.datasets import choose
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.loading.places import Place
 from rag_pipeline.serving.backends import HeaderBackends
+from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.tracing import record_stages
 
 T = TypeVar("T")
@@ -132,8 +133,14 @@ class ServerHealth(BaseModel):
     datasets: list[dict[str, Any]]
 
 
-def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
-    """Return the MCP server over an assistant; headers may choose backends of `allowed_hosts`."""
+def build_mcp(
+    own: Assistant, allowed_hosts: Sequence[str] = (), log: QuestionLog | None = None
+) -> FastMCP:
+    """Return the MCP server over an assistant; headers may choose backends of `allowed_hosts`.
+
+    What is asked is added to `log`.
+    """
+    kept = log or QuestionLog()
     backends = HeaderBackends(own, allowed_hosts)
 
     def chosen() -> Assistant:
@@ -176,6 +183,7 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
             asyncio.run_coroutine_threadsafe(report, loop)
 
         answering = chosen()
+        kept.keep(query, dataset_names(dataset_info))
         made = await _in_thread(
             lambda: answering.ask(
                 query,
@@ -218,6 +226,7 @@ def build_mcp(own: Assistant, allowed_hosts: Sequence[str] = ()) -> FastMCP:
     ) -> list[FoundChunk]:
         """Return the passages that answer best, with their places."""
         answering = chosen()
+        kept.keep(query, dataset_names(dataset_info))
 
         def search() -> list[FoundChunk]:
             passages = answering.search(

@@ -9,6 +9,7 @@ from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
+    QUERIES,
     paid_contexts,
     write_corpus,
     write_documents,
@@ -142,3 +143,33 @@ def test_a_budget_that_is_spent_stops_it(documents: Path) -> None:
         assert server.requests == []
     assert not Path("queries.jsonl").exists()
     assert rag("questions", str(file), "--plan").code == 2
+
+
+def test_questions_of_a_servers_log_are_sampled_and_labelled(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"chunking": "recursive_150", "contextualizer": "none", "embedding": "minilm"}
+    write_corpus(here, configurations=[{**rule, "retriever": "dense"}])
+    assert rag("run").code == 0
+    asked = ["How many weeks of leave do parents get?", "Which hotel has a pool?", QUERIES[0][1]]
+    Path("asked.jsonl").write_text("".join(json.dumps({"query": q}) + "\n" for q in asked * 2))
+    made = json.loads(rag("questions", "import", "asked.jsonl", "--json").out)
+    assert (made["asked"], made["distinct"], made["questions"]) == (6, 3, 2), "one is known"
+    waiting = read_queries(Path("queries.unlabelled.jsonl"))
+    said = iter(["7", "1", "no such words", "", "n"])
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(said))
+    told = rag("questions", "label")
+    assert told.code == 0
+    assert "'7' is not among" in told.out
+    assert "the passage does not hold these words" in told.out
+    added = read_queries(Path("queries.jsonl"))[-2:]
+    assert [r.query_id for r in added] == [r.query_id for r in waiting]
+    assert not any(r.synthetic for r in added)
+    assert [len(r.gold_spans) for r in added] == [1, 0]
+    assert added[1].tags == ("asked", "unanswerable")
+    assert added[0].metadata["asked"] == 2
+    assert read_queries(Path("queries.jsonl"))[:4] != added
+    assert "no question is waiting" in rag("questions", "label").out
+    again = rag("questions", "import", "asked.jsonl")
+    assert again.code == 2
+    assert "no question that is not known already" in again.err

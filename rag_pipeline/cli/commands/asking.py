@@ -1,5 +1,6 @@
 """What a release is for: search, ask, optimize, serve."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -147,6 +148,14 @@ def serve(
         list[str] | None,
         typer.Option(metavar="HOST[:PORT]", help="Backend that requests may choose by header."),
     ] = None,
+    log_questions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Add what is asked to this file, for `rag questions`."),
+    ] = None,
+    review: Annotated[
+        bool,
+        typer.Option("--review", help="Serve /review too: decide on synthetic questions there."),
+    ] = False,
 ) -> None:
     """Serve releases to assistants: MCP tools, a page to ask on, and a Dify knowledge base.
 
@@ -158,6 +167,7 @@ def serve(
       rag serve contracts
       rag serve contracts policies --port 9003
       rag serve contracts --transport stdio
+      rag serve contracts --log-questions asked.jsonl --review
       RAG_TOKEN=... rag serve contracts --host 0.0.0.0
     """
     from rag_pipeline.serving import ServerSettings, serve_http, serve_stdio
@@ -165,7 +175,9 @@ def serve(
     if transport not in ("http", "stdio"):
         raise InputError(f"--transport {transport!r} is not one of: http, stdio")
     opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
-    settings = ServerSettings.from_environment(host, port, token_env, allow_host or [])
+    settings = ServerSettings.from_environment(
+        host, port, token_env, allow_host or [], log_questions, review
+    )
     if transport == "stdio":
         serve_stdio(opened, settings)
     else:

@@ -102,3 +102,46 @@ def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
     from rag_pipeline.cli.questions import review_questions
 
     review_questions(find_corpus_file(corpus, named))
+
+
+@app.command("import", short_help="Sample the questions that a server was asked.")
+def import_(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="What rag serve wrote, or a text.")],
+    corpus: CorpusArgument = None,
+    named: CorpusOption = None,
+    number: Annotated[
+        int, typer.Option("--number", "-n", metavar="N", min=1, help="At most so many questions.")
+    ] = 50,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sample the questions that people asked a server, to be labelled.
+
+    LOG is what `rag serve --log-questions` wrote, or a text file of a question a line. Questions
+    are clustered by their meaning (with the packaged embedding, or the corpus's where there is
+    none), weighted by how often each was asked; one of each cluster stands for the others.
+    They are measured with only after `rag questions label` says what answers them.
+
+    \b
+    Example:
+      rag questions import asked.jsonl contracts --number 50
+    """
+    from rag_pipeline.cli.asked import import_log
+
+    import_log(find_corpus_file(corpus, named), log, number, as_json)
+
+
+@app.command(short_help="Say what answers imported questions.")
+def label(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
+    """Go through imported questions: say which of the passages found answer each.
+
+    Shown are the first passages that the release finds. Name those that answer by their numbers,
+    and the words in them; or say that nothing answers. An answer that the release does not find
+    can't be named here: add such questions to the queries file by hand, with a quote.
+
+    \b
+    Example:
+      rag questions label contracts
+    """
+    from rag_pipeline.cli.asked import label_questions
+
+    label_questions(find_corpus_file(corpus, named))

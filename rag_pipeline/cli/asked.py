@@ -1,0 +1,111 @@
+"""`rag questions import` and `label`: a sample of a server's log, and what answers it."""
+
+from pathlib import Path
+
+import typer
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.cli.console import command, console, indented, print_json, show_next, visible
+from rag_pipeline.cli.find import rag, shown_path
+from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.corpus import Corpus
+from rag_pipeline.datamodels import GoldSpan, ScoredChunk
+from rag_pipeline.errors import InputError
+from rag_pipeline.loading.quotes import Searchable
+from rag_pipeline.questions import files
+from rag_pipeline.questions.asked import UNLABELLED, labelled, read_log, sample
+from rag_pipeline.workspace import Workspace
+
+_PASSAGES = 5
+_KEYS = "numbers of what answers, [n]othing, [d]rop, [s]kip, [q]uit"
+
+
+def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
+    """Put a sample of a log where `label` finds it; questions that are known are left out."""
+    config = load_config(file)
+    asked = read_log(log)
+    target = _unlabelled(config)
+    known = [r.query for f in (files.queries_file(config), target) for r in files.held(f)]
+    models = Workspace(config).models(CallCounts())
+    found = sample(asked, number, lambda texts: models.vectors(texts, None), known)
+    if not found:
+        raise InputError(f"{log}: holds no question that is not known already")
+    added = files.add(target, [one.row() for one in found])
+    if as_json:
+        print_json({"file": str(target), "asked": asked.total(), "distinct": len(asked),
+                    "questions": added})  # fmt: skip
+        return
+    console.print(
+        f"{asked.total()} questions, {len(asked)} different ones: {added} stand for them in "
+        f"{visible(shown_path(target))}",
+        soft_wrap=True,
+    )
+    for one in found[:_PASSAGES]:
+        console.print(f"  {one.asked} x  {visible(one.query)}", soft_wrap=True)
+    show_next(rag("questions", "label", file=file, corpus=config.corpus))
+
+
+def label_questions(file: Path) -> None:
+    """Show what the release finds for each question, and write what is said to answer it."""
+    corpus = Corpus.load(file)
+    target = _unlabelled(corpus.config)
+    waiting = files.held(target)
+    if not waiting:
+        import_ = rag("questions", "import", "LOG", file=file, corpus=corpus.name)
+        console.print(f"no question is waiting for its answer; {command(import_)} brings some")
+        return
+    queries = files.queries_file(corpus.config)
+    done = 0
+    for number, record in enumerate(waiting, 1):
+        found = corpus.search(record.query, _PASSAGES)
+        console.print(
+            f"\n[bold]{number}/{len(waiting)}[/bold]  {visible(record.query)}", soft_wrap=True
+        )
+        for rank, chunk in enumerate(found, 1):
+            console.print(f"[bold]{rank}.[/bold] [cyan]{visible(chunk.document_id)}[/cyan]")
+            console.print(indented(visible(chunk.text)), soft_wrap=True)
+        gold = _gold(corpus, found)
+        if gold is None:
+            break
+        if gold == "skip":
+            continue
+        if not isinstance(gold, str):
+            row = record.model_dump(mode="json", exclude_defaults=True)
+            files.add(queries, [labelled(row, gold)])
+            if corpus.config.queries is None:
+                files.name_in_corpus_file(file, queries)
+            done += 1
+        files.decide(target, record.query_id, None)
+    console.print(f"{done} written to {visible(shown_path(queries))}")
+    if done:
+        show_next(rag("run", file=file, corpus=corpus.name))
+
+
+def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | None:
+    """Ask what answers; None to stop, a word for what becomes of the question otherwise."""
+    while True:
+        said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()
+        if said in ("q", "s", "d", "n"):
+            return {"q": None, "s": "skip", "d": "drop", "n": []}[said]
+        numbers = said.replace(",", " ").split()
+        if numbers and all(n.isdigit() and 1 <= int(n) <= len(found) for n in numbers):
+            break
+        console.print(f"{said[:40]!r} is not among the passages' numbers and the letters")
+    return [_within(corpus, found[int(n) - 1], n) for n in dict.fromkeys(numbers)]
+
+
+def _within(corpus: Corpus, chunk: ScoredChunk, number: str) -> GoldSpan:
+    """Ask for the words of a passage that answer; all of it for none."""
+    text = corpus.document(chunk.document_id).text[chunk.start : chunk.end]
+    while True:
+        words = typer.prompt(f"the words of {number} that answer (all)", default="").strip()
+        if not words:
+            return GoldSpan(chunk.document_id, chunk.start, chunk.end)
+        at = Searchable(text).find(words)
+        if at:
+            return GoldSpan(chunk.document_id, chunk.start + at[0][0], chunk.start + at[0][1])
+        console.print("the passage does not hold these words")
+
+
+def _unlabelled(config: CorpusConfig) -> Path:
+    return files.queries_file(config).with_suffix(UNLABELLED)

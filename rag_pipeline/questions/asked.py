@@ -1,0 +1,132 @@
+"""Questions that people asked a server -> a sample that stands for all of them, to be labelled."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rag_pipeline.datamodels import GoldSpan
+from rag_pipeline.errors import InputError
+
+UNLABELLED = ".unlabelled.jsonl"
+_ROUNDS = 20
+_SEED = 15
+_LIKE = 5
+_LONGEST = 2_000
+
+Embed = Callable[[Sequence[str]], Any]
+"""From texts to their vectors of length 1, a row each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that stands for `asked` questions of a log; `like` are others of these."""
+
+    query: str
+    asked: int
+    like: tuple[str, ...] = ()
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a row of a file to be labelled."""
+        digest = hashlib.sha256(self.query.casefold().encode()).hexdigest()
+        told = {"asked": self.asked, "like": list(self.like)}
+        return {
+            "query_id": f"asked-{digest[:8]}",
+            "query": self.query,
+            "gold_spans": [],
+            "metadata": told,
+        }
+
+
+def read_log(path: Path) -> Counter[str]:
+    """Return how often each question of a log was asked, in the wording that was most frequent.
+
+    A line is a JSON object with `query`, as `rag serve --log-questions` writes it, or a question.
+    Raises InputError for a file that can't be read, naming the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read it: {error}") from None
+    wordings: dict[str, Counter[str]] = {}
+    for number, line in enumerate(lines, 1):
+        query = _query_of(line, f"{path}:{number}")
+        if query:
+            wordings.setdefault(query.casefold().rstrip("?! ."), Counter())[query] += 1
+    return Counter({w.most_common(1)[0][0]: w.total() for w in wordings.values()})
+
+
+def _query_of(line: str, where: str) -> str:
+    text = line.strip()
+    if text.startswith("{"):
+        try:
+            query = json.loads(text)["query"]
+        except (ValueError, KeyError):
+            raise InputError(f'{where}: not a JSON object with "query": {text[:80]}') from None
+        if not isinstance(query, str):
+            raise InputError(f"{where}: query is {query!r:.80}, not a text")
+        text = query
+    return " ".join(text.split())[:_LONGEST]
+
+
+def sample(
+    asked: Counter[str], number: int, embed: Embed, known: Collection[str] = ()
+) -> list[Asked]:
+    """Return at most so many questions, each of another cluster, those that stand for most first.
+
+    Clusters by k-means over the questions' vectors, each weighted by how often it was asked; a
+    cluster is stood for by the question nearest to its middle. Those in `known` are left out. The
+    same log gives the same sample.
+    """
+    left_out = {" ".join(k.split()).casefold().rstrip("?! .") for k in known}
+    queries = sorted(q for q in asked if q.casefold().rstrip("?! .") not in left_out)
+    if not queries or number < 1:
+        return []
+    weights = np.array([asked[q] for q in queries], float)
+    vectors = np.asarray(embed(queries), float)
+    of = _clusters(vectors, weights, min(number, len(queries)))
+    found = []
+    for cluster in range(int(of.max()) + 1):
+        own = np.flatnonzero(of == cluster)
+        if not len(own):
+            continue
+        middle = weights[own] @ vectors[own]
+        order = own[np.argsort(-(vectors[own] @ middle), kind="stable")]
+        names = [queries[i] for i in order]
+        found.append(Asked(names[0], int(weights[own].sum()), tuple(names[1 : 1 + _LIKE])))
+    return sorted(found, key=lambda one: (-one.asked, one.query))
+
+
+def _clusters(vectors: Any, weights: Any, number: int) -> Any:
+    """Return the cluster of each row (k-means++ of Arthur and Vassilvitskii 2007, by cosine)."""
+    random = np.random.default_rng(_SEED)
+    middles = vectors[[int(weights.argmax())]]
+    while len(middles) < number:
+        apart = weights * np.clip(1 - (vectors @ middles.T).max(axis=1), 0, None)
+        if apart.sum() <= 1e-9:
+            break
+        chosen = random.choice(len(vectors), p=apart / apart.sum())
+        middles = np.vstack([middles, vectors[[chosen]]])
+    of = (vectors @ middles.T).argmax(axis=1)
+    for _ in range(_ROUNDS):
+        for cluster in range(len(middles)):
+            own = of == cluster
+            if own.any():
+                middle = weights[own] @ vectors[own]
+                middles[cluster] = middle / max(float(np.linalg.norm(middle)), 1e-12)
+        before, of = of, (vectors @ middles.T).argmax(axis=1)
+        if (before == of).all():
+            break
+    return of
+
+
+def labelled(row: dict[str, Any], gold: Sequence[GoldSpan]) -> dict[str, Any]:
+    """Return a row of the queries file: with what answers, or tagged as unanswerable."""
+    spans = [{"document_id": g.document_id, "start": g.start, "end": g.end} for g in gold]
+    tags = ["asked"] if spans else ["asked", "unanswerable"]
+    return {**row, "gold_spans": spans, "tags": tags}

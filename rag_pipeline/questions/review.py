@@ -1,0 +1,76 @@
+"""Synthetic questions that nobody has decided on -> accepted, edited or rejected."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.datamodels import GoldSpan
+from rag_pipeline.errors import InputError
+from rag_pipeline.indexing import read_documents
+from rag_pipeline.loading.queries import QueryRecord, resolve_queries
+from rag_pipeline.questions import files
+from rag_pipeline.questions.certification import Candidate, Certifier
+from rag_pipeline.workspace import Workspace
+
+Decision = Literal["accept", "reject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A question with the passages that it is measured by."""
+
+    record: QueryRecord
+    gold: tuple[tuple[GoldSpan, str], ...]
+    left: int
+    """Count of the questions that wait, this one among them."""
+
+
+def waiting(config: CorpusConfig) -> list[QueryRecord]:
+    """Return the synthetic questions that nobody has decided on."""
+    path = config.queries_path
+    return [
+        r
+        for r in (files.held(path) if path else [])
+        if r.synthetic and not r.metadata.get("review")
+    ]
+
+
+def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> Waiting | None:
+    """Return the first question that waits and is not in `after`; None where there is none."""
+    records = waiting(workspace.config)
+    record = next((r for r in records if r.query_id not in after), None)
+    if record is None:
+        return None
+    ids = sorted({span.document_id for span in record.gold_spans})
+    texts = {d.document_id: d.text for d in read_documents(workspace, ids)} if ids else {}
+    queries, _ = resolve_queries([record], texts.get)
+    gold = queries[0].gold_spans if queries else ()
+    shown = tuple((g, texts[g.document_id][g.start : g.end]) for g in gold)
+    return Waiting(record, shown, len(records))
+
+
+def decide(
+    config: CorpusConfig, record: QueryRecord, decision: Decision, words: str | None = None
+) -> None:
+    """Write what becomes of a question; `words` are those that it is asked in from now on."""
+    path: Path | None = config.queries_path
+    if path is None:
+        raise InputError(f"{config.where}: names no queries file")
+    if decision == "reject":
+        files.decide(path, record.query_id, None)
+        return
+    change: dict[str, Any] = {"metadata": {**record.metadata, "review": "accepted"}}
+    if words and words.strip() != record.query:
+        change["query"] = words.strip()
+    files.decide(path, record.query_id, change)
+
+
+def problem_of_words(workspace: Workspace, found: Waiting, words: str) -> str | None:
+    """Return what is wrong with other words for a question, by trying them on all documents."""
+    if not found.gold or words.strip() == found.record.query:
+        return None
+    documents = read_documents(workspace, sorted(workspace.documents().state()))
+    with Certifier(documents, workspace.config.lexical) as certifier:
+        return certifier.problem(Candidate(words.strip(), found.gold[0][0], None))

@@ -1,0 +1,98 @@
+"""A page to decide on synthetic questions with, for a server that was started to allow it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from rag_pipeline.assistant import Assistant
+from rag_pipeline.assistant.datasets import ReleasedDataset
+from rag_pipeline.errors import InputError
+from rag_pipeline.questions.review import decide, next_waiting, problem_of_words
+from rag_pipeline.workspace import Workspace
+
+_PAGE = Path(__file__).parent / "page" / "review.html"
+
+
+class _Wanted(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    dataset: str = Field(default="", max_length=200)
+    after: list[str] = Field(default=[], max_length=10_000)
+
+
+class _Decided(_Wanted):
+    query_id: str = Field(min_length=1, max_length=1000)
+    decision: Literal["accept", "reject"]
+    query: str | None = Field(default=None, max_length=2000)
+    sure: bool = False
+
+
+def review_routes(
+    own: Assistant, clear: Callable[[Any], Any], headers: dict[str, str]
+) -> Sequence[Route]:
+    """Return the page and what it asks: the next question, and what becomes of it."""
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=headers)
+
+    async def following(request: Request) -> Response:
+        wanted = _Wanted.model_validate_json(await request.body())
+        return JSONResponse(await asyncio.to_thread(_shown, own, wanted))
+
+    async def decided(request: Request) -> Response:
+        wanted = _Decided.model_validate_json(await request.body())
+        problem = await asyncio.to_thread(_decide, own, wanted)
+        if problem is not None:
+            return JSONResponse({"error": problem, "sure": False}, 409)
+        return JSONResponse(await asyncio.to_thread(_shown, own, wanted))
+
+    return (
+        Route("/review", page),
+        Route("/api/review/next", clear(following), methods=["POST"]),
+        Route("/api/review/decide", clear(decided), methods=["POST"]),
+    )
+
+
+def _workspace(own: Assistant, dataset: str) -> Workspace:
+    names = [n for n, d in own.datasets.items() if isinstance(d, ReleasedDataset)]
+    chosen = dataset or (names[0] if names else "")
+    held = own.datasets.get(chosen)
+    if not isinstance(held, ReleasedDataset):
+        raise InputError(f"no corpus {chosen!r} is served; there are: {', '.join(names)}")
+    return held.corpus.workspace
+
+
+def _shown(own: Assistant, wanted: _Wanted) -> dict[str, Any]:
+    found = next_waiting(_workspace(own, wanted.dataset), wanted.after)
+    if found is None:
+        return {"question": None}
+    return {
+        "question": {
+            "query_id": found.record.query_id,
+            "query": found.record.query,
+            "answer": found.record.answer,
+            "tags": list(found.record.tags),
+            "left": found.left,
+            "gold": [{"document_name": g.document_id, "text": text} for g, text in found.gold],
+        }
+    }
+
+
+def _decide(own: Assistant, wanted: _Decided) -> str | None:
+    """Write a decision; return what is wrong with other words, unless the person is sure."""
+    workspace = _workspace(own, wanted.dataset)
+    found = next_waiting(workspace, [i for i in wanted.after if i != wanted.query_id])
+    if found is None or found.record.query_id != wanted.query_id:
+        raise InputError(f"{wanted.query_id!r} does not wait for a decision any more; reload")
+    words = (wanted.query or "").strip()
+    if wanted.decision == "accept" and words and not wanted.sure:
+        problem = problem_of_words(workspace, found, words)
+        if problem is not None:
+            return problem
+    decide(workspace.config, found.record, wanted.decision, words or None)
+    return None

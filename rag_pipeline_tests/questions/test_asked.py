@@ -1,0 +1,52 @@
+"""A log of a server -> a sample of questions that stand for all."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rag_pipeline.errors import InputError
+from rag_pipeline.questions.asked import read_log, sample
+
+PLACES = {"notice": (1.0, 0.0, 0.0), "leave": (0.0, 1.0, 0.0), "price": (0.0, 0.0, 1.0)}
+
+
+def embed(texts):
+    """Put a question where its subject is, a little off by its length."""
+    found = np.array([next(v for k, v in PLACES.items() if k in t) for t in texts])
+    found += np.array([[0.01, 0.005, 0.002]]) * [[len(t) % 7] for t in texts]
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def test_a_log_is_counted_by_what_is_asked(tmp_path: Path) -> None:
+    log = tmp_path / "asked.jsonl"
+    lines = [json.dumps({"time": "t", "query": q}) for q in ("How long?", "how  long", "How long?")]
+    log.write_text("\n".join([*lines, "What is the price", "", " "]))
+    assert read_log(log) == {"How long?": 3, "What is the price": 1}
+    log.write_text('{"query": 5}\n')
+    with pytest.raises(InputError, match=r"asked.jsonl:1: query is 5, not a text"):
+        read_log(log)
+    log.write_text("fine\n{broken\n")
+    with pytest.raises(InputError, match=r"asked.jsonl:2: not a JSON object"):
+        read_log(log)
+
+
+def test_one_of_each_cluster_stands_for_the_others_those_for_most_first() -> None:
+    asked = Counter(
+        {"what notice?": 1, "notice, how long": 5, "paid leave?": 2, "leave days": 1, "price?": 1}
+    )
+    found = sample(asked, 3, embed)
+    assert [one.asked for one in found] == [6, 3, 1]
+    assert {one.query for one in found} <= set(asked)
+    assert sorted(q for one in found for q in (one.query, *one.like)) == sorted(asked)
+    assert found == sample(asked, 3, embed)
+    assert [one.asked for one in sample(asked, 1, embed)] == [10]
+    assert sum(one.asked for one in sample(asked, 99, embed)) == 10
+
+
+def test_what_is_known_is_left_out() -> None:
+    asked = Counter({"what notice?": 1, "price?": 1})
+    assert [one.query for one in sample(asked, 5, embed, ["What  NOTICE"])] == ["price?"]
+    assert sample(asked, 5, embed, list(asked)) == []
