@@ -225,8 +225,6 @@ def daemon_of(corpus: Corpus) -> Iterator[Daemon]:
     """Start a daemon with its sensors on; wait until it and its code server answer."""
     folder = corpus.file.parent
     project = write_project(folder, corpus.file)
-    start = command("dagster", "sensor", "start", "--start-all", "-f", project)
-    subprocess.run(start, cwd=folder, env=environment(folder), check=True, capture_output=True)
     log = folder / "daemon.log"
     with (
         running(command("dagster-daemon", "run", "-f", project), folder, log) as process,

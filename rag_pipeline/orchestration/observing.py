@@ -1,6 +1,7 @@
 """The sensor that keeps `files` and `settings` observed, so that the UI shows what is stale."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 
 import dagster as dg
 
@@ -12,6 +13,7 @@ from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.requests import running_steps
 from rag_pipeline.orchestration.staleness import Graph, reconcile
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
+from rag_pipeline.pipeline.forecast import stale_steps
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
@@ -52,15 +54,27 @@ class Observer:
         except Exception as error:  # noqa: BLE001 (whatever it is, the run itself did well)
             tell(f"files and settings are not observed: {type(error).__name__}: {error}")
 
-    def observe_at_rest(self, instance: dg.DagsterInstance) -> str:
-        """Observe unless a run is at work; return in words what came of it."""
+    def observe_at_rest(self, instance: dg.DagsterInstance, seen: str = "") -> tuple[str, str]:
+        """Observe unless a run is at work, or corpus and instance are as they were when `seen`.
+
+        Returns in words what came of it, and how both look now.
+        """
         workspace = self._now()
         if other := at_work(workspace.store):
-            return other
+            return other, seen
         if running := next(running_steps(instance, workspace.config), None):
-            return f"a run is at work on {running}"
-        stale = self.observe(instance)
-        return f"{len(stale)} partitions are stale" if stale else "everything is current"
+            return f"a run is at work on {running}", seen
+        stale = stale_steps(workspace)
+        if _look_of(stale, instance) != seen:
+            self.observe(instance)
+        said = f"{len(stale)} partitions are stale" if stale else "everything is current"
+        return said, _look_of(stale, instance)
+
+
+def _look_of(stale: Mapping[Step, str], instance: dg.DagsterInstance) -> str:
+    """Return the hash of what is stale, and of the newest event, as Dagster's lookups are dear."""
+    newest = instance.event_log_storage.get_maximum_record_id()
+    return hashlib.sha256(repr((newest, *stale.items())).encode()).hexdigest()[:16]
 
 
 def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.SensorDefinition:
@@ -74,6 +88,8 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
         "at names, sizes and times of files; starts no run.",
     )
     def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        return dg.SkipReason(observer.observe_at_rest(context.instance))
+        said, seen = observer.observe_at_rest(context.instance, context.cursor or "")
+        context.update_cursor(seen)
+        return dg.SkipReason(said)
 
     return observed_inputs

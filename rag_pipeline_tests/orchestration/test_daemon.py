@@ -32,7 +32,7 @@ ONE = {
     "retriever": "dense",
 }
 SETTINGS = {"configurations": [ONE], "schedule": "0 3 1 1 *"}
-"""With a schedule, the sensor that asks for what is stale is on by default."""
+"""Its schedule is for a day on which no test runs."""
 POINTS = {
     dg.DagsterEventType.ASSET_MATERIALIZATION,
     dg.DagsterEventType.ASSET_CHECK_EVALUATION,
@@ -73,7 +73,6 @@ def test_a_change_is_served_through_what_goes_wrong_around_it(tmp_path):
     file = write_corpus(tmp_path, **SETTINGS)
     build(file)
     with watched(file) as daemon:
-        daemon.start_sensors()
         edit(file, "250 euros")
         served = Corpus.load(file)
         with daemon.daemon() as process:

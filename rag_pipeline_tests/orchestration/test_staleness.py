@@ -10,6 +10,7 @@ from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.indexing import stages
+from rag_pipeline.orchestration import observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.observing import Observer, graph_of
@@ -149,6 +150,18 @@ def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkey
         assert observe(built, home) == []
         if change is edit:
             assert planned(built) == seen(built, home) == [], "it was taken back"
+
+
+def test_dagster_is_not_asked_again_while_nothing_happens(tmp_path, built, home, monkeypatch):
+    observer = Observer(Workspace(load_config(built)))
+    current = observer.observe_at_rest(home)
+    assert current[0] == "everything is current"
+    with monkeypatch.context() as patch:
+        patch.setattr(observing, "reconcile", None)
+        assert observer.observe_at_rest(home, current[1]) == current
+    threshold(tmp_path)
+    assert observer.observe_at_rest(home, current[1])[0] == "11 partitions are stale"
+    assert seen(built, home) == EVERYTHING_AFTER_CHUNKS_SHORT
 
 
 def test_one_run_leaves_nothing_stale(tmp_path, built, home):

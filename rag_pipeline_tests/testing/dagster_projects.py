@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import dagster as dg
@@ -14,6 +15,7 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.executors import does_all_in_one_process
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
@@ -26,13 +28,17 @@ def ask(
     one_run: bool = False,
 ) -> tuple[list[dg.RunRequest], str | None]:
     """Let a sensor look once; return its requests or why there are none."""
-    config = load_config(file)
-    definitions = build_definitions(config, retries=None, one_run=one_run)
-    repository = definitions.get_repository_def()
-    sensor = repository.get_sensor_def(identifier(config, name))
+    repository = _definitions(file, file.read_bytes(), one_run).get_repository_def()
+    sensor = repository.get_sensor_def(identifier(load_config(file), name))
     context = dg.build_sensor_context(instance=instance, repository_def=repository)
     tick = sensor.evaluate_tick(context)
     return list(tick.run_requests or ()), tick.skip_message
+
+
+@cache
+def _definitions(file: Path, written: bytes, one_run: bool) -> dg.Definitions:
+    """Return the definitions of a corpus file as it was written, as a code server keeps them."""
+    return build_definitions(load_config(file), retries=None, one_run=one_run)
 
 
 def named(request: dg.RunRequest | dg.DagsterRun) -> tuple[str, str | None]:
@@ -43,7 +49,7 @@ def named(request: dg.RunRequest | dg.DagsterRun) -> tuple[str, str | None]:
 
 def execute(file: Path, instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:
     assert request.job_name
-    definitions = build_definitions(load_config(file), retries=None)
+    definitions = _definitions(file, file.read_bytes(), does_all_in_one_process())
     result = definitions.resolve_job_def(request.job_name).execute_in_process(
         instance=instance,
         partition_key=request.partition_key,
@@ -58,6 +64,9 @@ HOME = """
 telemetry: {enabled: false}
 nux: {enabled: false}
 run_coordinator: {module: dagster.core.run_coordinator, class: DefaultRunCoordinator}
+compute_logs:  # of each step, four processes follow what it prints
+  module: dagster._core.storage.noop_compute_log_manager
+  class: NoOpComputeLogManager
 """
 DEFINITIONS = """
 import dagster as dg
@@ -70,11 +79,13 @@ automation.SENSOR_SECONDS = 1
 defs = dg.Definitions.merge(
     build_definitions(load_config(%r)), dg.Definitions(executor=chosen_executor())
 )
+for sensor in defs.sensors:
+    sensor._default_status = dg.DefaultSensorStatus.RUNNING
 """
 
 
 def write_project(folder: Path, corpus: Path) -> Path:
-    """Write a Dagster home and a definitions file of one corpus; return the latter."""
+    """Write a Dagster home and a definitions file of one corpus, its sensors on; return that."""
     home = folder / "home"
     home.mkdir()
     (home / "dagster.yaml").write_text(HOME)
@@ -144,16 +155,6 @@ class Watched:
         arguments = command("dagster-daemon", "run", "-f", self.project)
         with running(arguments, self.folder, self.log) as process:
             yield process
-
-    def start_sensors(self) -> None:
-        """Switch all sensors on."""
-        subprocess.run(
-            command("dagster", "sensor", "start", "--start-all", "-f", self.project),
-            cwd=self.folder,
-            env=environment(self.folder),
-            check=True,
-            capture_output=True,
-        )
 
     def wait(self, found: Callable[[], bool]) -> None:
         """Wait until something is found."""
