@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float64]
 def report(name: str, found: Examples) -> None:
     """Print what calibrations of half of the documents do on the other half."""
     answers, removed = np.array(found.answers), np.array(found.removed)
-    groups = np.array(found.groups)
+    groups, asked = np.array(found.groups), np.array(found.asked)
     documents = np.unique(groups)
     several = len(documents) > 9
     unit = groups if several else np.arange(len(groups)) // 2  # too few documents: by questions
@@ -48,7 +48,7 @@ def report(name: str, found: Examples) -> None:
     for _ in range(_HALVES):
         units = np.unique(unit)
         first = np.isin(unit, chance.choice(units, len(units) // 2, replace=False))
-        made = fit(found.rows[first], answers[first].tolist(), groups[first].tolist(), PROMISED)
+        made = fit(found.rows[first], answers[first].tolist(), asked[first].tolist(), PROMISED)
         if made is None:
             continue
         own = made.chances(found.rows[~first])

@@ -129,8 +129,9 @@ def fit(
 ) -> Calibration | None:
     """Fit a model to the evidence of questions; None where there are too few of either kind.
 
-    `answers` tells of which questions the passages hold the answer. Questions of one group, such as
-    those about the same document, are kept in one fold when chances are cross-fitted.
+    `answers` tells of which questions the passages hold the answer. What is of one group, such as
+    a question with and without its gold documents, is kept in one fold when chances are
+    cross-fitted. Not by documents: a release is asked about those that it has.
     """
     held = np.asarray(answers, bool)
     if held.sum() < FEWEST or (~held).sum() < FEWEST:

@@ -8,31 +8,75 @@ from rag_pipeline.datamodels import Kind as Kind
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
-_COMPARISON = re.compile(
-    r"\b(?:compar\w+|contrast\w*|differ\w*|versus|vs\.?|in common|unlike|"
-    # Not a bound: "no later than", "more than ten days".
+_A_NUMBER = (
+    r"\s+(?:[\d$€£]|(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|"
+    r"thirty|forty|fifty|sixty|ninety|half|ein\w*|zwei|drei|vier|fünf|sechs|acht|zehn|une?|deux|"
+    r"trois|dix|una?|dos|tres|diez)\b)"
+)
+"""What follows a bound ("no later than ten days"), which is no comparison."""
+_COMPARISON = (
+    r"\b(?:compar\w+|contrast\w*|differ(?:s|ed|ing|ences?|ent(?:ly)? (?:from|between|in))?|"
+    r"disagree\w*|versus|vs\.?|in common|unlike|side by side|"
+    r"what (?:separates|(?:has )?changed)|which of (?:both|them)|treat\b[^?]{1,80}\balike|"
+    r"(?:better|worse) off\b[^?]{0,60}\bor|put\b[^?]{1,60}\bnext to|has\b[^?]{1,60}\bgot\w* \w+er|"
+    r"(?:alike|the same) in (?:both|the two)|"
+    r"(?:more|less|\w+er) (?:\w+ )?(?:on|in|under|for)\b[^?]{1,60}\bor (?:in|on|under|for)|"
+    r"between\b[^?]{1,80}\band\b[^?]{1,80}\bwhich|"
     r"(?<!no )(?<!not )"
     r"(?:longer|shorter|higher|lower|more|less|fewer|stricter|later|earlier|larger|smaller)\s+"
-    r"(?:\w+\s+){0,4}than(?!\s+(?:[\d$€£]|(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|"
-    r"twelve|fifteen|twenty|thirty|forty|fifty|sixty|ninety|half)\b))|"
-    r"which\s+(?:of\s+(?:the\s+)?(?:two|three|\w+s)|(?:\w+\s+){1,3}(?:is|has|have|gives?|allows?))"
+    rf"(?:\w+\s+){{0,4}}than(?!{_A_NUMBER})|"
+    r"which\s+(?:of\s+(?:the\s+)?(?:two|three|\w+s)|"
+    r"(?:\w+\s+){1,3}(?:is|has|have|gives?|allows?|offers?))"
     r"[^?]{0,80}\b(?:longest|shortest|highest|lowest|most|least|strictest|largest|smallest)|"
-    r"across\s+(?:all\s+|the\s+|these\s+)?\w+s)\b",
-    re.IGNORECASE,
+    r"across\s+(?:all\s+|the\s+|these\s+|both\s+)?(?:\w+\s+)?\w+s)\b",
+    r"\b(?:vergleich|unterschie|unterscheide|gegenüber)|\bwelche[rs]? (?:von |der )?beiden\b|"
+    r"\b(?:länger|kürzer|höher|niedriger|strenger|früher|später|größer|kleiner|günstiger|mehr|weniger"
+    rf"|besser)\b[^?]{{0,30}}\bals\b(?!{_A_NUMBER})",
+    r"\b(?:comparaison|différence|différent|diffèrent|divergent)|\b(?:le|la|les)quel\w* des deux\b|"
+    rf"\b(?:plus|moins) (?!de\b)\w+ [^?]{{0,40}}?\bque\b(?!{_A_NUMBER})",
+    r"\b(?:compar[ae]|diferencia|distinguen)|\bcuál(?:es)? de l[oa]s dos\b|"
+    rf"\b(?:más|menos) (?!de\b)\w+ [^?]{{0,40}}?\bque\b(?!{_A_NUMBER})",
+    r"比较|对比|不同|区别|差异|相比|比[^较如例]{1,12}(?:长|短|高|低|多|少|严格|便宜|贵)|哪一?[个份].{0,8}(?:更|最)",
+    r"قارن|مقارنة|الفرق|يختلف|تختلف|أي العقدين|أيهما|(?:أطول|أقصر|أعلى|أقل|أكثر)"
+    r" (?!من\b).{1,40} من ",
 )
-_COMPREHENSIVE = re.compile(
+_COMPREHENSIVE = (
     r"\b(?:(?:list|name|enumerate|give|show|find)\s+(?:me\s+)?"
-    r"(?:all|every|each|the\s+(?:\w+\s+){0,2}\w+(?<!s)s)\b|list\s+the\b|"
+    r"(?:all|every|each|the\s+(?:(?!who\b|that\b|which\b)\w+\s+){0,2}\w+(?<!s)s)|list\s+the|"
+    r"enumerate|(?:complete|full) (?:list|set|overview)|overview\s+of|"
+    r"i (?:need|want) (?:all|every)|"
+    r"everything (?:we|you|they)|(?:what|who|where) (?:are )?all|"
     r"(?:all|every)\s+(?:of\s+)?(?:the\s+)?(?:\w+\s+){0,3}(?:that|which|where|with|who)|"
-    r"(?:which|what)\s+(?:agreements|contracts|documents|policies|files|companies|parties)|"
-    r"complete\s+list|overview\s+of)\b",
-    re.IGNORECASE,
+    r"(?:which|what|any)\s+(?:agreements|contracts|documents|policies|leases|files|companies|parties|"
+    r"suppliers|customers))\b",
+    r"\b(?:liste|nenne|zähle|zeige?|finde|gib)\b[^?]{0,20}\b(?:alle|sämtliche|jede[nrs]?)\b|überblick|"
+    r"\bvollständige|\bwelche (?:verträge|dokumente|unterlagen|richtlinien|parteien|lieferanten)\b",
+    r"\bénum[èé]re|\bliste complète|\b(?:montre|donne|trouve|liste)\w*\b[^?]{0,15}\b(?:tou(?:te)?s|"
+    r"chaque)\b|\baperçu complet|\bquel(?:le)?s (?:contrats|documents|politiques|accords)\b",
+    r"\benumera|\blista completa|\b(?:muestra|da|dame|encuentra|lista)\b[^?]{0,15}\b(?:tod[ao]s|"
+    r"cada)\b|"
+    r"\bresumen completo|\bqué (?:contratos|documentos|políticas|acuerdos|partes)\b",
+    r"列出|所有|全部|哪些|完整的?清单|每一[条个份]",
+    r"جميع|(?:قائمة|نظرة) كاملة|كل (?:ال|بند)|(?:ما هي|أي|ما) (?:الوثائق|العقود|السياسات)",
 )
-_DEFINITION = re.compile(
-    r"\b(?:defin\w+|meaning\s+of|(?:what|how)\s+(?:does|do|is|are)\s+[^?]{1,80}?\s*"
-    r"(?:mean|meant|refer\s+to|understood)|what\s+(?:counts|qualifies)\s+as|"
-    r"stands?\s+for|glossary)\b",
-    re.IGNORECASE,
+_DEFINITION = (
+    r"\b(?:defin(?:e[sd]?|ing|itions?)(?! (?:benefit|contribution))|meaning\s+of|"
+    r"(?:what|how)\s+(?:does|do|is|are)\s+[^?]{0,80}?\s*"
+    r"(?:mean(?! for)|meant|refer\s+to|understood)|what\s+(?:counts|qualifies)\s+as|"
+    r"stands?\s+for|glossary|explain (?:what|the (?:term|word))|what (?:falls|comes) under|"
+    r"what do (?:they|you|we) (?:call|understand by)|what exactly is an?)\b",
+    r"\bdefini|\bbedeute[tn]\b|\bbedeutung\b|\bversteht man\b|\bzu verstehen\b|\bgemeint\b|"
+    r"\bwas (?:gilt|zählt) als\b|\bbegriff\b|\bwas heißt\b",
+    r"\bsignifie|\bdéfini|qu['’]entend-on|\bveut dire\b|\bqu['’]est-ce qu['’]une?\b",
+    r"\bsignifica\b|\bdefin(?:e|ición|ido|ida)\b|\bse entiende por\b|"
+    r"\bquiere decir\b|\bqué es una?\b",
+    r"什么意思|定义|指的?是?什么|什么叫|什么是|解释.{0,12}(?:词|术语)",
+    r"معنى|تعريف|يعرف|يقصد|المقصود",
+)
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("comparison", re.compile("|".join(_COMPARISON), re.IGNORECASE)),
+    ("comprehensive", re.compile("|".join(_COMPREHENSIVE), re.IGNORECASE)),
+    ("definition", re.compile("|".join(_DEFINITION), re.IGNORECASE)),
 )
 _CLAUSE = re.compile(
     r"\b(?:clauses?|sections?|articles?|provisions?|paragraphs?|wording|verbatim|exact(?:ly)?|"
@@ -80,18 +124,11 @@ def detect(question: str) -> Intent:
     """Read a question's intent from its words.
 
     Comparison goes before listing, listing before definition, and those before the lookup of one
-    clause, since each of them is also asked in the words of the next.
+    clause, since each of them is also asked in the words of the next. The first three are known in
+    English, German, French, Spanish, Chinese and Arabic, all tried together.
     """
-    kind: Kind = "general"
-    for pattern, found in (
-        (_COMPARISON, "comparison"),
-        (_COMPREHENSIVE, "comprehensive"),
-        (_DEFINITION, "definition"),
-        (_CLAUSE, "clause_lookup"),
-    ):
-        if pattern.search(question):
-            kind = found  # type: ignore[assignment]
-            break
+    found = (kind for kind, pattern in _KINDS if pattern.search(question))
+    kind = next(found, "clause_lookup" if _CLAUSE.search(question) else "general")
     return Intent(kind, _domain(question), key_entities(question))
 
 

@@ -53,6 +53,8 @@ class Examples(NamedTuple):
     """Whether the gold documents were left out."""
     groups: list[str]
     """Questions of one group are not independent."""
+    asked: list[str]
+    """Which rows are of the same question, or of its other wordings."""
 
 
 def calibrated(
@@ -68,7 +70,7 @@ def calibrated(
     found = None
     if sum(bool(_gold_documents(query)) for query in queries) >= FEWEST:
         found = examples(workspace, configuration, queries, ranked, counts)
-    fitted = fit(found.rows, found.answers, found.groups, error) if found else None
+    fitted = fit(found.rows, found.answers, found.asked, error) if found else None
     return fitted or DEFAULT
 
 
@@ -102,7 +104,7 @@ def examples(
     asks = load_asks(workspace, configuration.name)
     settings = config.evaluation.answers
     rows: list[Floats] = []
-    made = Examples(np.empty((0, len(EVIDENCE))), [], [], [])
+    made = Examples(np.empty((0, len(EVIDENCE))), [], [], [], [])
     for query in chosen:
         asked = [(ranked[query.query_id], False)]
         if gold := _gold_documents(query):
@@ -126,6 +128,7 @@ def examples(
                 made.answers.append(not removed and _answered(query, found.chunks))
                 made.removed.append(removed)
                 made.groups.append(query.group or next(iter(gold), query.query_id))
+                made.asked.append(query.group or query.query_id)
     return made._replace(rows=np.array(rows).reshape(-1, len(EVIDENCE)))
 
 
