@@ -174,7 +174,7 @@ class Corpus:
 
         Each comes with the place of its best chunk (see `search.widening`).
         """
-        served = self._open()
+        served = self._served or self._open()
         first = single_pass(served.retriever).expand
         return widened(served.index, chunks, max(served.retriever.expand, first, key=EXPAND.index))
 
