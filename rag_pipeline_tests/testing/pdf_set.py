@@ -128,6 +128,53 @@ def invoice(name: str, seed: int, style: str) -> MadePdf:
     return made
 
 
+def statement(name: str, seed: int) -> MadePdf:
+    """Return a balance sheet as an annual report sets it: shaded rows, signs apart, no rules."""
+    chance = random.Random(seed)
+    made = MadePdf(name, title="Consolidated Balance Sheets")
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=LETTER)
+    canvas.setFont("Times-Bold", 16)
+    canvas.drawCentredString(LETTER[0] / 2, 700, made.title)
+    rows: list[tuple[float, str, list[int]]] = [(0, "Assets", []), (0, "Current assets", [])]
+    labels = ("Cash and cash equivalents", "Accounts receivable, net of allowances", "Other")
+    rows += [(16, label, [chance.randint(-900, 9999) for _ in range(3)]) for label in labels]
+    rows += [(32, "Total current assets", [chance.randint(10_000, 99_999) for _ in range(3)])]
+    made.cells = [["(Dollars in millions)", "December 31, 2024", "December 31, 2023",
+                   "December 31, 2022"]]  # fmt: skip
+    canvas.setFont("Times-Bold", 9)
+    for column, year in enumerate(("2024", "2023", "2022")):
+        canvas.drawRightString(390 + 75 * column, 662, "December 31,")
+        canvas.drawRightString(390 + 75 * column, 650, year)
+    canvas.setFont("Times-Roman", 9)
+    canvas.drawString(60, 650, "(Dollars in millions)")
+    for number, (indent, label, figures) in enumerate(rows):
+        y = 634 - 14 * number
+        if number % 2 == 0:
+            canvas.setFillColorRGB(0.8, 0.93, 1)
+            canvas.rect(58, y - 4, 490, 14, stroke=0, fill=1)
+            canvas.setFillColorRGB(0, 0, 0)
+        canvas.drawString(60 + indent, y, label)
+        signed = number in (2, 5)
+        cells = [f"({-n:,})" if n < 0 else f"{n:,}" for n in figures]
+        for column, cell in enumerate(cells):
+            if signed:
+                canvas.drawString(342 + 75 * column, y, "$")
+            canvas.drawRightString(390 + 75 * column, y, cell.rstrip(")"))
+            if cell.endswith(")"):
+                canvas.drawString(391 + 75 * column, y, ")")
+        made.cells.append([label, *(f"${c}" if signed else c for c in cells or ["", "", ""])])
+    after = paragraph(chance, 2, 3)
+    words = Paragraph(after, ParagraphStyle("b", fontName="Times-Roman", fontSize=10, leading=12))
+    _, height = words.wrap(LETTER[0] - 120, 300)
+    words.drawOn(canvas, 60, 634 - 14 * len(rows) - 20 - height)
+    canvas.save()
+    flat = [" ".join(filter(None, row)) for row in made.cells]
+    made.texts = [(1, text) for text in (made.title, *flat, after)]
+    made.headings, made.raw = [made.title], out.getvalue()
+    return made
+
+
 def slides(name: str, seed: int) -> MadePdf:
     """Return slides: a large title, a few points, a footer with a number."""
     chance = random.Random(seed)
@@ -313,6 +360,7 @@ def makers() -> Iterator[tuple[str, Callable[[], MadePdf]]]:
         yield f"notes-{seed}", lambda s=seed: notes(f"notes-{s}", s)  # type: ignore[misc]
         yield f"fpdf-{seed}", lambda s=seed: of_fpdf(f"fpdf-{s}", s)  # type: ignore[misc]
     for seed in range(2):
+        yield f"statement-{seed}", lambda s=seed: statement(f"statement-{s}", s)  # type: ignore[misc]
         yield f"clauses-{seed}", lambda s=seed: clauses(f"clauses-{s}", s)  # type: ignore[misc]
         yield f"newsletter-{seed}", lambda s=seed: newsletter(f"newsletter-{s}", s)  # type: ignore[misc]
         yield f"lines-{seed}", lambda s=seed: line_numbers(f"lines-{s}", s)  # type: ignore[misc]

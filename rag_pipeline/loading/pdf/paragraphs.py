@@ -72,7 +72,9 @@ class Styles:
                 sizes[size] += len(line.text)
                 total += len(line.text)
                 bold += len(line.text) if line.bold else 0
-                if before is not None and before.column == line.column and before.table is None:
+                if before is not None and before.column == line.column and (
+                    before.table is None and abs(before.size - line.size) < 0.5
+                ):  # fmt: skip
                     step = line.base - before.base
                     if 0.8 * line.size < step < 2.5 * line.size:
                         leadings[size].append(step / max(line.size, 0.1))
@@ -85,7 +87,10 @@ class Styles:
     def leading(self, size: float) -> float:
         """Return the usual distance of baselines for text of this size."""
         rounded = round(size * 2) / 2
-        ratio = self._leadings.get(rounded) or self._leadings.get(self.body) or 1.2
+        usual = self._leadings.get(self.body) or 1.2
+        ratio = self._leadings.get(rounded) or usual
+        if rounded > self.body:  # of headings, lines are few and what is above them is far
+            ratio = min(ratio, 1.15 * usual)
         return min(ratio, 2.4) * size
 
 
@@ -306,6 +311,8 @@ def _break(block: Block, line: Line, kind: str, styles: Styles, following: Line 
     indent = line.x0 - last.x0 if not line.rtl else last.x1 - line.x1
     room = last.right - last.x1 if not line.rtl else last.x0 - last.left
     short = room > line.first_width + 0.35 * size
+    if len(block.lines) == 1 and short and line.bold and _centred(last) and not _centred(line):
+        return "new"
     if kind == "caption" and step > 0:
         return "new" if short or step > 1.05 * leading else "join"
     if kind == "item" and (short or _ENDS.search(last.text) or abs(indent) < 2 or indent < 0):
@@ -331,6 +338,11 @@ def _break(block: Block, line: Line, kind: str, styles: Styles, following: Line 
     if _ENDS.search(last.text) and len(last.text) > 20:
         return "new"
     return "join" if centred and large else "line"
+
+
+def _centred(line: Line) -> bool:
+    before, behind = line.x0 - line.left, line.right - line.x1
+    return before > 2 * line.size and abs(before - behind) < 0.5 * line.size
 
 
 def _judged(block: Block, styles: Styles, following: Line | None) -> Block:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rag_pipeline.loading.pdf.columns import rows_of
 from rag_pipeline.loading.pdf.drawings import Rule
+from rag_pipeline.loading.pdf.figures import Table, figure_tables
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
@@ -23,16 +24,12 @@ _NUMERIC = re.compile(
     re.I,
 )
 
-Table = tuple[list[list[Word]], list[list[str]]]
-"""Rows of words, and the cells that they make."""
-
 
 def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Word], list[Table]]:
-    """Take the tables that are drawn out of a page: the rest of its words, and the tables."""
+    """Take drawn tables, and those of figures, out of a page: the rest of its words, the tables."""
     rest = list(words)
     tables: list[Table] = []
-    if not 2 <= len(rules) <= _MOST_RULES:
-        return rest, tables
+    rules = rules if 2 <= len(rules) <= _MOST_RULES else ()
     used: list[tuple[float, float, float, float]] = []
     for group in _touching(rules):
         levels = _positions(r.y0 for r in group if r.y1 - r.y0 < r.x1 - r.x0)
@@ -44,7 +41,16 @@ def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Wor
             rest = _outside(rest, box)
             tables.append(table)
             used.append(box)
-    for box, levels in _stacks(rules):
+    stacks = _stacks(rules)
+    for table in figure_tables(rest):
+        box = _around(table[0])
+        if any(_holds(stack, box) for stack, _ in stacks):
+            continue
+        held = {id(word) for row in table[0] for word in row}
+        rest = [word for word in rest if id(word) not in held]
+        tables.append(table)
+        used.append(box)
+    for box, levels in stacks:
         if any(_overlap(box, other) for other in used):
             continue
         inside = _inside(rest, box)
@@ -291,6 +297,16 @@ def _outside(words: Sequence[Word], box: tuple[float, float, float, float]) -> l
 def _is_inside(word: Word, box: tuple[float, float, float, float]) -> bool:
     x, y = (word.x0 + word.x1) / 2, word.base - 0.3 * word.size
     return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
+
+
+def _around(rows: Sequence[Sequence[Word]]) -> tuple[float, float, float, float]:
+    words = [word for row in rows for word in row]
+    x0, x1 = min(word.x0 for word in words), max(word.x1 for word in words)
+    return x0, min(word.top for word in words), x1, max(word.base for word in words)
+
+
+def _holds(one: tuple[float, float, float, float], two: tuple[float, float, float, float]) -> bool:
+    return one[1] - 2 <= two[1] and two[3] <= one[3] + 2 and one[0] < two[2] and two[0] < one[2]
 
 
 def _overlap(

@@ -198,3 +198,22 @@ def test_an_accent_set_over_its_letter_is_one_character_with_it():
     paper.canvas.drawText(accent)
     paper.put(x, 150, "o of the harbour")
     assert "Senjō of the harbour" in paper.text()
+
+
+def test_an_abstract_narrower_than_its_page_is_one_paragraph_whatever_stands_above_headings():
+    paper = Paper()
+    paper.centred(306, 80, "Tides", 17, bold=True)
+    paper.centred(306, 110, "Abstract", 12, bold=True)
+    y = paper.justified(98, 130, PROSE * 2, 416)
+    for head in ("1 Instruments", "2 Observers", "3 Seasons", "4 Figures"):
+        paper.put(LEFT, y + 21, head, 14, bold=True)
+        y = paper.justified(LEFT, y + 41, PROSE, 496)
+    assert f"## Abstract\n\n{(PROSE * 2).strip()}\n\n## 1 Instruments" in paper.text()
+
+
+def test_a_heading_in_the_middle_and_one_at_the_side_are_two():
+    paper = Paper()
+    paper.centred(306, 100, "FORM 10-K", 10, bold=True)
+    paper.put(LEFT, 114, "Item 1A. Risk Factors", 10, bold=True)
+    paper.justified(LEFT, 128, PROSE * 2, 496)
+    assert "FORM 10-K\n\n## Item 1A. Risk Factors\n\nThe harbour" in paper.text()
