@@ -8,7 +8,7 @@ from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.lines import Line, is_cjk
 from rag_pipeline.loading.pdf.paragraphs import Block
 
-_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗–—-]|o(?=\s)|\*)\s*(?=\S)")
+_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗]|[o*–—-](?=\s))\s*(?=\S)")
 _LEADERS = re.compile(r"(?:\s?[.…·_]){5,}\s?")
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\xad]")
 _BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.loading.pdf.lines import Line
 
-_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖–—·*∗-]|o(?=\s))\s*(?=\S)")
+_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗]|[o*–—-](?=\s))\s*(?=\S)")
 _ITEM = re.compile(r"^(\(?(\d{1,3}|[a-z]|[ivx]{1,5})[.)]|\[[\w+]{1,8}\])\s+\S")
 _CAPTION = re.compile(
     r"^(fig(ure|\.)?|table|tab\.|abbildung|tabelle|algorithm|listing|tableau|scheme)"

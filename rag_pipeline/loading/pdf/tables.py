@@ -2,6 +2,7 @@
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rag_pipeline.loading.pdf.columns import rows_of
@@ -9,6 +10,7 @@ from rag_pipeline.loading.pdf.drawings import Rule
 from rag_pipeline.loading.pdf.figures import Table, figure_tables
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
+from rag_pipeline.loading.pdf.row_rules import joined, row_ruled
 
 _TOUCH = 3.0
 _LEAST_WIDTH = 60.0
@@ -41,13 +43,22 @@ def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Wor
             rest = _outside(rest, box)
             tables.append(table)
             used.append(box)
-    stacks = _stacks(rules)
+    whole, cuts = joined(rules)
+    stacks = _stacks(whole)
+    for box, levels in stacks:
+        if any(_overlap(box, other) for other in used):
+            continue
+        marked = [x for x, n in cuts.get(round(box[0]), Counter()).items() if 2 * n > len(levels)]
+        between = sorted(marked) or _borders(rows_of(_inside(rest, box)))
+        if table := row_ruled(rest, box, levels, between):
+            rest = _without(rest, table)
+            tables.append(table)
+            used.append(_around(table[0]))
     for table in figure_tables(rest):
         box = _around(table[0])
         if any(_holds(stack, box) for stack, _ in stacks):
             continue
-        held = {id(word) for row in table[0] for word in row}
-        rest = [word for word in rest if id(word) not in held]
+        rest = _without(rest, table)
         tables.append(table)
         used.append(box)
     for box, levels in stacks:
@@ -262,6 +273,8 @@ def _between_rules(words: Sequence[Word], levels: Sequence[float]) -> Table | No
 
 def _borders(rows: Sequence[Sequence[Word]]) -> list[float]:
     """Return where hardly a row has a word, between where many have."""
+    if not rows:
+        return []
     left, right = min(w.x0 for r in rows for w in r), max(w.x1 for r in rows for w in r)
     width = int(right - left) + 1
     counts = [0] * width
@@ -297,6 +310,11 @@ def _outside(words: Sequence[Word], box: tuple[float, float, float, float]) -> l
 def _is_inside(word: Word, box: tuple[float, float, float, float]) -> bool:
     x, y = (word.x0 + word.x1) / 2, word.base - 0.3 * word.size
     return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
+
+
+def _without(words: Sequence[Word], table: Table) -> list[Word]:
+    held = {id(word) for row in table[0] for word in row}
+    return [word for word in words if id(word) not in held]
 
 
 def _around(rows: Sequence[Sequence[Word]]) -> tuple[float, float, float, float]:

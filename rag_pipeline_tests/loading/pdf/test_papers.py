@@ -217,3 +217,38 @@ def test_a_heading_in_the_middle_and_one_at_the_side_are_two():
     paper.put(LEFT, 114, "Item 1A. Risk Factors", 10, bold=True)
     paper.justified(LEFT, 128, PROSE * 2, 496)
     assert "FORM 10-K\n\n## Item 1A. Risk Factors\n\nThe harbour" in paper.text()
+
+
+def test_a_table_with_a_line_under_each_row_keeps_cells_of_several_lines_whole():
+    paper = Paper()
+    paper.justified(LEFT, 60, PROSE, 496)
+    rows = (
+        (["Kind"], ["Limit"], ["Who approves it"]),
+        (["Hotel"], ["150 euros a night"], ["The head of the department, before the journey",
+                                            "is booked, in writing"]),
+        (["Meals"], ["40 euros a day"], ["Nobody"]),
+        (["Rail"], ["second class"], ["First class above four hours, by the head", "of finance"]),
+    )  # fmt: skip
+    y = 160
+    for number, row in enumerate(rows):
+        for cell, x in zip(row, (LEFT + 4, 164, 284), strict=True):
+            for line, text in enumerate(cell):
+                paper.put(x, y + 12 * line, text, bold=number == 0)
+        y += 12 * max(map(len, row)) + 8
+        for x0, x1 in ((LEFT, 160), (160, 280), (280, RIGHT)):
+            paper.canvas.line(x0, HEIGHT - y + 14, x1, HEIGHT - y + 14)
+    assert paper.text().endswith(
+        "| Kind | Limit | Who approves it |\n| --- | --- | --- |\n"
+        "| Hotel | 150 euros a night | The head of the department, before the journey is booked, "
+        "in writing |\n| Meals | 40 euros a day | Nobody |\n"
+        "| Rail | second class | First class above four hours, by the head of finance |"
+    )
+
+
+def test_an_option_of_a_command_is_no_item_of_a_list():
+    paper = Paper()
+    paper.justified(LEFT, 60, PROSE, 496)
+    for y, text in ((140, "curl -X POST https://example.org \\"), (152, "-d '{\"days\": 3}'")):
+        paper.put(LEFT, y, text)
+    paper.put(LEFT, 180, "-  Half days count as half.")
+    assert "\n-d '{\"days\": 3}'\n\n- Half days count" in paper.text()

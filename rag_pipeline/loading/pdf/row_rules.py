@@ -1,0 +1,90 @@
+"""Tables in which a level line ends each row: its cells may be of several lines."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rag_pipeline.loading.pdf.columns import rows_of
+from rag_pipeline.loading.pdf.drawings import Rule
+from rag_pipeline.loading.pdf.figures import Table
+from rag_pipeline.loading.pdf.glyphs import Word
+from rag_pipeline.loading.pdf.lines import join
+
+_TOUCH = 3.0
+_LEAST_ROWS = 3
+_MOST_HEAD = 3
+"""Lines of the heads above the first level line."""
+_MOST_CELL_WORDS = 80
+_MOST = 0.7
+
+
+def joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]:
+    """Join the level lines that are drawn cell by cell; return where, by the left ends of rows."""
+    level = sorted(r for r in rules if r.y1 - r.y0 <= 1 < r.x1 - r.x0)
+    level.sort(key=lambda r: (round(r.y0), r.x0))
+    found: list[Rule] = []
+    cuts: dict[int, Counter[int]] = {}
+    for rule in level:
+        last = found[-1] if found else None
+        if last and abs(last.y0 - rule.y0) <= 1 and abs(rule.x0 - last.x1) <= _TOUCH:
+            cuts.setdefault(round(last.x0), Counter())[round(rule.x0)] += 1
+            found[-1] = last._replace(x1=rule.x1)
+        else:
+            found.append(rule)
+    return found, cuts
+
+
+def row_ruled(
+    words: Sequence[Word],
+    box: tuple[float, float, float, float],
+    levels: Sequence[float],
+    borders: Sequence[float],
+) -> Table | None:
+    """Return the table in a box between level lines, if each two of them hold one row."""
+    if not borders or len(levels) < _LEAST_ROWS:
+        return None
+    inside = [w for w in words if box[0] - 2 <= (w.x0 + w.x1) / 2 <= box[2] + 2]
+    bands: list[list[Word]] = [[] for _ in range(len(levels))]
+    for word in inside:
+        middle = word.base - 0.3 * word.size
+        if middle < levels[-1]:
+            bands[sum(middle > level for level in levels)].append(word)
+    bands[0] = _heads(bands[0], levels[0], borders)
+    bands = [band for band in bands if band]
+    if len(bands) < _LEAST_ROWS:
+        return None
+    parted = [_parted(band, borders) for band in bands]
+    if sum(_is_one_row(cells) for cells in parted) < _MOST * len(bands):
+        return None
+    if sum(sum(map(bool, cells)) >= 2 for cells in parted) < _MOST * len(bands):
+        return None
+    texts = [[" ".join(join(line) for line in cell) for cell in cells] for cells in parted]
+    if max(len(text.split()) for row in texts for text in row) > _MOST_CELL_WORDS:
+        return None
+    return bands, texts
+
+
+def _parted(band: Sequence[Word], borders: Sequence[float]) -> list[list[list[Word]]]:
+    """Return the lines of each cell."""
+    cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
+    for word in band:
+        cells[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)
+    return [rows_of(cell) if cell else [] for cell in cells]
+
+
+def _is_one_row(cells: Sequence[Sequence[object]]) -> bool:
+    return min(len(cell) for cell in cells if cell) == 1
+
+
+def _heads(words: Sequence[Word], level: float, borders: Sequence[float]) -> list[Word]:
+    """Return the words right above the first line that say what stands in the columns."""
+    rows = sorted(rows_of(words), key=lambda row: -max(w.base for w in row)) if words else []
+    found: list[Word] = []
+    below = level
+    for row in rows[:_MOST_HEAD]:
+        base, size = max(w.base for w in row), max(w.size for w in row)
+        crosses = any(w.x0 < b - 1 and w.x1 > b + 1 for w in row for b in borders)
+        if crosses or below - base > (1.5 if found else 2.5) * size:
+            break
+        found += row
+        below = base
+    return found if sum(map(bool, _parted(found, borders))) >= 2 else []
