@@ -12,7 +12,7 @@ _LONGEST = 60
 _LONGEST_ADDRESS = 200
 _FIRST = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _COMPOUNDS = frozenset(
-    "all cross double ex four fourth full half high left long low multi non one open post real "
+    "all cross double four fourth full half high left long low multi non one open post real "
     "right second self semi short single so state then third three top triple two well".split()
 )
 """First parts that keep their hyphen where the text itself says nothing."""
@@ -47,7 +47,8 @@ class Hyphens:
         if broken is None or rest is None:
             glued = before.endswith("-") and before[-2:-1].isalnum() and after[:1].isalnum()
             return before + after if glued else f"{before} {after}"
-        if not rest[0][0].islower():
+        capitals = broken[1].isupper() and rest[0].isupper() and len(rest[0]) > 3
+        if not (rest[0][0].islower() or capitals):
             return before + after
         if rest[0] in _CONJUNCTIONS:
             return f"{before} {after}"

@@ -13,6 +13,8 @@ from rag_pipeline.loading.pdf.hyphens import Hyphens
         ([], "a state-of-the-", "art model", "a state-of-the-art model"),
         ([], "the Transformer-", "XL model", "the Transformer-XL model"),
         ([], "GPT-", "3 writes", "GPT-3 writes"),
+        ([], "NO LIABILITY EX-", "CEEDS THE FEES", "NO LIABILITY EXCEEDS THE FEES"),
+        ([], "A NON-", "DISCLOSURE", "A NON-DISCLOSURE"),
         ([], "short-", "and long-term", "short- and long-term"),
         (["two pages", "one page"], "a two-", "page abstract", "a two-page abstract"),
         ([], "goes with-", "out saying", "goes without saying"),
