@@ -5,11 +5,12 @@ from typing import Any
 
 from rag_pipeline.loading.page_map import Box
 from rag_pipeline.loading.pdf.columns import read_columns, table_line
+from rag_pipeline.loading.pdf.figures import Table
 from rag_pipeline.loading.pdf.frame import turn_back
 from rag_pipeline.loading.pdf.furniture import without_line_numbers
 from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word, read_glyphs
 from rag_pipeline.loading.pdf.lines import Line
-from rag_pipeline.loading.pdf.tables import Table, ruled_tables, tabulate
+from rag_pipeline.loading.pdf.tables import ruled_tables, tabulate
 
 _HEAD = 0.45
 _STAND_IN = "\ufffc"
