@@ -110,7 +110,8 @@ def _walk(
     closed: Callable[[str], bool],
 ) -> Iterator[tuple[str, os.DirEntry[str], str]]:
     """Yield every file, and the folders that can't be entered with the reason."""
-    pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, Ignored())]
+    above = Ignored.above(root) if gitignore else Ignored()
+    pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, above)]
     entered = {os.path.realpath(root)}
     linked: list[tuple[str, os.DirEntry[str], Ignored]] = []
     while pending or linked:
@@ -159,22 +160,37 @@ def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str) -> str
 
 @dataclass(frozen=True)
 class Ignored:
-    """What the `.gitignore` files of a folder and of those above it leave out."""
+    """What the `.gitignore` files of a folder and of those above it leave out.
 
-    specs: tuple[tuple[str, GitIgnoreSpec], ...] = ()
+    Each with the path of its folder below the documents', and of the documents' folder below it.
+    """
 
-    def below(self, prefix: str, path: str) -> "Ignored":
+    specs: tuple[tuple[str, str, GitIgnoreSpec], ...] = ()
+
+    @classmethod
+    def above(cls, root: str) -> "Ignored":
+        """Return what is left out by the files above a folder, up to the top of its checkout."""
+        real = Path(root).resolve()
+        top = next((f for f in (real, *real.parents) if (f / ".git").exists()), real)
+        ignored = cls()
+        for folder in reversed(real.parents):
+            if folder.is_relative_to(top):
+                path = f"{real.relative_to(folder).as_posix()}/"
+                ignored = ignored.below("", str(folder), path)
+        return ignored
+
+    def below(self, prefix: str, path: str, rest: str = "") -> "Ignored":
         """Return what is left out in a folder with a file of its own, else this."""
         try:
             lines = Path(path, ".gitignore").read_text("utf-8", "replace").splitlines()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return self
-        return Ignored((*self.specs, (prefix, GitIgnoreSpec.from_lines(lines))))
+        return Ignored((*self.specs, (prefix, rest, GitIgnoreSpec.from_lines(lines))))
 
     def matches(self, relative: str, is_folder: bool) -> bool:
         """Return whether a path is left out: the file nearest to it that names it decides."""
-        for prefix, spec in reversed(self.specs):
-            own = relative.removeprefix(prefix) + ("/" if is_folder else "")
+        for prefix, rest, spec in reversed(self.specs):
+            own = rest + relative.removeprefix(prefix) + ("/" if is_folder else "")
             decided = spec.check_file(own).include
             if decided is not None:
                 return decided

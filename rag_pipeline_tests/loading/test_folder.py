@@ -201,3 +201,13 @@ def test_what_git_ignores_is_no_document_on_request(tmp_path: Path) -> None:
     (tmp_path / "src" / ".gitignore").write_text("!keep.log\n*.tmp\n")
     assert ids(tmp_path, gitignore=True) == ["a.txt", "src/build/d.txt", "src/keep.log"]
     assert len(ids(tmp_path)) == 6
+
+
+def test_files_above_the_documents_count_up_to_the_top_of_their_checkout(tmp_path: Path) -> None:
+    documents = tmp_path / "checkout" / "docs" / "text"
+    fill(documents, "a.txt", "drafts/b.txt", "c.log", "d.tmp")
+    (tmp_path / ".gitignore").write_text("*.txt\n")
+    (tmp_path / "checkout" / ".git").mkdir()
+    (tmp_path / "checkout" / ".gitignore").write_text("drafts/\n/docs/text/*.log\n*.tmp\n")
+    (tmp_path / "checkout" / "docs" / ".gitignore").write_text("!text/d.tmp\n")
+    assert ids(documents, gitignore=True) == ["a.txt", "d.tmp"]
