@@ -1,6 +1,6 @@
 """Sizes -> groups of neighbours that fit a request, a file or a shard."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 
 def groups(sizes: Iterable[int], most: int, most_size: int | None) -> Iterator[list[int]]:
@@ -14,5 +14,21 @@ def groups(sizes: Iterable[int], most: int, most_size: int | None) -> Iterator[l
             group, total = [], 0
         group.append(position)
         total += size
+    if group:
+        yield group
+
+
+def padded_groups(
+    positions: Iterable[int], sizes: Sequence[int], most_size: int
+) -> Iterator[list[int]]:
+    """Yield positions in order, each as wide as the widest, `most_size` in all; one at least."""
+    group: list[int] = []
+    width = 0
+    for position in positions:
+        width = max(width, sizes[position])
+        if group and (len(group) + 1) * width > most_size:
+            yield group
+            group, width = [], sizes[position]
+        group.append(position)
     if group:
         yield group

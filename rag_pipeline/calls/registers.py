@@ -40,11 +40,9 @@ class Register(Protocol):
     @property
     def portion_seconds(self) -> float:
         """Return how many seconds' worth of a rate limit is taken at once: changes cost time."""
-        ...
 
     def update(self, name: str, change: Change) -> None:
         """Change a name's content while nobody else does. Raises StoreError."""
-        ...
 
 
 @dataclass(eq=False, slots=True)

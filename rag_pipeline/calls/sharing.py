@@ -51,23 +51,18 @@ class SharedFiles(Protocol):
 
     def address(self, path: str) -> str:
         """Return where a file stands, for people."""
-        ...
 
     def list(self, path: str) -> Sequence[str]:
         """Return the names in a folder, sorted."""
-        ...
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's content, None if there is none."""
-        ...
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write a file as a whole."""
-        ...
 
     def remove_file(self, path: str) -> None:
         """Delete a file, if it is there."""
-        ...
 
 
 class Shelf(Protocol):
@@ -77,11 +72,9 @@ class Shelf(Protocol):
 
     def connection(self) -> AbstractContextManager[sqlite3.Connection]:
         """Open a transaction."""
-        ...
 
     def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
         """Add another machine's rows; those that are here already change nothing."""
-        ...
 
 
 def cache_folder() -> Path:

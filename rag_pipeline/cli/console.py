@@ -1,11 +1,12 @@
 """Where the command line writes: results to standard output, errors beside it, both legibly."""
 
 import codecs
+import difflib
 import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,6 +66,12 @@ def print_json(value: Any) -> None:
     except UnicodeEncodeError:
         text = json.dumps(value, indent=1)
     sys.stdout.write(text + "\n")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error's sentence: which known name comes near; nothing if none does."""
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def command(text: str) -> str:

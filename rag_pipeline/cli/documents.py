@@ -1,12 +1,11 @@
 """`rag show` and `rag quarantine`: what was read of the documents, and what could not be."""
 
-import difflib
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, indented, print_json, show_next, visible
+from rag_pipeline.cli.console import console, did_you_mean, indented, print_json, show_next, visible
 from rag_pipeline.cli.find import rag
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
@@ -121,6 +120,5 @@ def _unknown(workspace: Workspace, document_id: str) -> str:
     if refused:
         return f"{document_id!r} is in quarantine: {refused[0].reason}"
     known = list(workspace.documents().state())
-    near = difflib.get_close_matches(document_id, known, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return f"no document {document_id!r} among the {len(known):,} that were read{meant}"
+    near = did_you_mean(document_id, known)
+    return f"no document {document_id!r} among the {len(known):,} that were read{near}"

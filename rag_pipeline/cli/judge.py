@@ -1,6 +1,5 @@
 """`rag compare`, `rag explain`, `rag gate`, `rag report`: what the evaluation says, and why."""
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rag_pipeline import release
-from rag_pipeline.cli.console import console, indented, print_json, show_next, visible
+from rag_pipeline.cli.console import console, did_you_mean, indented, print_json, show_next, visible
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.tables import source_of
 from rag_pipeline.config import load_config
@@ -71,9 +70,8 @@ def show_explanation(
             raise InputError(
                 f"query {query_id!r} is left out, nothing is measured of it: {'; '.join(why)}"
             )
-        near = difflib.get_close_matches(query_id, known, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"no query {query_id!r}{meant}; there are: {_some(known)}")
+        near = did_you_mean(query_id, known)
+        raise InputError(f"no query {query_id!r}{near}; there are: {_some(known)}")
     chosen = configuration or _serving(workspace, evaluated)
     workspace.config.configuration(chosen)
     if chosen not in evaluated:

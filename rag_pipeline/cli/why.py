@@ -1,12 +1,11 @@
 """`rag why` and `rag compare --why`: the change that made queries better or worse."""
 
-import difflib
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
 from rag_pipeline import release
-from rag_pipeline.cli.console import console, counting, print_json, visible
+from rag_pipeline.cli.console import console, counting, did_you_mean, print_json, visible
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_queries
@@ -25,9 +24,8 @@ def show_cause(
     workspace = Workspace(load_config(file))
     known = {q.query_id: q.query for q in load_queries(workspace)}
     if query_id not in known:
-        near = difflib.get_close_matches(query_id, known, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"{workspace.config.corpus}: no query {query_id!r}{meant}")
+        near = did_you_mean(query_id, known)
+        raise InputError(f"{workspace.config.corpus}: no query {query_id!r}{near}")
     of = of or release.current(workspace).release_id
     against = against or _before(workspace, of)
     (found,) = causes(workspace, of, against, [query_id], k)

@@ -6,7 +6,7 @@
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.pipeline.forecast import provider_of
+from rag_pipeline.pipeline.forecast import called_vendor
 from rag_pipeline.pipeline.planning import steps
 
 
@@ -15,7 +15,7 @@ def pool_of(config: CorpusConfig, asset: str) -> str:
 
     An asset whose partitions call several providers has a pool of its own, named by all of them.
     """
-    called = {provider_of(config, step) for step in steps(config) if step.asset == asset}
+    called = {called_vendor(config, step) for step in steps(config) if step.asset == asset}
     providers = sorted(filter(None, called))
     return "+".join(providers) or store_pool(config)
 

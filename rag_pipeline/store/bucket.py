@@ -19,7 +19,7 @@ from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store import folders
-from rag_pipeline.store.files import ArrowFiles
+from rag_pipeline.store.files import Files
 from rag_pipeline.store.hashes import FileHash, Hashes
 from rag_pipeline.store.s3 import (
     arrow_files,
@@ -37,7 +37,7 @@ _LOST = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409", "NoSu
 _RENEWED_SECONDS, _LOCKED_SECONDS = 20.0, 90.0
 
 
-class BucketFiles(ArrowFiles):
+class BucketFiles(Files):
     """Files of a corpus below a bucket's prefix."""
 
     shared = True

@@ -1,13 +1,14 @@
-"""The files of one corpus's place in a store: one protocol, with a folder's and a bucket's way.
+"""The files of one corpus's place in a store: a folder's way and a bucket's way are kinds of it.
 
 Both read and list through Arrow's file systems. They differ in how a file is written, how one of
 several writers wins, and how a whole folder is published.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -20,114 +21,13 @@ if TYPE_CHECKING:
     import lancedb
 
 
-class Files(Protocol):
+class Files(ABC):
     """Files by their path below one root; a folder's file list is `folders.FILES`."""
 
     shared: bool
     """Whether other machines write here too."""
     calls_folder: Path
     """This machine's folder of the calls that all corpora of the store share."""
-
-    def connect(self) -> "lancedb.DBConnection":
-        """Return the database of the tables."""
-        ...
-
-    def read(self, path: str) -> bytes | None:
-        """Return a file's content, None if there is none."""
-        ...
-
-    def open_file(self, path: str) -> pa.NativeFile:
-        """Open a file to read parts of it; raise FileNotFoundError if there is none."""
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder."""
-        ...
-
-    def hashes(self, paths: Iterable[str]) -> Hashes:
-        """Return what tells each file from any other content; nothing of those that are gone."""
-        ...
-
-    def write(self, path: str, content: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new, never a part."""
-        ...
-
-    def read_tagged(self, path: str) -> tuple[bytes, str] | None:
-        """Return content and a tag that changes with it, None if there is no file."""
-        ...
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Write a file that is not there; return False, and change nothing, if it is."""
-        ...
-
-    def replace(self, path: str, content: bytes, tag: str) -> bool:
-        """Write over the file that has this tag; return False, and change nothing, otherwise."""
-        ...
-
-    def try_lock(
-        self, path: str, holder: Mapping[str, Any]
-    ) -> AbstractContextManager[object] | None:
-        """Return what holds a lock until its block ends, or its process; None if another has it.
-
-        `holder` is written to `path` as JSON, for those who come second.
-        """
-        ...
-
-    def remove_file(self, path: str) -> None:
-        """Delete a file, if it is there."""
-        ...
-
-    def remove_folder(self, path: str) -> None:
-        """Delete a folder with all that is in it, or a file, if it is there."""
-        ...
-
-    def list(self, path: str) -> Sequence[str]:
-        """Return the names in a folder; none if there is no folder."""
-        ...
-
-    def sizes(self, path: str) -> dict[str, int]:
-        """Return the bytes of a file, or of all files in a folder, by their paths."""
-        ...
-
-    def modified(self, path: str) -> float:
-        """Return when a file, or a folder or the newest in it, was written (Unix seconds)."""
-        ...
-
-    def leftovers(self) -> Sequence[str]:
-        """Return the unfinished files and folders that a killed writer has left, or one at work."""
-        ...
-
-    def new_folder(self, path: str) -> Path:
-        """Return a new empty local folder to build in what is published at `path`."""
-        ...
-
-    def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Move a complete local folder to its place; keep what is there already."""
-        ...
-
-    def has_folder(self, path: str) -> bool:
-        """Return whether a published folder is complete."""
-        ...
-
-    def local_folder(self, path: str) -> Path | None:
-        """Return a published folder on this machine, None if there is none."""
-        ...
-
-    def check_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder are there, as large as listed."""
-        ...
-
-    def verify_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder are as listed, to the byte."""
-        ...
-
-    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of other folders than these, last used before a time."""
-        ...
-
-
-class ArrowFiles:
-    """What both kinds of store do alike, through one of Arrow's file systems."""
 
     def __init__(self, files: pafs.FileSystem, root: str, url: str) -> None:
         """Take the root below which files stand, and the store's address for messages."""
@@ -181,6 +81,71 @@ class ArrowFiles:
         """Return whether there is a file or a folder."""
         info = self.files.get_file_info(f"{self.root}/{path}")
         return bool(info.type != pafs.FileType.NotFound)
+
+    @abstractmethod
+    def connect(self) -> "lancedb.DBConnection":
+        """Return the database of the tables."""
+
+    @abstractmethod
+    def hashes(self, paths: Iterable[str]) -> Hashes:
+        """Return what tells each file from any other content; nothing of those that are gone."""
+
+    @abstractmethod
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file so that a reader sees the old content or the new, never a part."""
+
+    @abstractmethod
+    def read_tagged(self, path: str) -> tuple[bytes, str] | None:
+        """Return content and a tag that changes with it, None if there is no file."""
+
+    @abstractmethod
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a file that is not there; return False, and change nothing, if it is."""
+
+    @abstractmethod
+    def replace(self, path: str, content: bytes, tag: str) -> bool:
+        """Write over the file that has this tag; return False, and change nothing, otherwise."""
+
+    @abstractmethod
+    def try_lock(
+        self, path: str, holder: Mapping[str, Any]
+    ) -> AbstractContextManager[object] | None:
+        """Return what holds a lock until its block ends, or its process; None if another has it.
+
+        `holder` is written to `path` as JSON, for those who come second.
+        """
+
+    @abstractmethod
+    def leftovers(self) -> Sequence[str]:
+        """Return the unfinished files and folders that a killed writer has left, or one at work."""
+
+    @abstractmethod
+    def new_folder(self, path: str) -> Path:
+        """Return a new empty local folder to build in what is published at `path`."""
+
+    @abstractmethod
+    def publish(self, built: Path, path: str, listed: bytes) -> None:
+        """Move a complete local folder to its place; keep what is there already."""
+
+    @abstractmethod
+    def has_folder(self, path: str) -> bool:
+        """Return whether a published folder is complete."""
+
+    @abstractmethod
+    def local_folder(self, path: str) -> Path | None:
+        """Return a published folder on this machine, None if there is none."""
+
+    @abstractmethod
+    def check_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder are there, as large as listed."""
+
+    @abstractmethod
+    def verify_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder are as listed, to the byte."""
+
+    @abstractmethod
+    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
+        """Return this machine's copies of other folders than these, last used before a time."""
 
     def _infos(self, path: str) -> "Sequence[pafs.FileInfo]":
         place = f"{self.root}/{path}"

@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store.failures import one_line
-from rag_pipeline.store.files import ArrowFiles
+from rag_pipeline.store.files import Files
 from rag_pipeline.store.folders import FILES, read_list
 from rag_pipeline.store.hashes import FileHash, Hashes
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import lancedb
 
 
-class FolderFiles(ArrowFiles):
+class FolderFiles(Files):
     """Files of a corpus below a local folder."""
 
     shared = False

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType
 from rag_pipeline.datamodels import Vectors
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
@@ -96,14 +97,8 @@ class FastEmbedEmbedder:
                     f"chunks smaller or set `truncate: true`",
                     text,
                 )
-        batch: list[int] = []
-        for position in sorted(range(len(texts)), key=lengths.__getitem__):
-            if batch and (len(batch) + 1) * lengths[position] > TOKENS_PER_BATCH:
-                yield batch
-                batch = []
-            batch.append(position)
-        if batch:
-            yield batch
+        order = sorted(range(len(texts)), key=lengths.__getitem__)
+        return padded_groups(order, lengths, TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType) -> Vectors:
         """Embed one batch; queries get the prefix that the model wants, if fastembed knows one."""

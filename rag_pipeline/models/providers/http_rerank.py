@@ -1,24 +1,14 @@
 """Rerankers behind Cohere's and Jina's HTTP APIs, the latter also that of many own servers."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from rag_pipeline.calls import Received
-from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers import RerankRequest, Usage
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.models.providers.http import connected, post
-from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
-from rag_pipeline.models.providers.remote import (
-    RemoteReranker,
-    Server,
-    identity,
-    pair_texts,
-    pair_tokens,
-    read_ranking,
-)
+from rag_pipeline.models.providers.remote import RemoteCrossEncoder, RemoteReranker
 
 if TYPE_CHECKING:
     import httpx
@@ -53,69 +43,41 @@ class JinaReranker(RemoteReranker):
         return HTTPScorer(self)
 
 
-class HTTPScorer:
+class HTTPScorer(RemoteCrossEncoder):
     """A cross-encoder that scores passages for a query: `POST …/rerank`."""
 
+    rows = "results"
+
     def __init__(self, settings: CohereReranker | JinaReranker) -> None:
-        self.model = settings.model
-        self.limits = RERANK_LIMITS.get(settings.model, UNKNOWN_RERANKER)
-        self.truncate = settings.truncate
-        self.max_concurrency = settings.max_concurrency
-        self._timeout = settings.timeout_seconds
-        self._server = Server(settings.method, settings, settings.model, _HOMES[settings.method])
-        self.identity = identity(self._server, self.model, settings.truncate)
+        super().__init__(settings, _HOMES[settings.method])
 
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[RerankRequest]:
+    def connected(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
         """Open the connections of the running event loop."""
-        server = self._server
-        async with connected(server, self._timeout) as client:
+        return connected(self._server, self._timeout)
 
-            async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
-                tokens = pair_tokens(query, passages)
-                # Cohere charges by the hundred passages.
-                searches = -(-len(passages) // 100) if server.provider == "cohere" else 0
-
-                async def attempt() -> Received[tuple[list[float], Usage]]:
-                    async with server.paying(
-                        "rerank", tokens, pair_texts(query, passages), searches
-                    ):
-                        return await self._attempt(client, query, passages)
-
-                return await server.endpoint.send(attempt, tokens)
-
-            yield rerank
-
-    async def _attempt(
+    async def ask(
         self, client: "httpx.AsyncClient", query: str, passages: list[str]
-    ) -> Received[tuple[list[float], Usage]]:
-        server = self._server
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
         body: dict[str, Any] = {
             "model": self.model,
             "query": query,
             "documents": passages,
             "top_n": len(passages),
         }
-        if server.provider == "jina":
+        if self._server.provider == "jina":
             body["return_documents"] = False
         elif self.limits.pair_tokens:
             # Cohere cuts a passage here without a word; a longer one was refused before.
             body["max_tokens_per_doc"] = self.limits.pair_tokens
-        made, headers = await post(server, client, "rerank", body)
-        try:
-            usage = _usage(made)
-            server.charge("rerank", usage)
-            found = [(int(r["index"]), float(r["relevance_score"])) for r in made["results"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise TransientError(
-                f"{server.what}: the reply is not a ranking: {str(error)[:80]}"
-            ) from None
-        scores = read_ranking(found, len(passages), server.what)
-        return Received((scores, usage), headers, usage.input_tokens or None)
+        return await post(self._server, client, "rerank", body)
 
+    def searches(self, passages: Sequence[str]) -> int:
+        """Return how many searches Cohere charges for: one for every hundred passages."""
+        return -(-len(passages) // 100) if self._server.provider == "cohere" else 0
 
-def _usage(made: dict[str, Any]) -> Usage:
-    """Return what a reply says that it is charged by: tokens (Jina) or searches (Cohere)."""
-    billed = (made.get("meta") or {}).get("billed_units") or {}
-    tokens = (made.get("usage") or {}).get("total_tokens", 0)
-    return Usage(input_tokens=int(tokens), searches=int(billed.get("search_units", 0)))
+    def used(self, made: dict[str, Any]) -> Usage:
+        """Return what a reply says that it is charged by: tokens (Jina) or searches (Cohere)."""
+        billed = (made.get("meta") or {}).get("billed_units") or {}
+        tokens = (made.get("usage") or {}).get("total_tokens", 0)
+        return Usage(input_tokens=int(tokens), searches=int(billed.get("search_units", 0)))

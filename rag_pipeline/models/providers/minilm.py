@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import onnxruntime
     from tokenizers import Tokenizer
 
+from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
 from rag_pipeline.memory import opening_a_model
@@ -80,19 +81,11 @@ class MiniLM:
         Characters would not do: a line of dots is one token a dot.
         """
         tokenizer = load_tokenizer(MAX_TOKENS)
-        order: list[tuple[int, int]] = []
+        sizes: list[int] = []
         for first in range(0, len(texts), 512):
-            encoded = tokenizer.encode_batch_fast(list(texts[first : first + 512]))
-            order.extend((len(e.ids), first + i) for i, e in enumerate(encoded))
-        order.sort()
-        batch: list[int] = []
-        for length, position in order:
-            if batch and (len(batch) + 1) * length > TOKENS_PER_BATCH:
-                yield batch
-                batch = []
-            batch.append(position)
-        if batch:
-            yield batch
+            sizes += (len(e) for e in tokenizer.encode_batch_fast(list(texts[first : first + 512])))
+        order = sorted(range(len(texts)), key=sizes.__getitem__)
+        return padded_groups(order, sizes, TOKENS_PER_BATCH)
 
     def embed(self, texts: Sequence[str], input_type: InputType = "document") -> Vectors:
         """Embed one batch; queries and documents are treated alike by this model."""
@@ -104,8 +97,9 @@ class MiniLM:
         tokens = [encoding.ids for encoding in encoded]
         vectors = np.empty((len(tokens), self.dimension), np.float32)
         states: list[Vectors] = []
-        for part in _passes(tokens):
-            vectors[len(states) : len(states) + len(part)], hidden = self._pass(part)
+        sizes = [len(ids) for ids in tokens]
+        for part in padded_groups(range(len(tokens)), sizes, TOKENS_PER_PASS):
+            vectors[part], hidden = self._pass([tokens[position] for position in part])
             states.extend(hidden)
         return vectors, states, tokens
 
@@ -126,20 +120,6 @@ class MiniLM:
         weights = mask[:, :, None].astype(np.float32)
         pooled = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
         return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden
-
-
-def _passes(tokens: Sequence[list[int]]) -> Iterator[list[list[int]]]:
-    """Yield the texts' tokens in groups that the model computes at once, padded to the longest."""
-    part: list[list[int]] = []
-    width = 0
-    for ids in tokens:
-        width = max(width, len(ids))
-        if part and (len(part) + 1) * width > TOKENS_PER_PASS:
-            yield part
-            part, width = [], len(ids)
-        part.append(ids)
-    if part:
-        yield part
 
 
 _ASKING = (

@@ -1,16 +1,15 @@
 """Embedding models behind the OpenAI protocol, through the `openai` SDK."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 
 import openai
 
-from rag_pipeline.calls import Received, unreachable
-from rag_pipeline.config.models import EmbedRequest, InputType
-from rag_pipeline.datamodels import Usage, Vectors
+from rag_pipeline.calls import unreachable
+from rag_pipeline.config.models import InputType
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.openai import OpenAIEmbedding
-from rag_pipeline.models.providers.remote import RequestBuilder, Server, identity, read_vectors
+from rag_pipeline.models.providers.remote import RequestBuilder, identity
 
 _HOME = "https://api.openai.com/v1"
 
@@ -19,11 +18,9 @@ class OpenAIEmbedder(RequestBuilder):
     """One embedding model of one server; documents and queries are treated alike."""
 
     def __init__(self, settings: OpenAIEmbedding) -> None:
-        super().__init__(settings)
+        super().__init__(settings, _HOME)
         usual = self.limits.dimensions[0] if self.limits.dimensions else None
         self._shorten = settings.shorten or (usual is not None and self.dimension != usual)
-        self._timeout = settings.timeout_seconds
-        self._server = Server(settings.provider, settings, settings.model, _HOME)
         self.identity = identity(
             self._server,
             self.model,
@@ -31,37 +28,25 @@ class OpenAIEmbedder(RequestBuilder):
             self.limits.text_tokens if settings.truncate else "whole",
         )
 
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[EmbedRequest]:
+    def connected(self) -> openai.AsyncOpenAI:
         """Open the connections of the running event loop."""
-        server = self._server
         # The endpoint retries and keeps the time; the SDK's timeout is for a single read.
-        async with openai.AsyncOpenAI(
-            api_key=server.key, base_url=server.address, timeout=self._timeout, max_retries=0
-        ) as client:
+        return openai.AsyncOpenAI(
+            api_key=self._server.key,
+            base_url=self._server.address,
+            timeout=self._timeout,
+            max_retries=0,
+        )
 
-            async def embed(
-                inputs: Sequence[Sequence[str]], input_type: InputType
-            ) -> tuple[Vectors, Usage]:
-                texts = self.fit([text for texts in inputs for text in texts])
-                tokens = self.tokens(inputs)
-
-                async def attempt() -> Received[tuple[Vectors, Usage]]:
-                    async with server.paying("embedding", tokens, texts):
-                        return await self._attempt(client, texts)
-
-                return await server.endpoint.send(attempt, tokens)
-
-            yield embed
-
-    async def _attempt(
-        self, client: openai.AsyncOpenAI, texts: list[str]
-    ) -> Received[tuple[Vectors, Usage]]:
+    async def ask(
+        self, client: openai.AsyncOpenAI, inputs: list[list[str]], input_type: InputType
+    ) -> tuple[Sequence[object], Usage, Mapping[str, str]]:
+        """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
         server = self._server
         try:
             raw = await client.embeddings.with_raw_response.create(
                 model=self.model,
-                input=texts,
+                input=[text for texts in inputs for text in texts],
                 dimensions=self.dimension if self._shorten else openai.omit,
             )
             made = raw.parse()
@@ -79,8 +64,4 @@ class OpenAIEmbedder(RequestBuilder):
             ) from None
         if [row.index for row in rows] != list(range(len(rows))):
             raise TransientError(f"{server.what}: the reply does not say which vector is whose")
-        vectors = read_vectors(
-            [row.embedding for row in rows], len(texts), self.dimension, server.what
-        )
-        self.refuse_cut(used, texts)
-        return Received((vectors, used), raw.headers, used.input_tokens or None)
+        return [row.embedding for row in rows], used, raw.headers

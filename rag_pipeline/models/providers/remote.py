@@ -2,22 +2,28 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import Endpoint, failure_of_status, open_endpoint
+from rag_pipeline.calls import Endpoint, Received, failure_of_status, open_endpoint
 from rag_pipeline.calls.costs import ChargedTokens, Kind, paying, record
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
-from rag_pipeline.config.models import EmbeddingSettings
-from rag_pipeline.config.rerankers import ModelReranker
+from rag_pipeline.config.models import EmbeddingSettings, EmbedRequest, InputType
+from rag_pipeline.config.rerankers import ModelReranker, RerankRequest
 from rag_pipeline.datamodels import Usage, Vectors
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError, keep_secret
-from rag_pipeline.models.providers.limits import TokenCounter, embedding_limits
+from rag_pipeline.models.providers.limits import (
+    RERANK_LIMITS,
+    UNKNOWN_RERANKER,
+    TokenCounter,
+    embedding_limits,
+)
 
 _NO_SUCH_MODEL = re.compile(
     r"\bmodel\b.*\b(not found|not supported|does not exist|not exist|not available|unknown)"
@@ -110,10 +116,10 @@ class Server:
         return failure_of_status(what, status, message, lowered, self.key, stops=stops)
 
 
-class RequestBuilder:
+class RequestBuilder(ABC):
     """What remote embedders share: texts, or the chunks of documents, grouped into requests."""
 
-    def __init__(self, settings: RemoteEmbedding) -> None:
+    def __init__(self, settings: RemoteEmbedding, home: str) -> None:
         self.limits = embedding_limits(
             settings.model,
             settings.max_texts,
@@ -125,6 +131,42 @@ class RequestBuilder:
         self.max_concurrency = settings.max_concurrency
         self._counter = TokenCounter(settings.tokenizer)
         self._truncate = settings.truncate
+        self._timeout = settings.timeout_seconds
+        self._server = Server(settings.provider, settings, settings.model, home)
+
+    @abstractmethod
+    def connected(self) -> AbstractAsyncContextManager[Any]:
+        """Open the connections of the running event loop."""
+
+    @abstractmethod
+    async def ask(
+        self, client: Any, inputs: list[list[str]], input_type: InputType
+    ) -> tuple[Sequence[object], Usage, Mapping[str, str]]:
+        """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[EmbedRequest]:
+        """Open the connections of the running event loop."""
+        server = self._server
+        async with self.connected() as client:
+
+            async def embed(
+                inputs: Sequence[Sequence[str]], input_type: InputType
+            ) -> tuple[Vectors, Usage]:
+                fitting = [self.fit(texts) for texts in inputs]
+                texts = [text for own in fitting for text in own]
+                tokens = self.tokens(inputs)
+
+                async def attempt() -> Received[tuple[Vectors, Usage]]:
+                    async with server.paying("embedding", tokens, texts):
+                        rows, used, headers = await self.ask(client, fitting, input_type)
+                        vectors = read_vectors(rows, len(texts), self.dimension, server.what)
+                        self.refuse_cut(used, texts)
+                        return Received((vectors, used), headers, used.input_tokens or None)
+
+                return await server.endpoint.send(attempt, tokens)
+
+            yield embed
 
     def parts(self, chunks: Sequence[str]) -> list[tuple[str, ...]]:
         """Return a document's chunks as inputs: each alone, or as many together as are read."""
@@ -166,6 +208,70 @@ class RequestBuilder:
         flat = self.fit([text for texts in inputs for text in texts])
         counts = iter(self._counter.count(flat))
         return [sum(next(counts) for _ in texts) for texts in inputs]
+
+
+class RemoteCrossEncoder(ABC):
+    """What remote rerankers share: one request scores the passages of a query."""
+
+    rows: ClassVar[str]
+    """The field of a reply that holds a row for each passage."""
+
+    def __init__(self, settings: RemoteReranker, home: str) -> None:
+        self.model = settings.model
+        self.limits = RERANK_LIMITS.get(settings.model, UNKNOWN_RERANKER)
+        self.truncate = settings.truncate
+        self.max_concurrency = settings.max_concurrency
+        self._timeout = settings.timeout_seconds
+        self._server = Server(settings.method, settings, settings.model, home)
+        self.identity = identity(self._server, self.model, settings.truncate)
+
+    @abstractmethod
+    def connected(self) -> AbstractAsyncContextManager[Any]:
+        """Open the connections of the running event loop."""
+
+    @abstractmethod
+    async def ask(
+        self, client: Any, query: str, passages: list[str]
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
+
+    @abstractmethod
+    def used(self, made: dict[str, Any]) -> Usage:
+        """Return what a reply says that it is charged by."""
+
+    def searches(self, passages: Sequence[str]) -> int:
+        """Return how many searches a request is charged by beside its tokens."""
+        return 0
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[RerankRequest]:
+        """Open the connections of the running event loop."""
+        server = self._server
+        async with self.connected() as client:
+
+            async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
+                tokens, texts = pair_tokens(query, passages), pair_texts(query, passages)
+
+                async def attempt() -> Received[tuple[list[float], Usage]]:
+                    async with server.paying("rerank", tokens, texts, self.searches(passages)):
+                        made, headers = await self.ask(client, query, passages)
+                        scores, used = self._scores(made, len(passages))
+                        return Received((scores, used), headers, used.input_tokens or None)
+
+                return await server.endpoint.send(attempt, tokens)
+
+            yield rerank
+
+    def _scores(self, made: dict[str, Any], count: int) -> tuple[list[float], Usage]:
+        try:
+            used = self.used(made)
+            self._server.charge("rerank", used)
+            found = [(int(r["index"]), float(r["relevance_score"])) for r in made[self.rows]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TransientError(
+                f"{self._server.what}: the reply is not a ranking: {str(error)[:80]}"
+            ) from None
+        return read_ranking(found, count, self._server.what), used
 
 
 def read_vectors(rows: Sequence[object], count: int, dimension: int, what: str) -> Vectors:

@@ -6,30 +6,24 @@ results leave out what is needed here: the `index` of each row, and the reply's 
 
 import base64
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import Received, unreachable
-from rag_pipeline.calls.costs import Kind
-from rag_pipeline.config.models import EmbedRequest, InputType
-from rag_pipeline.datamodels import Usage, Vectors
+from rag_pipeline.calls import unreachable
+from rag_pipeline.config.models import InputType
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers import RerankRequest
-from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
 from rag_pipeline.models.providers.remote import (
+    RemoteCrossEncoder,
     RemoteEmbedding,
     RemoteReranker,
     RequestBuilder,
     Server,
     identity,
     in_order,
-    pair_texts,
-    pair_tokens,
-    read_ranking,
-    read_vectors,
 )
 
 if TYPE_CHECKING:
@@ -62,12 +56,10 @@ class VoyageEmbedder(RequestBuilder):
     """
 
     def __init__(self, settings: VoyageEmbedding) -> None:
-        super().__init__(settings)
+        super().__init__(settings, _HOME)
         limits = self.limits
-        self._timeout = settings.timeout_seconds
         # A length is asked for where the model has more than one.
         self._asked = self.dimension if len(limits.dimensions) > 1 else None
-        self._server = Server("voyage", settings, settings.model, _HOME)
         self.identity = identity(
             self._server,
             self.model,
@@ -75,31 +67,14 @@ class VoyageEmbedder(RequestBuilder):
             limits.text_tokens if settings.truncate or limits.contextual else "whole",
         )
 
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[EmbedRequest]:
-        """Open the connections of the running event loop."""
-        server = self._server
-        async with _session(server) as client:
+    def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
+        """Open what sends the requests of the running event loop."""
+        return _session(self._server)
 
-            async def embed(
-                inputs: Sequence[Sequence[str]], input_type: InputType
-            ) -> tuple[Vectors, Usage]:
-                fitting = [self.fit(texts) for texts in inputs]
-                tokens = self.tokens(inputs)
-
-                async def attempt() -> Received[tuple[Vectors, Usage]]:
-                    async with server.paying(
-                        "embedding", tokens, [t for own in fitting for t in own]
-                    ):
-                        return await self._attempt(client, fitting, input_type)
-
-                return await server.endpoint.send(attempt, tokens)
-
-            yield embed
-
-    async def _attempt(
+    async def ask(
         self, client: "APIRequestor", inputs: list[list[str]], input_type: InputType
-    ) -> Received[tuple[Vectors, Usage]]:
+    ) -> tuple[Sequence[object], Usage, Mapping[str, str]]:
+        """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
         server = self._server
         body: dict[str, Any] = {
             "model": self.model,
@@ -108,13 +83,14 @@ class VoyageEmbedder(RequestBuilder):
         }
         if self._asked is not None:
             body["output_dimension"] = self._asked
-        texts = [text for texts in inputs for text in texts]
         if self.limits.contextual:
             path, body["inputs"] = "contextualizedembeddings", inputs
         else:
-            path, body["input"], body["truncation"] = "embeddings", texts, self._truncate
+            path, body["truncation"] = "embeddings", self._truncate
+            body["input"] = [text for texts in inputs for text in texts]
         made, headers = await _post(server, client, path, body, self._timeout)
-        used = _charged(server, "embedding", made)
+        used = _used(made)
+        server.charge("embedding", used)  # whatever else the reply says
         try:
             data = in_order(made["data"], len(inputs), server.what)
             if self.limits.contextual:
@@ -127,9 +103,7 @@ class VoyageEmbedder(RequestBuilder):
             raise TransientError(
                 f"{server.what}: the reply is not a list of vectors: {str(error)[:80]}"
             ) from None
-        vectors = read_vectors(rows, len(texts), self.dimension, server.what)
-        self.refuse_cut(used, texts)
-        return Received((vectors, used), headers, used.input_tokens or None)
+        return rows, used, headers
 
 
 class VoyageReranker(RemoteReranker):
@@ -144,52 +118,33 @@ class VoyageReranker(RemoteReranker):
         return VoyageScorer(self)
 
 
-class VoyageScorer:
+class VoyageScorer(RemoteCrossEncoder):
     """A cross-encoder that scores passages for a query."""
 
+    rows = "data"
+
     def __init__(self, settings: VoyageReranker) -> None:
-        self.model = settings.model
-        self.limits = RERANK_LIMITS.get(settings.model, UNKNOWN_RERANKER)
-        self.truncate = settings.truncate
-        self.max_concurrency = settings.max_concurrency
-        self._timeout = settings.timeout_seconds
-        self._server = Server("voyage", settings, settings.model, _HOME)
-        self.identity = identity(self._server, self.model, settings.truncate)
+        super().__init__(settings, _HOME)
 
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[RerankRequest]:
-        """Open the connections of the running event loop."""
-        server = self._server
-        async with _session(server) as client:
+    def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
+        """Open what sends the requests of the running event loop."""
+        return _session(self._server)
 
-            async def attempt(
-                query: str, passages: list[str]
-            ) -> Received[tuple[list[float], Usage]]:
-                body = {
-                    "query": query,
-                    "documents": passages,
-                    "model": self.model,
-                    "truncation": self.truncate,
-                }
-                tokens, texts = pair_tokens(query, passages), pair_texts(query, passages)
-                async with server.paying("rerank", tokens, texts):
-                    made, headers = await _post(server, client, "rerank", body, self._timeout)
-                    used = _charged(server, "rerank", made)
-                try:
-                    found = [(int(r["index"]), float(r["relevance_score"])) for r in made["data"]]
-                except (ValueError, KeyError, TypeError) as error:
-                    raise TransientError(
-                        f"{server.what}: the reply is not a ranking: {str(error)[:80]}"
-                    ) from None
-                scores = read_ranking(found, len(passages), server.what)
-                return Received((scores, used), headers, used.input_tokens or None)
+    async def ask(
+        self, client: "APIRequestor", query: str, passages: list[str]
+    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
+        body = {
+            "query": query,
+            "documents": passages,
+            "model": self.model,
+            "truncation": self.truncate,
+        }
+        return await _post(self._server, client, "rerank", body, self._timeout)
 
-            async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
-                return await server.endpoint.send(
-                    lambda: attempt(query, passages), pair_tokens(query, passages)
-                )
-
-            yield rerank
+    def used(self, made: dict[str, Any]) -> Usage:
+        """Return the tokens of a reply."""
+        return _used(made)
 
 
 @asynccontextmanager
@@ -237,13 +192,10 @@ async def _post(
     return reply.data, reply._headers
 
 
-def _charged(server: Server, kind: Kind, made: Mapping[str, Any]) -> Usage:
-    """Charge a reply, whatever else it says, and return what it used."""
+def _used(made: Mapping[str, Any]) -> Usage:
     usage = made.get("usage")
     tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    used = Usage(tokens if isinstance(tokens, int) else 0)
-    server.charge(kind, used)
-    return used
+    return Usage(tokens if isinstance(tokens, int) else 0)
 
 
 def _vector(embedding: object) -> object:

@@ -13,7 +13,7 @@ from rag_pipeline.pipeline.forecast.budget import (
     hold_budget_of_step,
     is_known,
 )
-from rag_pipeline.pipeline.forecast.payees import pays, provider_of
+from rag_pipeline.pipeline.forecast.payees import called_vendor, pays
 from rag_pipeline.pipeline.forecast.staleness import made_from, stale_steps
 from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast, needed_calls
 
@@ -22,6 +22,7 @@ __all__ = [
     "RERANKING",
     "Forecast",
     "Outlook",
+    "called_vendor",
     "forecast",
     "hold_budget",
     "hold_budget_of_step",
@@ -29,6 +30,5 @@ __all__ = [
     "made_from",
     "needed_calls",
     "pays",
-    "provider_of",
     "stale_steps",
 ]

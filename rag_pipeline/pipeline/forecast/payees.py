@@ -48,7 +48,7 @@ def calls_a_model(config: CorpusConfig, step: Step) -> bool:
     return bool(_models_of(config, step))
 
 
-def provider_of(config: CorpusConfig, step: Step) -> str | None:
+def called_vendor(config: CorpusConfig, step: Step) -> str | None:
     """Return whose model a step calls first, here or elsewhere; None if it calls none."""
     return next((_vendor(settings) for settings in _models_of(config, step)), None)
 
