@@ -36,6 +36,9 @@ from rag_pipeline.errors import ConfigError
 _VECTORS_VERSION = 2
 """Raised whenever another text is embedded for the same chunk and context."""
 
+_BESIDE_QUERIES = (".rejected.jsonl", ".unlabelled.jsonl", ".unlabelled.rejected.jsonl")
+"""Endings of the files that reviewing and importing questions keeps beside the queries file."""
+
 Variants = Mapping[Name, Any]
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
@@ -279,6 +282,9 @@ class CorpusConfig(Settings):
         schema = self._file and self._file.with_suffix(".schema.json")
         files = (self.sidecar_path, self._file, schema, self.queries_path, self.prices_path)
         own = [(path, "") for path in files if path is not None]
+        if self.queries_path:  # what review and import keep beside it, once it is there
+            beside = (self.queries_path.with_suffix(suffix) for suffix in _BESIDE_QUERIES)
+            own += [(path, "") for path in beside if path.is_file()]
         if "://" not in self.store:
             own.append((Path(self.store_url), "/**"))
         within = [(Path(os.path.normpath(path)), below) for path, below in own]
