@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "data/README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _COMMAND = re.compile(r"(?:^|\s)(?:\.venv/bin/)?rag (?P<arguments>.+)$")
 _RAG: Any = get_command(app)
+_EXAMPLE = tomllib.loads((ROOT / "examples/plugin/pyproject.toml").read_text())
+_OF_THE_EXAMPLE = _EXAMPLE["project"]["entry-points"]["rag_pipeline.commands"]
+"""Commands that are there once the example is installed; its own test runs them."""
 
 
 def blocks(text: str) -> Iterator[list[str]]:
@@ -65,7 +69,7 @@ def parse(arguments: list[str], whole: bool = True) -> None:
     command, rest = _RAG, list(arguments)
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
-        if name.isupper():  # COMMAND stands for any
+        if name.isupper() or name in _OF_THE_EXAMPLE:  # COMMAND stands for any
             return
         below = below_of(command)
         if name not in below and hasattr(command, "default"):
