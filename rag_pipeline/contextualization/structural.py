@@ -1,7 +1,8 @@
 """Document + chunks -> contexts that cost nothing and depend on the document's text alone.
 
 They say what the document is, between whom and of when, the headings above the chunk, the sentence
-or block that it continues, what a source file defines, and the defined terms that the chunk uses.
+or block that it continues, the head of its table, what a source file defines, and the defined terms
+that the chunk uses.
 """
 
 import itertools
@@ -10,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.config import ContextualizerSettings, Models
@@ -56,6 +57,7 @@ _DEFINED = re.compile(
 _NAMES_BLOCK = re.compile(r"(?!//|/?\*|--|#\s|@).*[^\W\d_]")
 """A line with words that is not a comment or an annotation."""
 _UNLIKE_HEADING = re.compile(r"[_=;{}<>]|,$")
+_TABLE_RULE = re.compile(r"\|(?:\s*:?-+:?\s*\|)+")
 _SEPARATED = ("text/csv", "text/tab-separated-values")
 _TERM_WORDS = 4
 _CAPITALISED = re.compile(r"[A-Z][A-Za-z-]+(?:\s[A-Z][A-Za-z-]+)*")
@@ -70,11 +72,21 @@ _DEFINITION = re.compile(
 
 
 class StructuralContext(ContextualizerSettings):
-    """A free, deterministic context from the document's own structure."""
+    """A free, deterministic context from the document's own structure.
+
+    With `table_heads` rows of a table that was cut are told the names of its columns.
+    """
 
     code_version = 3
     method: Literal["structural"]
     max_characters: int = Field(default=400, ge=16)
+    table_heads: bool = False
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Earlier versions did not have it: it is in no fingerprint unless it is set.
+        written: dict[str, Any] = handler(self)
+        return {k: v for k, v in written.items() if k != "table_heads" or v}
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
         """Return what the document's structure says of each chunk."""
@@ -89,7 +101,8 @@ def structural_contexts(
     Linear in the document's length; a context has at most `max_characters`.
     """
     outline = _Outline.of(document)
-    return [_joined(outline.pieces(chunk), settings.max_characters) for chunk in chunks]
+    pieces = (outline.pieces(chunk, settings.table_heads) for chunk in chunks)
+    return [_joined(piece, settings.max_characters) for piece in pieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,8 @@ class _Place:
     headings: tuple[str, ...]
     lead_in: str
     blocks: tuple[str, ...]
+    columns: str = ""
+    """The head of the table whose row it is."""
 
 
 @dataclass(slots=True)
@@ -117,7 +132,7 @@ class _Outline:
         text = document.text
         outline = cls(about(document), _definitions(text), _defined_terms(text))
         markdown: list[tuple[int, str]] = []
-        numbered = capitals = lead_in = ""
+        numbered = capitals = lead_in = head = columns = ""
         blocks: list[tuple[int, str]] = []
         position = 0
         for line in text.split("\n"):
@@ -130,6 +145,12 @@ class _Outline:
             if words != "{":  # opens what the line above it names
                 while blocks and blocks[-1][0] >= indent:
                     blocks.pop()
+            if _TABLE_RULE.fullmatch(words):
+                columns = head
+            elif words[0] != "|":
+                head = columns = ""
+            elif not columns:
+                head = f"columns: {cut_line(' '.join(words.strip('|').split()), _PARTIES)}"
             continues = bool(_LIST_ITEM.match(line[:_LINE])) or words[0].islower()
             if not continues:
                 lead_in = ""
@@ -147,7 +168,7 @@ class _Outline:
                 outline._add(markdown, (capitals, ""), lead_in, blocks)
                 numbered = _first_clause(words)
             else:
-                outline._add(markdown, (capitals, numbered), lead_in, blocks)
+                outline._add(markdown, (capitals, numbered), lead_in, blocks, columns)
             if words.endswith((":", ":-", ":—")):
                 lead_in = cut_line(words)
             if _NAMES_BLOCK.match(words):
@@ -161,11 +182,12 @@ class _Outline:
         numbered: tuple[str, str],
         lead_in: str,
         blocks: list[tuple[int, str]],
+        columns: str = "",
     ) -> None:
         headings = (*(text for _, text in markdown), *(text for text in numbered if text))
-        self.places.append(_Place(headings, lead_in, tuple(text for _, text in blocks)))
+        self.places.append(_Place(headings, lead_in, tuple(text for _, text in blocks), columns))
 
-    def pieces(self, chunk: Chunk) -> list[str]:
+    def pieces(self, chunk: Chunk, table_heads: bool = False) -> list[str]:
         """Return what is to be said before a chunk, the most telling first."""
         blank = len(chunk.text) - len(chunk.text.lstrip())
         line = bisect_right(self.starts, chunk.start + blank) - 1
@@ -176,6 +198,7 @@ class _Outline:
             if f"{term}{meaning}" not in chunk.text
         ]
         above = [*place.headings, *place.blocks, place.lead_in]
+        above += [place.columns] if table_heads else []
         return [*self.about, *above, *self.definitions, *terms]
 
     def _terms_in(self, text: str) -> Iterator[tuple[str, str]]:

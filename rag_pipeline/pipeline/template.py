@@ -47,7 +47,7 @@ attributes:
     # fixed_200: {{method: fixed, tokens: 200, overlap: 20}}
   contextualizers:
     none: {{method: none}}
-    structural: {{method: structural}}         # title, parties, headings: no model, no cost
+    structural: {{method: structural, table_heads: true}}   # title, headings: no model, no cost
   embeddings:
 {embeddings}
   retrievers:

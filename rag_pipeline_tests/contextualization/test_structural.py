@@ -251,3 +251,17 @@ def test_rows_of_separated_values_are_told_their_columns() -> None:
     settings = StructuralContext(method="structural")
     (context,) = structural_contexts(document, [chunk], settings)
     assert "columns: name,fee" in context
+
+
+def test_rows_of_a_long_table_are_told_its_columns() -> None:
+    rows = "\n".join(f"| Service {n} | {n}7 euros |" for n in range(9))
+    text = f"# Fees\n\n| Service | Fee in euros |\n| --- | --- |\n{rows}\n\nAfter the table.\n"
+    starts = [text.index(part) for part in ("| Service |", "| Service 4", "After")]
+    chunks = [Chunk("fees.md", at, at + 11, text[at : at + 11]) for at in starts]
+    document = Document("fees.md", "", text, "Fees")
+    settings = StructuralContext(method="structural")
+    assert structural_contexts(document, chunks, settings) == ["Fees"] * 3
+    found = structural_contexts(
+        document, chunks, StructuralContext(method="structural", table_heads=True)
+    )
+    assert found == ["Fees", "Fees | columns: Service | Fee in euros", "Fees"]
