@@ -138,7 +138,15 @@ def _apart(before: Word, word: Word, spread: float) -> bool:
         return gap > 1.6 * spread * size
     if word.space and gap > -0.3 * size:
         return True
+    if _is_mark(word, before) or _is_mark(before, word):
+        return True
     return gap > _SPACE * size
+
+
+def _is_mark(word: Word, beside: Word) -> bool:
+    """Return whether a word is the number of a note, raised beside a word of letters."""
+    raised = word.base < beside.base - _RAISED * beside.size and word.size < 0.9 * beside.size
+    return raised and word.text.isdigit() and len(beside.text) >= 3 and beside.text.isalpha()
 
 
 def _visual(clusters: list[tuple[float, str]]) -> str:

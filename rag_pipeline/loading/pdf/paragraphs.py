@@ -15,12 +15,12 @@ _CAPTION = re.compile(
     r"\s*[A-Z]?\.?\d+[a-z]?\s*([:.|]|$|(?=[A-Z]))",
     re.I,
 )
-_NUMBERED = re.compile(
+NUMBERED = re.compile(
     r"^((\d{1,2}(\.\d{1,2}){0,4}\.?)|([IVX]{1,5}\.)|([A-Z](\.\d{1,2}){0,3}\.?)|"
     r"(§+\s*\d+[\d.]*)|((Appendix|Chapter|Section|Part|Article|Annex|Schedule|Kapitel|Chapitre)"
     r"\s+[\dA-Z]+[.:]?))\s+\S",
 )
-_NAMED = re.compile(
+NAMED = re.compile(
     r"(abstract|summary|introduction|references|bibliography|acknowledge?ments?|contents|"
     r"table of contents|conclusions?|discussion|results|methods?|background|related work|"
     r"keywords|appendix|appendices|index terms|limitations|executive summary)\W?",
@@ -374,7 +374,7 @@ def _is_heading(block: Block, styles: Styles, following: Line | None) -> bool:
         )
     if len(block.lines) > 3 or first.size < 0.74 * styles.body or len(text) > 140:
         return False
-    named, numbered = _NAMED.fullmatch(text), _NUMBERED.match(text)
+    named, numbered = NAMED.fullmatch(text), NUMBERED.match(text)
     if start.islower() or text.endswith((",", ";")) or (text.endswith(".") and not named):
         return False
     caps = text.isupper() and letters >= 4
@@ -388,54 +388,3 @@ def _is_heading(block: Block, styles: Styles, following: Line | None) -> bool:
         )
         return first.italic or centred or first.size > 1.03 * styles.body or bool(caps)
     return bool(numbered and first.italic and len(text) < 90 and len(block.lines) == 1)
-
-
-def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
-    """Give the headings their levels: by their numbers, else by how they look."""
-    headings = [block for block in blocks if block.kind == "heading" and block is not title]
-    depths: defaultdict[tuple[float, bool, bool], list[int]] = defaultdict(list)
-    for block in headings:
-        if depth := _depth(block):
-            depths[_look(block)].append(depth)
-    sizes = sorted({_look(block)[0] for block in headings}, reverse=True)
-    known = {look: statistics.mode(found) for look, found in depths.items()}
-    for block in headings:
-        look = _look(block)
-        rank = known.get(look) or min(1 + sum(size > look[0] + 0.6 for size in sizes), 3)
-        if _NAMED.fullmatch(block.lines[0].text):
-            rank = known.get(look, 1)
-        block.level = min((_depth(block) or rank) + 1, 6)
-    if title is not None:
-        title.level = 1
-
-
-def demote_front_matter(blocks: Sequence[Block], title: Block | None) -> None:
-    """Make the large names under a title text again: authors and places head nothing."""
-    if title is None:
-        return
-    start = next(index for index, block in enumerate(blocks) if block is title) + 1
-    for end in range(start, min(start + 40, len(blocks))):
-        block = blocks[end]
-        if block.kind == "heading" and (_depth(block) or _NAMED.fullmatch(block.lines[0].text)):
-            if block.lines[0].page <= title.lines[0].page + 1:
-                for between in blocks[start:end]:
-                    if between.kind == "heading":
-                        between.kind = "text"
-            return
-
-
-def _look(block: Block) -> tuple[float, bool, bool]:
-    line = block.lines[0]
-    return round(line.size * 2) / 2, line.bold, line.text.isupper()
-
-
-def _depth(block: Block) -> int:
-    """Return 1 for `2 Method`, 2 for `2.1 Data`, 0 without a number."""
-    numbered = _NUMBERED.match(block.lines[0].text)
-    if numbered is None:
-        return 0
-    if decimal := numbered[2] or (numbered[5] if "." in (numbered[5] or "").rstrip(".") else ""):
-        return len(decimal.rstrip(".").split("."))
-    if numbered[5] and numbered[5].endswith("."):
-        return 2 if not block.lines[0].bold else 1
-    return 1

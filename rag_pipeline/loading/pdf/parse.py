@@ -16,10 +16,11 @@ from rag_pipeline.loading.extras import install, is_installed
 from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.furniture import without_furniture
+from rag_pipeline.loading.pdf.headings import demote_front_matter, set_levels
 from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.markdown import plain, to_markdown
 from rag_pipeline.loading.pdf.page import Page, lay_out, read_page
-from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of, demote_front_matter, set_levels
+from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
 from rag_pipeline.loading.pdf.quality import measure
 from rag_pipeline.loading.pdf.render import MOST_PIXELS, too_large
 from rag_pipeline.loading.pdf.titles import declared_title, title_block, without_marks

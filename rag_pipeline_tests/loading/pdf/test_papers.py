@@ -252,3 +252,14 @@ def test_an_option_of_a_command_is_no_item_of_a_list():
         paper.put(LEFT, y, text)
     paper.put(LEFT, 180, "-  Half days count as half.")
     assert "\n-d '{\"days\": 3}'\n\n- Half days count" in paper.text()
+
+
+def test_the_number_of_a_note_stands_apart_from_its_word():
+    paper = Paper()
+    paper.justified(LEFT, 60, PROSE, 496)
+    paper.put(LEFT, 150, "They work at the Institute")
+    x = LEFT + stringWidth("They work at the Institute", "Times-Roman", 10)
+    paper.put(x, 146, "12", 7)
+    paper.put(x + 8, 150, "and measure 40 m")
+    paper.put(x + 8 + stringWidth("and measure 40 m", "Times-Roman", 10), 146, "2", 7)
+    assert "the Institute 12 and measure 40 m2" in paper.text()
