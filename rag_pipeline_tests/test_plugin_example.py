@@ -237,7 +237,8 @@ def test_a_changed_setting_makes_what_follows_stale(site, file, ran):
             "over: {method: spread}",
             "over: {method: spread, per_documents: 2}",
             "retrievers.staged.over.per_documents: unknown setting; allowed here: adaptive, "
-            "engine, method, most_per_document, near_duplicates, per_document, top_k, top_n",
+            "engine, expand, method, "
+            "most_per_document, near_duplicates, per_document, top_k, top_n",
         ),
         (
             "relevance: {judge: shared_words}",
