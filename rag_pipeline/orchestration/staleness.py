@@ -90,25 +90,27 @@ def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) 
     config = workspace.config
     stale = stale_steps(workspace)
     observe_for_the_first_time(workspace, instance)
-    look = Statuses(instance, graph)
+    look, observed = Statuses(instance, graph), False
     for step in steps(config):
         key, source = asset_key(config, step.asset), input_key(config, step.asset)
         status = look(key, step.partition)
-        if step in stale:
-            if status is StaleStatus.FRESH:
-                # Something else than inputs made it stale, as a table that is gone.
-                again = _latest(instance, source, step.partition) == stale[step]
-                mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
-                _observe(instance, source, step.partition, stale[step] + mark)
-                look.forget()
-            continue
-        if status is StaleStatus.STALE:
+        if step in stale and status is StaleStatus.FRESH:
+            # Something else than inputs made it stale, as a table that is gone.
+            again = _latest(instance, source, step.partition) == stale[step]
+            mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
+            _observe(instance, source, step.partition, stale[step] + mark)
+            observed = True
+        elif step not in stale and status is StaleStatus.STALE:
             seen = _version_read(instance, key, source, step.partition)
             if seen is not None and seen != _latest(instance, source, step.partition):
                 _observe(instance, source, step.partition, seen)
-                look.forget()
-                status = look(key, step.partition)
-        if status is not StaleStatus.FRESH:
+                observed = True
+    if observed:
+        look.forget()
+    for step in steps(config):
+        if step in stale:
+            continue
+        if look(asset_key(config, step.asset), step.partition) is not StaleStatus.FRESH:
             instance.report_runless_asset_event(unchanged(workspace, instance, step))
             look.forget()
     return list(stale)

@@ -12,6 +12,7 @@ from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.dagster_projects import write_project
 
 ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
 KEY = "recursive_150.none.minilm"
@@ -46,8 +47,8 @@ def test_a_limit_holds_an_op_back_until_another_has_ended(tmp_path):
     config = load_config(file)
     index = Workspace(config).vector_index(KEY)
     job = build_definitions(config, retries=None).resolve_job_def(job_name(config, "vector_index"))
-    (tmp_path / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+    write_project(tmp_path, file)
+    with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
         log = instance.event_log_storage
         log.set_concurrency_slots("minilm", 1)
         log.claim_concurrency_slot("minilm", "another-run", "a-step")
