@@ -35,8 +35,6 @@ DocumentName = Annotated[
     str, Field(description="Search this document only, named as in results.", max_length=1000)
 ]
 TopK = Annotated[int, Field(description="How many to return.", ge=1, le=100)]
-
-
 Where = Annotated[
     str,
     Field(
