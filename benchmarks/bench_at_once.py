@@ -27,6 +27,7 @@ from rag_pipeline_tests.testing.killed_runs import (
     built_alone,
     differences,
     start,
+    start_together,
 )
 
 ROUNDS, RUNS, DOCUMENTS = 20, 10, 14
@@ -43,7 +44,8 @@ def trial(folder: Path, chance: random.Random, undisturbed: Undisturbed) -> tupl
     if start(file, log, "batch", chance.randint(1, 3)).wait() != -signal.SIGKILL:
         faults.append("the first run was not killed")
     write_documents(folder / "documents", dict([added]))
-    runs = [start(file, log, chance.choice(_PLACES), chance.randint(1, 3)) for _ in range(RUNS)]
+    places = [(chance.choice(_PLACES), chance.randint(1, 3)) for _ in range(RUNS)]
+    runs = start_together(file, log, places)
     codes = Counter(run.wait() for run in runs)
     if start(file, log).wait():
         faults.append("the last run failed")

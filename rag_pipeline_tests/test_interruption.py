@@ -12,7 +12,14 @@ from rag_pipeline_tests.testing.corpora import (
     write_documents,
     write_only,
 )
-from rag_pipeline_tests.testing.killed_runs import PLACES, Log, built_alone, differences, start
+from rag_pipeline_tests.testing.killed_runs import (
+    PLACES,
+    Log,
+    built_alone,
+    differences,
+    start,
+    start_together,
+)
 
 
 def builds_seen(corpus: Corpus) -> set[str]:
@@ -49,7 +56,7 @@ def test_a_build_killed_in_every_part_of_it_ends_as_if_nothing_had_happened(tmp_
 @pytest.mark.long
 def test_runs_at_once_of_which_some_are_killed_end_as_one_that_is_alone(tmp_path, undisturbed):
     file, log = write_only(tmp_path, many_documents(12, "build 1")), tmp_path / "calls.log"
-    children = [start(file, log, "batch", 2) for _ in range(3)]
+    children = start_together(file, log, [("batch", 2)] * 3)
     codes = [child.wait() for child in children]
     # There are more batches than the three could do with one each.
     assert -signal.SIGKILL in codes

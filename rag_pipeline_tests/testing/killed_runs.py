@@ -63,6 +63,7 @@ lexical.build_lexical_index = interrupted
 
 from rag_pipeline.orchestration.runner import run
 print("ready", flush=True)
+sys.stdin.read()
 for result in run(load_config(sys.argv[1])):
     pass
 """
@@ -80,19 +81,34 @@ A run gets further than the last one if a document is added after the first.
 """
 
 
-def start(file: Path, log: Path, place: str = "", times: int = 1) -> "subprocess.Popen[str]":
+Run = subprocess.Popen[str]
+
+
+def start(file: Path, log: Path, place: str = "", times: int = 1) -> Run:
     """Start a run that is killed when it reaches a place for so many times."""
+    (run,) = start_together(file, log, [(place, times)])
+    return run
+
+
+def start_together(file: Path, log: Path, places: Sequence[tuple[str, int]]) -> list[Run]:
+    """Start a run for each place; none begins before all have imported what they need."""
+    command = [sys.executable, "-W", "ignore", "-c", _CHILD, str(file), str(log)]
+    pipe = subprocess.PIPE
     with log.with_suffix(".err").open("a") as errors:
-        child = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", _CHILD, str(file), str(log), place, str(times)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
-    assert child.stdout is not None
-    with child.stdout:  # it says no more
-        assert child.stdout.readline() == "ready\n"
-    return child
+        runs = [
+            subprocess.Popen(
+                [*command, place, str(times)], stdin=pipe, stdout=pipe, stderr=errors, text=True
+            )
+            for place, times in places
+        ]
+    for run in runs:
+        assert run.stdout is not None
+        with run.stdout:  # it says no more
+            assert run.stdout.readline() == "ready\n"
+    for run in runs:
+        assert run.stdin is not None
+        run.stdin.close()
+    return runs
 
 
 class Log(NamedTuple):
