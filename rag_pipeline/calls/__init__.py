@@ -8,11 +8,18 @@ want the same at once pay for it once.
 
 from rag_pipeline.calls.cache import CallCache, CallCounts, call_key, count_calls
 from rag_pipeline.calls.claims import Claims
-from rag_pipeline.calls.endpoint import Endpoint, Received, asked_again, open_endpoint
+from rag_pipeline.calls.endpoint import (
+    LONGEST_TIMEOUT,
+    Endpoint,
+    Received,
+    asked_again,
+    open_endpoint,
+)
 from rag_pipeline.calls.failures import failure_of_status, redacted, unreachable
 from rag_pipeline.calls.pool import run_bounded, run_calls
 
 __all__ = [
+    "LONGEST_TIMEOUT",
     "CallCache",
     "CallCounts",
     "Claims",

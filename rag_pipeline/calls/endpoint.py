@@ -34,6 +34,8 @@ _INPUTS_OF_AN_OUTAGE = 3
 _TRIES_IN_DOUBT = 5
 _TRIES_OF_A_BAD_INPUT = 3
 _MOST_DOUBLINGS = 3
+LONGEST_TIMEOUT = 2**_MOST_DOUBLINGS
+"""Number of usual timeouts that an input gets which failed in earlier runs."""
 _MOST_PAID_IN_VAIN = 8
 """Maximum number of late or unusable replies that are paid for one input."""
 _NEVER_REACHED_SECONDS = 15.0

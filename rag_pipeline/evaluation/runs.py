@@ -18,8 +18,9 @@ from rag_pipeline.calls.costs import Totals
 from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, MiniLMEmbedding, Retriever, fingerprint
+from rag_pipeline.config.rerankers import PassageReranker
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
-from rag_pipeline.errors import StoreError
+from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.relevance import judge_chunks
 from rag_pipeline.evaluation.results import LABELS, PRESENCE, QUERIES, RUN
@@ -40,6 +41,8 @@ from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 SCORES_VERSION = 2
+_FEW = 0.05
+"""Share of the queries that a model may fail on before the run fails."""
 
 
 # --- queries ---
@@ -197,7 +200,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)
-    queries = load_queries(workspace)
+    queries = every = load_queries(workspace)
     counts = CallCounts()
     charged = meter.get()
     spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)
@@ -205,8 +208,19 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     settings = workspace.config.retrievers[configuration.retriever]
     embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
     asks = [read_question(index, q.query, settings).ask for q in queries]
-    embed(asks)  # in as few calls as can be
+    not_searched: list[str] = []
+    try:
+        embed(asks)  # in as few calls as can be
+    except TextsFailedError as error:
+        failed = [(q, error.failed.get(ask)) for q, ask in zip(every, asks, strict=True)]
+        not_searched = [f"{query.query_id}: {reason}" for query, reason in failed if reason]
+        if not _are_few(not_searched, every):
+            raise
+        queries = [query for query, reason in failed if not reason]
     reranker = workspace.config.rerankers[configuration.reranker]
+    stops = isinstance(reranker, PassageReranker) and reranker.on_error == "fail"
+    if stops:  # but not for a query or two
+        reranker = reranker.model_copy(update={"on_error": "keep_order"})
     score = passage_scorer(workspace, reranker, counts)
     columns: dict[str, list[Any]] = {name: [] for name in RUN.schema.names}
     latencies: list[float] = []
@@ -239,18 +253,24 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
                 columns[name].append(getattr(chunk, name))
         made = counts.made
         advance("queries", 1)
+    if stops and not _are_few(not_reranked, every):
+        query_id, _, reason = not_reranked[0].partition(": ")
+        first = next(q.query for q in every if q.query_id == query_id)
+        others = f" (and {len(not_reranked) - 1} more queries)"
+        raise ProviderError(f"query {first[:80]!r}: {reason}{others}")
     note = {
         "digest": made_from,
         "pinned": asdict(pinned),
-        "queries": len(queries),
+        "queries": len(every),
         "calls": asdict(counts),
         "not_reranked": not_reranked,
+        "not_searched": not_searched,
         "seconds": time.perf_counter() - started,
         "latency_ms": statistics.median(latencies) if latencies else before.get("latency_ms"),
         "usd_per_query": usd_per_query(charged, spent, unpriced, counts, len(queries))
         if counts.made or not counts.saved
         else before.get("usd_per_query"),
-        "asks": {q.query_id: a for q, a in zip(queries, asks, strict=True) if a != q.query},
+        "asks": {q.query_id: a for q, a in zip(every, asks, strict=True) if a != q.query},
         "weights": learned.weights,
     }
     rows = pa.table(columns, schema=RUN.schema)
@@ -261,6 +281,11 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
     RUN.write(workspace, rows, note, configuration.name)
     return note
+
+
+def _are_few(failures: Sequence[str], queries: Sequence[Query]) -> bool:
+    """Return whether failures are of so few queries that these are the cause, and not the model."""
+    return len(failures) <= max(1, _FEW * len(queries))
 
 
 def usd_per_query(

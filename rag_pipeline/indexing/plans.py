@@ -26,11 +26,23 @@ class Plan:
     shards: tuple[tuple[str, ...], ...] = ()
     why: str = ""
     """Why documents are stale that have not changed, "" where none are."""
+    missing: tuple[str, ...] = ()
+    """Those of the stale that a model failed on when last asked, and that have no rows."""
 
     @property
     def is_current(self) -> bool:
         """Return whether there is nothing to do."""
         return not (self.stale or self.orphaned or self.waiting)
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether the table may be released: current, but for documents that are missing.
+
+        Never where more than half of all documents are missing.
+        """
+        rest = len(self.stale) - len(self.missing)
+        few = len(self.missing) <= self.current
+        return not (rest or self.orphaned or self.waiting) and few
 
 
 @dataclass(slots=True)
@@ -42,7 +54,7 @@ class Report:
     dropped: int = 0
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """Documents that a model failed on, with the reasons; they keep their rows and stay stale."""
+    """Documents that a model failed on, with the reasons; they stay stale."""
     too_long: list[str] = field(default_factory=list)
     """Documents of which a model saw a summary and a part, as they are longer than its window."""
     calls: CallCounts = field(default_factory=CallCounts)

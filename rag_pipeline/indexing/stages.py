@@ -27,6 +27,8 @@ from rag_pipeline.store import State, Store, Table
 from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000
+_FEW = 0.05
+"""Share of the documents that may lose their rows at once because a model failed on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ def plan(stage: TableStage) -> Plan:
     refused = stage.quarantine.state()
     per_chunk = "chunk_id" in stage.upstream.schema.names
     stale: list[str] = []
+    missing: list[str] = []
     waiting = current = 0
     why = ""
     for document_id in sorted(before):
@@ -145,6 +148,8 @@ def plan(stage: TableStage) -> Plan:
             current += 1
         else:
             stale.append(document_id)
+            if done is not None and document_id not in mine and not done.fingerprint:
+                missing += [document_id] if done.content_hash == state.content_hash else []
             # What a model failed on stands under no fingerprint.
             if done is not None and done.content_hash == state.content_hash and done.fingerprint:
                 why = MADE_OTHERWISE
@@ -153,15 +158,16 @@ def plan(stage: TableStage) -> Plan:
     weights = _weights(stage, before, stale)
     together = groups((weights[document_id] for document_id in stale), most, stage.shard_weight)
     shards = tuple(tuple(stale[place] for place in group) for group in together)
-    return Plan(tuple(stale), tuple(sorted(known)), current, waiting, shards, why)
+    orphaned = tuple(sorted(known))
+    return Plan(tuple(stale), orphaned, current, waiting, shards, why, tuple(missing))
 
 
 def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
     """Build the rows of these documents and put them in the place of the old ones.
 
-    Documents that a model failed on keep what they had and stay stale; they stand in quarantine
-    until they succeed. Raises the model's ProviderError where it failed on all of them and there
-    is nothing yet that the next steps could go on with.
+    Documents that a model failed on stay stale; they stand in quarantine until they succeed, and
+    keep what they had until `finish`. Raises the model's ProviderError where it failed on all of
+    them and there is nothing yet that the next steps could go on with.
     """
     started = time.perf_counter()
     report = Report(documents=len(document_ids))
@@ -189,15 +195,28 @@ def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
 
 
 def finish(stage: TableStage, orphaned: Sequence[str], changed: bool) -> State:
-    """Drop the orphans' rows, maintain the table if it changed, return what it now holds."""
+    """Drop the orphans' rows, maintain the table if it changed, return what it now holds.
+
+    Documents that a model failed on lose what was made of them before, if they are few: they are
+    missing from what is released next, and hold nothing back. Of many, a model may be the cause.
+    """
     stage.table.ensure()
-    stage.table.drop(orphaned)
+    outdated = _outdated(stage)
+    stage.table.drop([*orphaned, *outdated])
     if stage.quarantine.exists():
         stage.quarantine.drop(orphaned)
-    if changed or orphaned:
+    if changed or orphaned or outdated:
         stage.maintain(stage.table)
         stage.store.hash_table(stage.table.name)
     return stage.table.state()
+
+
+def _outdated(stage: TableStage) -> list[str]:
+    """Return the documents that a model failed on and that have rows, if these are few."""
+    made = stage.table.state()
+    failed = [d for d, state in stage.quarantine.state().items() if not state.fingerprint]
+    outdated = [document_id for document_id in failed if document_id in made]
+    return outdated if len(outdated) <= max(1, _FEW * len(made)) else []
 
 
 def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, State]:

@@ -122,6 +122,8 @@ def retrieval_run(workspace: Workspace, key: Key) -> Outcome:
         "calls_saved": note["calls"]["saved"],
         "not_reranked": len(note["not_reranked"]),
         **examples("reranker_failures", note["not_reranked"]),
+        "not_searched": len(note["not_searched"]),
+        **examples("embedding_failures", note["not_searched"]),
         "seconds": round(note["seconds"], 3),
         "searched": Record(note["pinned"]),
     }

@@ -20,6 +20,8 @@ from rag_pipeline.release.manifest import CURRENT, current, current_id, load
 from rag_pipeline.release.settings import read_settings, record_chats
 from rag_pipeline.workspace import Workspace
 
+_NAMED = 20
+
 
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     """Return the configuration to serve and why: the named one, or the best by `serve_metric`."""
@@ -165,10 +167,11 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
     for asset in STAGES:
         stage = open_stage(workspace, asset, configuration.key)
         todo = plan(stage)
-        if not todo.is_current:
+        if not todo.is_usable:
             problems.append(
                 f"{asset} {stage.key} is not current ({len(todo.stale)} documents stale, "
                 f"{len(todo.orphaned)} orphaned, {todo.waiting} waiting)"
+                + ("; `rag quarantine` says why models fail" if stage.quarantine.state() else "")
             )
     if plan_lexical(workspace, configuration.context_key):
         problems.append(f"lexical_index {configuration.context_key} is not current")
@@ -189,6 +192,20 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
         ):
             problems.append(f"its {asset} is not of this run")
     return problems or _failed_checks(workspace, configuration)
+
+
+def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
+    """Return which documents a model failed on, that are in no build, as a sentence; "" if none."""
+    stages = [open_stage(workspace, asset, configuration.key) for asset in STAGES]
+    missing = sorted({document_id for stage in stages for document_id in plan(stage).missing})
+    if not missing:
+        return ""
+    named = ", ".join(missing[:_NAMED]) + (" …" if len(missing) > _NAMED else "")
+    are = "is" if len(missing) == 1 else "are"
+    return (
+        f"{len(missing)} of {workspace.documents().count()} documents {are} missing, as "
+        f"a model failed on them: {named}"
+    )
 
 
 def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[str]:

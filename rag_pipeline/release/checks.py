@@ -112,7 +112,10 @@ def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
 
 
 def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
-    """Expect one row per contextualized chunk, each vector finite and of unit length."""
+    """Expect one row per contextualized chunk, each vector finite and of unit length.
+
+    Documents that a model failed on have none.
+    """
     table = workspace.vector_index(key)
     faults: dict[str, list[int]] = {}
     ids = None if only is None else sorted(only)
@@ -133,7 +136,9 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
         return {"not_finite": not_finite, "not_unit_length": not_unit}
 
     upstream = workspace.contextualized_chunks(key)
-    return _expect_same_rows(upstream, table, extra, ("not_finite", "not_unit_length"), only=only)
+    failed = workspace.quarantine(table.name).state()
+    faults_of = ("not_finite", "not_unit_length")
+    return _expect_same_rows(upstream, table, extra, faults_of, failed, only)
 
 
 def check_lexical_index(workspace: Workspace, key: str) -> CheckResult:

@@ -10,7 +10,13 @@ from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.quality import load_calibration
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import left_out
-from rag_pipeline.release.candidate import choose, obstacles, released, settings_of
+from rag_pipeline.release.candidate import (
+    choose,
+    missing_documents,
+    obstacles,
+    released,
+    settings_of,
+)
 from rag_pipeline.release.gate import (
     Decision,
     decide,
@@ -90,7 +96,11 @@ def _publish_once(workspace: Workspace) -> Release | None:
         run_digest=note["digest"],
         pinned=pinned,
         metrics=next(asdict(r)["metrics"] for r in board if r.name == configuration.name),
-        reasons=tuple(filter(None, [*reasons, left_out(workspace)])),
+        reasons=tuple(
+            filter(
+                None, [*reasons, left_out(workspace), missing_documents(workspace, configuration)]
+            )
+        ),
         previous=before,
         gate=asdict(decision),
     )

@@ -69,7 +69,7 @@ class Index:
             probes = vector_index.index_probes(table)
             vectors = _resident(table, row_ids, by_row_id)
         if lexical is not None:
-            terms = _Terms.pair(table.name, rows.column("chunk_id"), lexical)
+            terms = _Terms.pair(table.name, rows, lexical)
         documents = rows.column("document_id").combine_chunks().dictionary_encode()
         document_of = documents.indices.to_numpy()
         neighbours = _neighbours(document_of, rows.column("start").to_numpy())
@@ -144,7 +144,7 @@ class _Terms:
     rows: Positions
     """The lexical index's row at each position."""
     positions: Positions
-    """The position of each row."""
+    """The position of each row; -1 of one that no vector is of."""
     document_of: Positions
     """The number of the document at each position; empty without an index of documents."""
     by_document: Positions
@@ -153,17 +153,22 @@ class _Terms:
     """Where each document's stretch of `by_document` starts, and the last one's end."""
 
     @classmethod
-    def pair(cls, name: str, chunk_ids: pa.ChunkedArray, lexical: LexicalIndex) -> "_Terms":
+    def pair(cls, name: str, chunks: pa.Table, lexical: LexicalIndex) -> "_Terms":
+        """Find each chunk in the lexical index, which may have documents besides.
+
+        Those are the ones that an embedding model failed on. Raises StoreError.
+        """
         import pyarrow.compute as pc
 
+        chunk_ids = chunks.column("chunk_id")
         rows = pc.index_in(chunk_ids, value_set=lexical.chunk_ids)
-        if len(lexical) != len(chunk_ids) or rows.null_count:
+        if rows.null_count or len(lexical) != len(chunk_ids) + _besides(chunks, lexical):
             raise StoreError(
                 f"{name} has {len(chunk_ids)} chunks, its lexical index {len(lexical)}: "
                 f"they are of different builds; run `rag run` again"
             )
         at = rows.to_numpy().astype(np.int64)
-        positions = np.empty_like(at)
+        positions = np.full(len(lexical), -1, np.int64)
         positions[at] = np.arange(len(at))
         document_of = np.empty(0, np.int64)
         documents = 0
@@ -188,6 +193,9 @@ class _Terms:
     ) -> tuple[Positions, Floats]:
         """Return chunks with BM25 scores above 0: the k best with ties, and those of `also`."""
         mask = None if allowed is None else allowed[self.positions]
+        if len(self.rows) < len(self.positions):
+            found_here = self.positions >= 0
+            mask = found_here if mask is None else mask & found_here
         rows = None if also is None else self.rows[also]
         found = self.lexical.search_rows(query, k, mask, rows)
         return self.positions[found.rows], found.scores.astype(np.float64)
@@ -222,3 +230,13 @@ def _resident(table: Any, row_ids: vector_index.RowIds, by_row_id: Positions) ->
         at = np.searchsorted(row_ids, rows.column("_rowid").to_numpy(), sorter=by_row_id)
         vectors[by_row_id[at]] = vector_index.vectors_of(rows)
     return vectors
+
+
+def _besides(chunks: pa.Table, lexical: LexicalIndex) -> int:
+    """Return the count of a lexical index's rows that are of documents without any chunk."""
+    import pyarrow.compute as pc
+
+    if len(lexical) == len(chunks):
+        return 0
+    ours = pc.is_in(lexical.document_ids, value_set=chunks.column("document_id").combine_chunks())
+    return len(lexical) - int(pc.sum(ours).as_py() or 0)

@@ -12,7 +12,7 @@ from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.search.reranking import Asked, score_passages
-from rag_pipeline_tests.testing.model_faults import Failure, Fault, poison, short
+from rag_pipeline_tests.testing.model_faults import HANG, Failure, Fault, poison, short
 from rag_pipeline_tests.testing.model_replies import DIMENSION
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -54,6 +54,24 @@ def test_one_poison_prompt_blocks_neither_its_own_run_nor_the_next(
         assert first + 2 <= len(server.requests) <= first + 2 * 3, "at most three tries each"
         assert max(server.billed.values()) == 1
     assert cache.failures(_keys(settings, prompts)) == {_keys(settings, prompts)[-1]: 3}
+
+
+def test_a_prompt_that_hangs_gets_more_time_in_the_next_run_and_holds_nothing_back(
+    cache: CallCache,
+) -> None:
+    prompts = [Prompt(f"p{n}") for n in range(10)]
+    with serving(faults=poison(HANG, "p9")) as server:
+        settings = chat(server.url, max_concurrency=1, timeout_seconds=1, patience_seconds=1.5)
+        for seconds in (1, 2):
+            *good, bad = ask(prompts, settings, cache)
+            assert [reply.text for reply in good if isinstance(reply, Reply)] == [
+                f"P{n}" for n in range(9)
+            ]
+            assert isinstance(bad, ProviderError)
+            assert f"no answer within {seconds} s" in str(bad)
+        assert server.prompts.count("p9") > 1
+        assert len(server.billed) == 9
+        assert max(server.billed.values()) == 1
 
 
 def _keys(settings: ChatModel, prompts: list[Prompt]) -> list[bytes]:

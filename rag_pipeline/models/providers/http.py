@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from rag_pipeline.calls import unreachable
+from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.remote import Server
 
@@ -20,7 +20,8 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
     async with httpx.AsyncClient(
         base_url=server.address.rstrip("/") + "/",
         headers={"Authorization": f"Bearer {server.key}"},
-        timeout=timeout,
+        # The endpoint keeps the time of an attempt: what failed before gets more of it.
+        timeout=httpx.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         limits=httpx.Limits(max_connections=None),
     ) as client:
         yield client

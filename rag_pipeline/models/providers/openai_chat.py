@@ -6,7 +6,7 @@ from typing import Any
 
 import openai
 
-from rag_pipeline.calls import Received, open_endpoint
+from rag_pipeline.calls import LONGEST_TIMEOUT, Received, open_endpoint
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
 from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config.models import Completion
@@ -33,11 +33,13 @@ class OpenAIChat:
         keep_secret(key)
         self._key = key or key_of(settings)
         self._endpoint = open_endpoint(self._what, settings)
-        # The endpoint retries and keeps the time; the SDK's timeout is for a single read.
+        # The endpoint retries and keeps the time.
         self._client = openai.AsyncOpenAI(
             api_key=self._key or "none",
             base_url=settings.base_url,
-            timeout=settings.timeout_seconds,
+            timeout=openai.Timeout(
+                LONGEST_TIMEOUT * settings.timeout_seconds, connect=settings.timeout_seconds
+            ),
             max_retries=0,
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import openai
 
-from rag_pipeline.calls import unreachable
+from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
@@ -30,11 +30,11 @@ class OpenAIEmbedder(RequestBuilder):
 
     def connected(self) -> openai.AsyncOpenAI:
         """Open the connections of the running event loop."""
-        # The endpoint retries and keeps the time; the SDK's timeout is for a single read.
+        # The endpoint retries and keeps the time.
         return openai.AsyncOpenAI(
             api_key=self._server.key,
             base_url=self._server.address,
-            timeout=self._timeout,
+            timeout=openai.Timeout(LONGEST_TIMEOUT * self._timeout, connect=self._timeout),
             max_retries=0,
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import unreachable
+from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
@@ -173,7 +173,9 @@ async def _post(
     from voyageai import error as voyage
 
     try:
-        reply = await client.arequest("post", f"/{path}", params=body, request_timeout=timeout)
+        reply = await client.arequest(
+            "post", f"/{path}", params=body, request_timeout=(timeout, LONGEST_TIMEOUT * timeout)
+        )
     except (voyage.Timeout, voyage.APIConnectionError, aiohttp.ClientError) as error:
         raise unreachable(server.what, error, server.key) from None
     except voyage.VoyageError as error:

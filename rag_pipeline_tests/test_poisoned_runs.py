@@ -1,0 +1,83 @@
+"""Runs whose models fail at one item of a hundred, whenever it is asked: none of them stops."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_pipeline import Corpus
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import (
+    QUERIES,
+    many_documents,
+    write_corpus,
+    write_documents,
+)
+from rag_pipeline_tests.testing.model_faults import Failure, Fault
+from rag_pipeline_tests.testing.model_replies import Body, items_of
+from rag_pipeline_tests.testing.model_server import serving
+
+
+def is_poison(item: str) -> bool:
+    return int.from_bytes(hashlib.sha256(item.encode()).digest()[:4]) % 100 == 0
+
+
+def test_with_one_percent_of_poison_five_runs_end_with_a_leaderboard_and_a_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+
+    def faults(path: str, body: Body) -> Failure:
+        return Fault(500) if any(map(is_poison, items_of(path, body))) else None
+
+    def answer(body: Body) -> str:
+        return "YES" if "YES" in str(body["messages"]) else "It is of one part of the whole."
+
+    with serving(answer, faults) as server:
+        remote: dict[str, Any] = {"base_url": server.url, "patience_seconds": 1.0}
+        file = write_corpus(
+            tmp_path,
+            chats={"small": {"provider": "openai", "model": "m", **remote}},
+            contextualizers={"llm": {"method": "llm", "chat": "small"}},
+            embeddings={
+                "own": {"provider": "openai", "model": "e", "dimensions": 8, "max_texts": 4,
+                        **remote},
+            },
+            retrievers={"hybrid": {"method": "hybrid", "top_k": 8}},
+            rerankers={"jina": {"method": "jina", "model": "r", "candidates": 4, **remote}},
+            evaluation={"relevance": {"judge": "llm", "chat": "small", "passages": 2}},
+            configurations=[
+                {
+                    "name": "all", "chunking": "recursive_150", "contextualizer": "llm",
+                    "embedding": "own", "retriever": "hybrid", "reranker": "jina",
+                }
+            ],
+        )  # fmt: skip
+        documents = many_documents(10, "policy")
+        releases = []
+        for run in range(5):
+            added = {f"d{2 * run + n:02d}.txt" for n in range(2)}
+            write_documents(tmp_path / "documents", {name: documents[name] for name in added})
+            workspace = Workspace(load_config(file))
+            for step in steps(workspace.config):
+                make(workspace, step)
+            releases.append(Corpus.load(file).release().release_id)
+            assert load_leaderboard(workspace).configurations
+
+        tables = ("contextualized_chunks.recursive_150.llm", "vector_index.recursive_150.llm.own")
+        uncontextualized, unembedded = (set(workspace.quarantine(t).state()) for t in tables)
+        assert uncontextualized
+        assert unembedded, "these are in the lexical index, and not found by it"
+        missing = uncontextualized | unembedded
+        reason = f"{len(missing)} of 14 documents are missing, as a model failed on them: "
+        (told,) = [r for r in Corpus.load(file).release().reasons if r.startswith(reason)]
+        assert set(told.removeprefix(reason).split(", ")) == missing
+        assert len(set(releases)) == 5, "each run's documents came to be served"
+        asked = {query for _, query, *_ in QUERIES}
+        assert {count for item, count in server.billed.items() if item not in asked} == {1}
+        assert not server.wasted
