@@ -47,9 +47,17 @@ def workspace(config: CorpusConfig) -> Workspace:
 
 
 @pytest.fixture
-def run_all() -> Callable[..., list[Any]]:
+def run_dagster() -> Callable[..., list[Any]]:
     """Return a function that runs a corpus through Dagster, in this process."""
     from rag_pipeline.orchestration.runner import run
+
+    return lambda file, configuration=None: list(run(load_config(file), configuration))
+
+
+@pytest.fixture
+def run_all() -> Callable[..., list[Any]]:
+    """Return a function that makes the same without Dagster."""
+    from rag_pipeline_tests.testing.builds import run
 
     return lambda file, configuration=None: list(run(load_config(file), configuration))
 
@@ -57,7 +65,7 @@ def run_all() -> Callable[..., list[Any]]:
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Return a corpus of four documents with a release that no test changes."""
-    from rag_pipeline.orchestration.runner import run
+    from rag_pipeline_tests.testing.builds import run
 
     corpus = Corpus.load(write_corpus(tmp_path_factory.mktemp("released")))
     list(run(corpus.config))

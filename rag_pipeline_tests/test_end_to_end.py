@@ -31,8 +31,8 @@ def versions(workspace):
     return found | {"documents": workspace.documents().version}
 
 
-def test_a_run_indexes_evaluates_and_releases(corpus_file, run_all):
-    results = run_all(corpus_file)
+def test_a_run_indexes_evaluates_and_releases(corpus_file, run_dagster):
+    results = run_dagster(corpus_file)
     assert all(result.ran for result in results)
     corpus = Corpus.load(corpus_file)
     board = corpus.leaderboard()
@@ -45,24 +45,24 @@ def test_a_run_indexes_evaluates_and_releases(corpus_file, run_all):
     assert best.text == DOCUMENTS["policy/leave.md"][best.start : best.end]
 
 
-def test_a_second_run_embeds_nothing_and_writes_nothing(corpus_file, run_all):
-    run_all(corpus_file)
+def test_a_second_run_embeds_nothing_and_writes_nothing(corpus_file, run_dagster):
+    run_dagster(corpus_file)
     workspace = Workspace(load_config(corpus_file))
     before, release = versions(workspace), Corpus.load(corpus_file).release()
-    results = run_all(corpus_file)
+    results = run_dagster(corpus_file)
     assert not any(result.ran for result in results)
     assert sum(result.calls.made for result in results) == 0
     assert versions(workspace) == before
     assert Corpus.load(corpus_file).release() == release
 
 
-def test_only_what_changed_is_worked_on(tmp_path, corpus_file, run_all):
-    run_all(corpus_file)
+def test_only_what_changed_is_worked_on(tmp_path, corpus_file, run_dagster):
+    run_dagster(corpus_file)
     documents = tmp_path / "documents"
     edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
     write_documents(documents, {"nda/cedar.txt": edited, "policy/gifts.md": "# Gifts\n\nNone.\n"})
     (documents / "policy/leave.md").unlink()
-    results = {str(r.step): r for r in run_all(corpus_file)}
+    results = {str(r.step): r for r in run_dagster(corpus_file)}
     loaded = results["documents"].metadata
     assert (loaded["documents_worked_on"], loaded["documents_dropped"]) == (2, 1)
     for key in ("chunks recursive_150", "vector_index recursive_150.none.minilm"):
@@ -91,10 +91,10 @@ def test_only_what_changed_is_worked_on(tmp_path, corpus_file, run_all):
         show_explanation(corpus_file, lost, None, 5, as_json=False)
 
 
-def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, run_all):
+def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, run_dagster):
     star = {"chunking": "*", "contextualizer": "*", "embedding": "minilm", "retriever": "*"}
     file = write_corpus(tmp_path, configurations=[star])
-    results = run_all(file)
+    results = run_dagster(file)
     workspace = Workspace(load_config(file))
     texts = set()
     for chunking in ("recursive_150", "markdown"):
@@ -110,8 +110,8 @@ def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, ru
     assert workspace.cache.known(keys) == set(keys)
 
 
-def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_file, run_all):
-    run_all(corpus_file)
+def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_file, run_dagster):
+    run_dagster(corpus_file)
     changed: dict[str, dict[str, object]] = {
         "recursive_150": {"method": "recursive", "max_characters": 150},
         "markdown": {"method": "markdown"},
@@ -128,7 +128,7 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_fil
 
     configurations = [*attributes()["configurations"], third]
     write_file(tmp_path, chunkings=changed, configurations=configurations)
-    ran = {str(r.step) for r in run_all(corpus_file) if r.ran}
+    ran = {str(r.step) for r in run_dagster(corpus_file) if r.ran}
     assert ran == {
         "chunks semantic",
         "contextualized_chunks semantic.none",
@@ -143,14 +143,14 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_fil
 
     changed["semantic"]["threshold"] = 0.5
     write_file(tmp_path, chunkings=changed, configurations=configurations)
-    results = {str(r.step): r for r in run_all(corpus_file)}
+    results = {str(r.step): r for r in run_dagster(corpus_file)}
     assert results["chunks semantic"].calls.made == 0, "no sentence is embedded again"
     assert results["chunks semantic"].calls.saved > 0
     assert not results["chunks recursive_150"].ran
 
 
-def test_one_configuration_alone(corpus_file, run_all):
-    steps = {str(result.step) for result in run_all(corpus_file, "plain")}
+def test_one_configuration_alone(corpus_file, run_dagster):
+    steps = {str(result.step) for result in run_dagster(corpus_file, "plain")}
     assert "vector_index recursive_150.none.minilm" in steps
     assert "vector_index recursive_150.structural.minilm" not in steps
     corpus = Corpus.load(corpus_file)
@@ -158,9 +158,9 @@ def test_one_configuration_alone(corpus_file, run_all):
     assert corpus.release().configuration == "plain"
 
 
-def test_without_queries_the_first_configuration_is_served(tmp_path, run_all):
+def test_without_queries_the_first_configuration_is_served(tmp_path, run_dagster):
     file = write_corpus(tmp_path, queries=None)
-    run_all(file)
+    run_dagster(file)
     corpus = Corpus.load(file)
     assert corpus.release().reasons == ("no query has gold: the first one listed",)
     assert corpus.release().configuration == "default"
@@ -168,7 +168,7 @@ def test_without_queries_the_first_configuration_is_served(tmp_path, run_all):
 
 
 @pytest.mark.parametrize("where", ["document_id LIKE 'policy/%'", "title = 'Sick leave'"])
-def test_a_filter_is_the_same_for_vectors_and_terms(tmp_path, run_all, where):
+def test_a_filter_is_the_same_for_vectors_and_terms(tmp_path, run_dagster, where):
     retrievers = {
         "dense": {"method": "dense"},
         "lexical": {"method": "lexical"},
@@ -179,14 +179,14 @@ def test_a_filter_is_the_same_for_vectors_and_terms(tmp_path, run_all, where):
     for method in retrievers:
         serve = f"recursive_150.none.minilm.{method}.none"
         write_file(tmp_path, retrievers=retrievers, configurations=[rule], serve=serve)
-        run_all(file)
+        run_dagster(file)
         corpus = Corpus.load(file)
         found = corpus.search("agreement of Acme and Cedar on leave", k=20, where=where)
         assert all(chunk.document_id.startswith("policy/") for chunk in found)
     assert json.dumps(Corpus.load(file).release().settings["retriever"])
 
 
-def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, run_all):
+def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, run_dagster):
     gold = {"How expensive may a hotel be?": "policy/travel.md", "Sick leave?": "policy/leave.md"}
     lines = [
         {"query_id": i, "query": question, "gold_spans": [{"document_id": d}]}
@@ -195,7 +195,7 @@ def test_documents_that_are_gold_as_a_whole_choose_gate_and_explain(tmp_path, ru
     file = write_corpus(tmp_path)
     config = load_config(file)
     config.queries_path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    run_all(file)
+    run_dagster(file)
     workspace = Workspace(load_config(file))
     board = load_leaderboard(workspace)
     assert board.sorted_by == "DocumentPresence@5"

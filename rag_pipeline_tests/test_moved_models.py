@@ -10,9 +10,9 @@ from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import ChatModel, VoyageEmbedding, fingerprint, load_config
 from rag_pipeline.config.addresses import addresses_of, at_first_addresses, moved_models
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
 

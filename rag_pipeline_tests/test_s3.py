@@ -20,16 +20,16 @@ def metrics(file):
     return {row["name"]: row["metrics"] for row in board}
 
 
-def test_a_run_on_a_bucket_equals_the_local_run(tmp_path, bucket, run_all):
+def test_a_run_on_a_bucket_equals_the_local_run(tmp_path, bucket, run_dagster):
     local = write_corpus(tmp_path / "local")
     for name, text in DOCUMENTS.items():
         boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{name}", Body=text.encode())
     raw = {"s3": "s3://bucket/raw/"}
     remote = write_corpus(tmp_path / "remote", store=bucket, documents=raw)
-    run_all(local)
-    run_all(remote)
+    run_dagster(local)
+    run_dagster(remote)
     assert list(rows(remote)) == list(rows(local))
-    assert not any(result.ran for result in run_all(remote))
+    assert not any(result.ran for result in run_dagster(remote))
     query = "When is a doctor's note needed?"
     assert Corpus.load(remote).search(query) == Corpus.load(local).search(query)
     assert metrics(remote) == metrics(local)

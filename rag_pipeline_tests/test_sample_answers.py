@@ -7,8 +7,8 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import Assistant, open_assistant
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline_tests.assistant.test_measured_is_served import ONE, RETRIEVER
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_file
 
 DATA = Path(__file__).parent.parent / "data" / "documents"

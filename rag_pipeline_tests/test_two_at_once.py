@@ -8,11 +8,11 @@ from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BusyError, InputError
 from rag_pipeline.indexing import documents as loading
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.release import candidate, moving
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents, write_file
 from rag_pipeline_tests.testing.leases import held

@@ -12,8 +12,8 @@ from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.quality import load_answers
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.release import current
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.model_server import serving
 

@@ -115,21 +115,21 @@ def test_a_plan_over_the_budget_is_refused_in_one_line(tmp_path, server: ModelSe
     hold_budget(enough, forecast(enough))
 
 
-def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(tmp_path, run_all):
+def test_a_run_that_reaches_the_budget_stops_and_goes_on_when_it_is_raised(tmp_path, run_dagster):
     # Expected are 150 tokens a reply, 0.0096 USD in all. These have 400, over 0.004 USD each: the
     # third one is over the budget.
     with serving(lambda body: "word " * 400) as server:
-        _reach_the_budget(tmp_path, server, run_all)
+        _reach_the_budget(tmp_path, server, run_dagster)
 
 
-def _reach_the_budget(tmp_path: Any, server: ModelServer, run_all: Any) -> None:
+def _reach_the_budget(tmp_path: Any, server: ModelServer, run_dagster: Any) -> None:
     file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=0.0105))
     with pytest.raises(BudgetError, match=r"contextualized_chunks markdown\.llm: budget_usd"):
-        run_all(file)
+        run_dagster(file)
     asked = len(server.requests)
     assert 1 <= asked <= 3
     write_file(tmp_path, **paid_contexts(tmp_path, server.url, budget_usd=1.0))
-    results = run_all(file)
+    results = run_dagster(file)
     workspace = Workspace(load_config(file))
     assert len(server.requests) == workspace.chunks("markdown").count(), "nothing asked twice"
     (contexts,) = (r for r in results if r.step == CONTEXTS)
@@ -202,10 +202,10 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
 
 
 def test_estimates_learn_tokens_and_replies_from_what_was_charged(
-    tmp_path, server: ModelServer, run_all
+    tmp_path, server: ModelServer, run_dagster
 ):
     file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url))
-    run_all(file)
+    run_dagster(file)
     workspace = Workspace(load_config(file))
     text = "# Pets\n\n" + "Dogs of every size may come to the office on Fridays. " * 4
     (tmp_path / "documents/pets.md").write_text(text + "\n\n## Cats\n\nThey may not come.\n")

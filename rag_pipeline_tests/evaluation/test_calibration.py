@@ -13,8 +13,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.quality import load_answers, load_calibration
 from rag_pipeline.evaluation.quality.calibration import examples
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.release import current
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_documents, write_file
 
 NAMES = (

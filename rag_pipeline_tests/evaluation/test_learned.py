@@ -21,7 +21,7 @@ TOWNS = "Aarau Bern Chur Davos Emmen Flims Glarus Horgen Ilanz Jona".split()
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
     """Return a corpus of sixty questions that was run with a learned retriever."""
-    from rag_pipeline.orchestration.runner import run
+    from rag_pipeline_tests.testing.builds import run
 
     folder = tmp_path_factory.mktemp("learned")
     facts = {

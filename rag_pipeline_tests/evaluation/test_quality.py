@@ -19,9 +19,9 @@ from rag_pipeline.evaluation.quality.context_breakdown import context_breakdown
 from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.results import JUDGED
 from rag_pipeline.evaluation.scores import read_scores
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import ModelServer, serving

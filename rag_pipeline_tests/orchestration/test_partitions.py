@@ -288,14 +288,14 @@ def test_a_refused_release_is_asked_for_once(tmp_path, settle, instance):
 
 
 def test_a_table_that_fails_its_check_holds_back_what_follows(
-    tmp_path, built, settle, run_all, instance
+    tmp_path, built, settle, run_dagster, instance
 ):
     config = load_config(built)
     table = Workspace(config).chunks("short").open()
     table.update(where="document_id = 'nda/acme.txt'", values={"text": "something else"})
     for _ in range(2):  # not the first time only
         with pytest.raises(CheckFailedError, match=r"text_differs in 1 of 4: nda/acme.txt"):
-            run_all(built)
+            run_dagster(built)
     asked = settle(built)
     assert asked == [("chunks", "short")]
     _, reason = ask(built, instance)
@@ -304,7 +304,7 @@ def test_a_table_that_fails_its_check_holds_back_what_follows(
     table.delete("document_id = 'nda/acme.txt'")  # so it is stale, and built again
     load_documents(built, instance)
     assert settle(built)[0] == ("chunks", "short")
-    assert not any(result.ran for result in run_all(built))
+    assert not any(result.ran for result in run_dagster(built))
 
 
 def load_documents(file, instance):

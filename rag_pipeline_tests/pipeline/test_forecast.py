@@ -13,7 +13,7 @@ import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BudgetError
-from rag_pipeline.orchestration.runner import run
+from rag_pipeline.orchestration import runner
 from rag_pipeline.pipeline.forecast import (
     RERANKING,
     Forecast,
@@ -24,6 +24,7 @@ from rag_pipeline.pipeline.forecast import (
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
@@ -275,7 +276,7 @@ def test_dagster_refuses_a_step_over_the_budget(tmp_path: Path, server: ModelSer
     settings["configurations"] = settings["configurations"][:1]
     file = write(tmp_path, **settings)
     with pytest.raises(BudgetError, match=r"contextualized_chunks recursive_150\.llm: a run would"):
-        list(run(load_config(file)))
+        list(runner.run(load_config(file)))
     assert server.requests == [], "and nothing was asked"
     workspace = Workspace(load_config(file))
     hold_budget_of_step(workspace, Step("chunks", "recursive_150"))

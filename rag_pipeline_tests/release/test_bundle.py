@@ -7,9 +7,9 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError, StoreError
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.release import bundle
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 

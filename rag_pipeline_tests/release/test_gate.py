@@ -171,7 +171,7 @@ def by_meaning(tmp_path_factory):
     """Return a corpus whose questions share no word with their answers, released by vectors."""
     import json
 
-    from rag_pipeline.orchestration.runner import run
+    from rag_pipeline_tests.testing.builds import run
 
     folder = tmp_path_factory.mktemp("gate")
     rule = {"chunking": "recursive_150", "embedding": "minilm"}

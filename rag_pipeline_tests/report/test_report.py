@@ -9,10 +9,10 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import ContextJudgement, Judged
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.report import REPORT_FILE, collect, images, render
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.browser import needs_chromium
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
 HOSTILE = "</blockquote></details><script>window.attacked = 1</script><img src=x onerror=attack()>"

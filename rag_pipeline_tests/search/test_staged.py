@@ -16,7 +16,7 @@ NONE = NoReranker(method="none")
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    from rag_pipeline.orchestration.runner import run
+    from rag_pipeline_tests.testing.builds import run
     from rag_pipeline_tests.testing.corpora import write_corpus
 
     file: Path = write_corpus(tmp_path_factory.mktemp("staged"))

@@ -14,12 +14,12 @@ from rag_pipeline.assistant import open_assistant
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.quotes import Searchable
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.pages import page_view
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.app_server import Running
 from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.servers import free_port
 

@@ -11,9 +11,9 @@ import pytest
 from rag_pipeline import release
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
-from rag_pipeline.orchestration.runner import run
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_corpus
 
 COUNT_UP = """

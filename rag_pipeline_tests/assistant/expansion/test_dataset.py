@@ -12,7 +12,7 @@ from rag_pipeline.assistant.expansion.dataset import released_config
 from rag_pipeline.config import RecursiveChunking
 from rag_pipeline.datamodels import Answer, Citation, Formed
 from rag_pipeline.errors import InputError, ProviderError
-from rag_pipeline.orchestration.runner import run
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.expansion import ANSWER, OUTSIDE, QUESTION
 

@@ -8,7 +8,7 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
-from rag_pipeline.orchestration.runner import run
+from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import attributes, write_documents, write_file
 from rag_pipeline_tests.testing.hostile_requests import ALLOWED, DOCUMENTS, TOKEN, ask, running
 
