@@ -23,7 +23,7 @@ from rag_pipeline.loading import parser_process, scan
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.pdf.parse import read_pdf
-from rag_pipeline.loading.pdf.quality import TextQuality
+from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline_tests.testing.pdf_measures import Measured, measure
 from rag_pipeline_tests.testing.pdf_scans import scanned
 from rag_pipeline_tests.testing.pdf_set import MadePdf, makers, report

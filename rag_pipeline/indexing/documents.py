@@ -31,7 +31,7 @@ from rag_pipeline.loading.extras import MODULES, as_read_here, install, is_insta
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.parser_process import parsers_here
-from rag_pipeline.loading.pdf.quality import TextQuality
+from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import hashed_with, with_given
 from rag_pipeline.loading.sources import read_earlier
@@ -283,20 +283,20 @@ def document_rows(
     return rows_of(columns, DOCUMENTS_SCHEMA)
 
 
-def warnings_of(media_type: str, metadata: Mapping[str, object]) -> list[str]:
+def warnings_of(metadata: Mapping[str, object]) -> list[str]:
     """Return what is doubtful about a document's text; [] where nothing was measured."""
-    stored = metadata.get("text_quality")
-    if media_type != "application/pdf" or not isinstance(stored, str):
-        return []  # other formats may have a field of this name of their own
-    return TextQuality.from_json(stored).warnings()
+    try:
+        return TextQuality.from_json(str(metadata.get("text_quality"))).warnings()
+    except (TypeError, ValueError):
+        return []  # nothing, or a field of this name that the file itself or a person gave
 
 
 def text_warnings(workspace: Workspace) -> list[str]:
     """Return a line for every document whose text is doubtful, by document_id."""
     found = []
-    for batch in workspace.documents().read(["document_id", "media_type", "metadata"]):
+    for batch in workspace.documents().read(["document_id", "metadata"]):
         for row in batch.to_pylist():
-            if doubts := warnings_of(row["media_type"], parse_metadata(row["metadata"])):
+            if doubts := warnings_of(parse_metadata(row["metadata"])):
                 found.append(f"{row['document_id']}: {'; '.join(doubts)}")
     return sorted(found)
 

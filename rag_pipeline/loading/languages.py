@@ -25,6 +25,7 @@ NAMES = {
 
 _READ = 2_000
 _LEAST_LETTERS = 4
+_NO_LANGUAGE = "zxx"
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -43,6 +44,18 @@ def language_of(text: str) -> str:
     identifier, lock = _identifier()
     with lock:
         return str(identifier.classify(head)[0])
+
+
+def is_no_other(text: str, language: str) -> bool:
+    """Return whether a text, where it begins and in its middle, is in no other language.
+
+    Among the 97 of the model; what is no language at all is no other either.
+    """
+    identifier, lock = _every_language()
+    middle = len(text) // 2
+    with lock:
+        parts = (text[:_READ], text[middle : middle + _READ])
+        return all(identifier.classify(p)[0] in (language, _NO_LANGUAGE) for p in parts)
 
 
 def languages_of(texts: Iterable[str]) -> dict[str, float]:
@@ -69,3 +82,10 @@ def _identifier() -> tuple[Any, Lock]:
         tk_row=identifier.tk_row,
     )
     return chosen, Lock()
+
+
+@cache
+def _every_language() -> tuple[Any, Lock]:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE), Lock()

@@ -16,6 +16,7 @@ from rag_pipeline.loading.folder import UNSAFE, ListedFile, find_files, matcher
 from rag_pipeline.loading.languages import language_of
 from rag_pipeline.loading.parser_process import parse_apart
 from rag_pipeline.loading.parsers import PARSER_VERSIONS, PARSERS
+from rag_pipeline.loading.quality import doubts_of_prose, with_known
 from rag_pipeline.loading.records import (
     RECORD_SUFFIXES,
     Located,
@@ -35,6 +36,11 @@ from rag_pipeline.loading.text import (
 )
 
 _MARKDOWN = (".md", ".markdown")
+_PROSE = {
+    *(*_MARKDOWN, ".txt", ".html", ".htm", ".xhtml", ".docx", ".pptx", ".odt", ".rtf", ".epub"),
+    *(".eml", ".msg"),
+}
+"""Files of sentences, whose words can be measured; tables, code and data files have few."""
 _MEDIA_TYPES = {
     ".md": "text/markdown",
     ".markdown": "text/markdown",
@@ -178,6 +184,12 @@ class Source:
         path = PurePosixPath(self.relative)
         suffix = path.suffix.lower()
         folder = str(path.parent)
+        language = language_of(text)
+        quality = fields.get("text_quality")
+        if page_map is not None:
+            quality = with_known(str(quality), text, language)
+        elif quality is None and (suffix in _PROSE or self.offset is not None):
+            quality = doubts_of_prose(text, language)
         return Document(
             document_id=self.document_id,
             content_hash=self.content_hash,
@@ -185,8 +197,9 @@ class Source:
             title=self.title or title,
             media_type=media_type or _MEDIA_TYPES.get(suffix, "text/plain"),
             metadata={
-                **({"language": language} if (language := language_of(text)) else {}),
+                **({"language": language} if language else {}),
                 **fields,
+                **({"text_quality": quality} if quality else {}),
                 **self.given,
                 "folder": "" if folder == "." else folder,
                 "suffix": suffix,

@@ -21,9 +21,9 @@ from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.markdown import plain, to_markdown
 from rag_pipeline.loading.pdf.page import Page, lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
-from rag_pipeline.loading.pdf.quality import measure
 from rag_pipeline.loading.pdf.render import MOST_PIXELS, too_large
 from rag_pipeline.loading.pdf.titles import declared_title, title_block, without_marks
+from rag_pipeline.loading.quality import measure
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
 _MOST_RECOGNISED = 500

@@ -7,7 +7,7 @@ import pytest
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.pdf import parse
 from rag_pipeline.loading.pdf.parse import read_pdf
-from rag_pipeline.loading.pdf.quality import TextQuality
+from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline_tests.testing.pdf_layouts import Sheet
 from rag_pipeline_tests.testing.pdf_measures import character_accuracy
 from rag_pipeline_tests.testing.pdf_scans import mixed_pdf, scanned

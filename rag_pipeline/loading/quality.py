@@ -1,21 +1,30 @@
 """Measures of the quality of a document's text, and the warnings they give rise to."""
 
+import gzip
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.resources import files
 
 from rag_pipeline.loading.extras import install, is_installed
+from rag_pipeline.loading.languages import is_no_other
 from rag_pipeline.loading.pdf.lines import is_cjk
 
 _WORD = re.compile(r"[^\W\d_]+")
 _ADDRESS = re.compile(r"\S*(://|www\.|@)\S*")
+_NAME = re.compile(r"[a-z][A-Z]")
+"""In what programs call things: `ServletConfigurationFactory` is not glued."""
 _LONGEST_WORD = 25
 _MOST_GLUED = 0.005
 _MOST_PIPES = 0.5
 _MOST_REPLACED = 0.01
 _MEAN_WORD = (2.2, 12.0)
+_LEAST_KNOWN = 0.45
 _LEAST_WORDS = 50
+_MOST_LOOKED_UP = 2_000
+_LONGEST_MEASURED = 500_000
 _LEAST_CONFIDENCE = 0.8
 
 
@@ -24,9 +33,11 @@ class TextQuality:
     """Shares are between 0 and 1.
 
     `glued` is the share of words of more than 25 letters, `pipes` that of characters in table
-    rows, `replaced` that of characters that the fonts don't map to letters. `unread` counts the
-    pages that hold an image and no text, `recognised` those that were read by OCR, with the mean
-    `confidence` of their characters.
+    rows, `replaced` that of characters that the fonts, or the encoding, don't map to letters.
+    `known` is the share of words that a dictionary of the text's language has, None for languages
+    without one. `unread` counts the pages that hold an image and no text, `recognised` those that
+    were read by OCR, with the mean `confidence` of their characters; formats without pages have
+    none.
     """
 
     pages: int
@@ -39,6 +50,7 @@ class TextQuality:
     unread: int = 0
     recognised: int = 0
     confidence: float | None = None
+    known: float | None = None
 
     def warnings(self) -> list[str]:
         """Say what is beyond its limit, with the limit."""
@@ -53,10 +65,13 @@ class TextQuality:
                 found.append(
                     f"words have {self.mean_word:.1f} letters on average, not {low:g} to {high:g}"
                 )
-            if self.pipes > _MOST_PIPES:
+            if self.known is not None and self.known < _LEAST_KNOWN:
+                found.append(f"{self.known:.0%} of the words are in a dictionary of its language")
+            if self.pages and self.pipes > _MOST_PIPES:
                 found.append(f"{self.pipes:.0%} of the characters are in tables")
         if self.replaced > _MOST_REPLACED:
-            found.append(f"{self.replaced:.1%} of the characters are unknown to the file's fonts")
+            whose = "unknown to the file's fonts" if self.pages else "in no known encoding (U+FFFD)"
+            found.append(f"{self.replaced:.1%} of the characters are {whose}")
         if self.unread:
             what = f"{self.unread} of {self.pages} pages are images that were not read"
             hint = "" if is_installed("ocr") else f"; `{install('ocr')}` and run again to read them"
@@ -85,17 +100,57 @@ def measure(
     text: str, characters: Sequence[int], unmapped: int, **pages: float | None
 ) -> TextQuality:
     """Measure a text; `characters` counts those of each page, `unmapped` the unknown ones."""
-    plain = _ADDRESS.sub(" ", text)
-    words = [word for word in _WORD.findall(plain) if not is_cjk(word[0])]
+    words = _words(text)
     lengths = [len(word) for word in words]
     in_tables = sum(len(line) for line in text.split("\n") if line.startswith("|"))
     return TextQuality(
         pages=len(characters),
         words=len(words),
-        glued=sum(n > _LONGEST_WORD for n in lengths) / max(len(words), 1),
+        glued=sum(len(w) > _LONGEST_WORD and not _NAME.search(w) for w in words)
+        / max(len(words), 1),
         pipes=in_tables / max(len(text), 1),
-        replaced=unmapped / max(sum(characters), 1),
+        replaced=unmapped / max(sum(characters) or len(text), 1),
         mean_word=sum(lengths) / max(len(words), 1),
         with_text=sum(bool(n) for n in characters),
         **pages,  # type: ignore[arg-type]
     )
+
+
+def with_known(measured: str, text: str, language: str) -> str:
+    """Return the record of a text with pages, with the share of words in the dictionary."""
+    return replace(TextQuality.from_json(measured), known=share_known(text, language)).to_json()
+
+
+def doubts_of_prose(text: str, language: str) -> str:
+    """Return the record of a text without pages where something is doubtful about it, else ""."""
+    text = text[:_LONGEST_MEASURED]
+    found = measure(text, (), text.count("\ufffd"))
+    found = replace(found, known=share_known(text, language))
+    return found.to_json() if found.warnings() else ""
+
+
+def share_known(text: str, language: str) -> float | None:
+    """Return the share of the words that a dictionary of the language has.
+
+    Up to 2,000 words of two letters and more are looked up, spread over the text. None for
+    languages without a dictionary, for few words, and for a text of a language of the same script
+    that `language_of` does not tell apart.
+    """
+    known = _dictionary(language)
+    words = [word.lower() for word in _words(text) if len(word) > 1]
+    if not known or len(words) < _LEAST_WORDS:
+        return None
+    words = words[:: max(len(words) // _MOST_LOOKED_UP, 1)]
+    share = sum(word in known for word in words) / len(words)
+    return share if share >= _LEAST_KNOWN or is_no_other(text, language) else None
+
+
+@cache
+def _dictionary(language: str) -> frozenset[str]:
+    packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
+    return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
+
+
+def _words(text: str) -> list[str]:
+    plain = _ADDRESS.sub(" ", text)
+    return [word for word in _WORD.findall(plain) if not is_cjk(word[0])]
