@@ -11,12 +11,14 @@ import tomllib
 import zipfile
 from importlib import import_module
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from dagster._config import process_config
 from dagster._core.instance import InstanceRef
 
+from rag_pipeline.calls.registers import RedisRegister, deployed_register
 from rag_pipeline_tests.testing.checkout import copy_of_checkout
 from rag_pipeline_tests.testing.servers import free_port, program
 
@@ -134,6 +136,20 @@ def test_all_containers_share_executor_broker_and_database():
             len({services[s]["environment"][name] for s in ("webserver", "daemon", "worker")}) == 1
         )
     assert services["worker"]["environment"]["RAG_CELERY_BROKER"].startswith("redis://redis:")
+
+
+def test_all_workers_share_the_register_of_limits_claims_and_budget(monkeypatch):
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    worker = services["worker"]["environment"]
+    for name in ("RAG_REGISTER", "RAG_CELERY_BROKER", "DAGSTER_POSTGRES_URL"):
+        monkeypatch.setenv(name, worker[name])
+    register = deployed_register()
+    assert isinstance(register, RedisRegister)
+    assert urlsplit(register.url).hostname in services, "another container, the same for all"
+    # Claims and charges are in the store, which the containers share.
+    (volume,) = services["worker"]["volumes"]
+    assert all(services[s]["volumes"] == [volume] for s in ("webserver", "daemon"))
+    assert volume.split(":")[1] == "/app/data/store"
 
 
 def test_the_helm_values_are_what_the_chart_and_dagster_k8s_know():

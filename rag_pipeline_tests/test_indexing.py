@@ -173,3 +173,49 @@ def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_pa
         assert set(stage.table.state()) == set(DOCUMENTS) - {"policy/travel.md"}
         assert indexing.plan(stage).stale == ("policy/travel.md",)
         assert max(server.billed.values()) == 1
+
+
+@pytest.mark.parametrize("others_are_built", [True, False])
+def test_an_old_text_is_dropped_when_its_document_is_to_blame_and_not_the_model(
+    tmp_path, monkeypatch, others_are_built
+):
+    """A model that fails on all that it is asked may be down: nothing is lost by its outage."""
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    changed = {"policy/travel.md": DOCUMENTS["policy/travel.md"].replace("180 e", "190 e")}
+    if others_are_built:
+        changed["policy/leave.md"] = DOCUMENTS["policy/leave.md"].replace("sixteen", "twenty")
+
+    def faults(path, body):
+        return Fault(500) if any("190 euros" in text for text in body["input"]) else None
+
+    with serving(faults=faults) as server:
+        remote: dict[str, object] = {"provider": "openai", "model": "m", "base_url": server.url}
+        remote |= {"dimensions": DIMENSION, "patience_seconds": 0.3}
+        configuration = {"chunking": "markdown", "contextualizer": "none", "embedding": "remote"}
+        file = write_corpus(
+            tmp_path,
+            embeddings={"remote": remote},
+            configurations=[{"name": "default", **configuration, "retriever": "dense"}],
+        )
+        workspace = Workspace(load_config(file))
+
+        def update():
+            indexing.update_documents(workspace)
+            indexing.update(workspace, "chunks", "markdown")
+            indexing.update(workspace, "contextualized_chunks", "markdown.none")
+            report = indexing.update(workspace, "vector_index", "markdown.none.remote")
+            stage = indexing.open_stage(workspace, "vector_index", "markdown.none.remote")
+            return report.failed, set(stage.table.state()), indexing.plan(stage)
+
+        assert update()[:2] == ({}, set(DOCUMENTS))
+        write_documents(tmp_path / "documents", changed)
+        failed, built, plan = update()
+        assert set(failed) == {"policy/travel.md"}
+        if not others_are_built:
+            assert built == set(DOCUMENTS)
+            assert not plan.is_usable, "what is served has the old text, and all of it"
+            failed, built, plan = update()
+            assert set(failed) == {"policy/travel.md"}, "again, so it is the document"
+        assert built == set(DOCUMENTS) - {"policy/travel.md"}
+        assert plan.missing == plan.stale == ("policy/travel.md",)
+        assert plan.is_usable

@@ -8,9 +8,11 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.pipeline.making import make
-from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import (
     QUERIES,
@@ -81,3 +83,67 @@ def test_with_one_percent_of_poison_five_runs_end_with_a_leaderboard_and_a_relea
         asked = {query for _, query, *_ in QUERIES}
         assert {count for item, count in server.billed.items() if item not in asked} == {1}
         assert not server.wasted
+
+
+@pytest.mark.parametrize("poison", ["query", "boosted query", "every query"])
+def test_a_query_that_a_model_fails_on_is_asked_again_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, poison: str
+) -> None:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    query_id, query, *_ = QUERIES[3]
+    is_broken = True
+
+    def is_bad(text: str) -> bool:
+        return text.startswith(query) and (len(text) > len(query)) == (poison == "boosted query")
+
+    def faults(path: str, body: Body) -> Failure:
+        return Fault(500) if is_broken and any(map(is_bad, items_of(path, body))) else None
+
+    with serving(faults=faults) as server:
+        remote = {"base_url": server.url, "patience_seconds": 0.3}
+        file = write_corpus(
+            tmp_path,
+            embeddings={"own": {"provider": "openai", "model": "e", "dimensions": 8, **remote}},
+            retrievers={
+                "staged": {
+                    "method": "context_aware", "over": {"method": "dense"}, "boosted_files": 1,
+                }
+            },
+            configurations=[
+                {
+                    "name": "one", "chunking": "recursive_150", "contextualizer": "none",
+                    "embedding": "own", "retriever": "staged",
+                }
+            ],
+        )  # fmt: skip
+        if poison == "every query":
+            lines = (tmp_path / "queries.jsonl").read_text().splitlines()
+            (tmp_path / "queries.jsonl").write_text(lines[3])
+        workspace = Workspace(load_config(file))
+        wanted = [s for s in steps(workspace.config) if s.asset not in ("leaderboard", "release")]
+        step = Step("retrieval_run", "one")
+        before = wanted[: wanted.index(step)]
+        for one in before:
+            make(workspace, one)
+        if poison == "every query":
+            with pytest.raises(RagPipelineError, match="HTTP 500"):
+                make(workspace, step)
+            assert not RUN.note(workspace, "one")
+            return
+
+        make(workspace, step)
+        failed = RUN.note(workspace, "one")
+        (told,) = failed["not_searched"]
+        assert told.startswith(f"{query_id}: ")
+        found = {row["query_id"] for row in RUN.rows(workspace, "one")}
+        assert (query_id in found) == (poison == "boosted query"), "found by the query itself"
+        assert len(found | {query_id}) == len(QUERIES)
+        assert is_incomplete(workspace, step)
+        assert plan_step(workspace, step).must_run
+
+        is_broken = False
+        make(workspace, step)
+        assert not RUN.note(workspace, "one")["not_searched"]
+        assert RUN.digest(workspace, "one") != failed["digest"], "what is made of it is made anew"
+        assert not plan_step(workspace, step).must_run
+        assert max(server.billed.values()) == 1

@@ -95,9 +95,10 @@ class RerankerSettings(Settings):
 class PassageReranker(RerankerSettings):
     """Reads query and passage together, over the retriever's first `candidates`.
 
-    They are ordered by its scores; the others follow in the retriever's order. When it fails on a
-    query the run stops, or, with `on_error: keep_order`, the query keeps the retriever's order
-    and is counted.
+    They are ordered by its scores; the others follow in the retriever's order. With `on_error:
+    keep_order`, a query that it fails on keeps the retriever's order. Otherwise a search raises the
+    error, and so does a run over all queries if there are more of them than one or 5 %. A run
+    counts such queries, and the next one asks again.
     """
 
     candidates: int = Field(default=50, ge=1, le=1000)

@@ -185,7 +185,8 @@ def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
     note = RUN.note(workspace, configuration.name)
     if not note or not workspace.vector_index(configuration.vector_key).exists():
         return False
-    if note["digest"] != run_digest(workspace, configuration, pin(workspace, configuration)):
+    made_from = run_digest(workspace, configuration, pin(workspace, configuration))
+    if note["digest"] != _digest_without(made_from, note.get("failed", ())):
         return False
     pinned = note["pinned"]
     table = workspace.store.table(pinned["vector_table"], CONTEXTUALIZED_CHUNKS_SCHEMA)
@@ -193,6 +194,17 @@ def run_is_current(workspace: Workspace, configuration: Configuration) -> bool:
     return table.has_version(pinned["vector_version"]) and (
         documents is None or workspace.documents().has_version(documents)
     )
+
+
+def run_is_incomplete(workspace: Workspace, configuration: Configuration) -> bool:
+    """Return whether all that a run lacks is queries that a model failed on."""
+    failed = RUN.note(workspace, configuration.name).get("failed")
+    return bool(failed) and run_is_current(workspace, configuration)
+
+
+def _digest_without(made_from: str, failed: Sequence[str]) -> str:
+    """Hash what a run is of; where models answer what they failed on before, it is another run."""
+    return fingerprint(made_from, "without", *failed) if failed else made_from
 
 
 def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
@@ -209,6 +221,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
     asks = [read_question(index, q.query, settings).ask for q in queries]
     not_searched: list[str] = []
+    lacking: list[str] = []
     try:
         embed(asks)  # in as few calls as can be
     except TextsFailedError as error:
@@ -217,6 +230,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         if not _are_few(not_searched, every):
             raise
         queries = [query for query, reason in failed if not reason]
+        lacking = [query.query_id for query, reason in failed if reason]
     reranker = workspace.config.rerankers[configuration.reranker]
     stops = isinstance(reranker, PassageReranker) and reranker.on_error == "fail"
     if stops:  # but not for a query or two
@@ -246,6 +260,10 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
             latencies.append(found.latency_ms)
         if found.failure is not None:
             not_reranked.append(f"{query.query_id}: {found.failure}")
+            lacking.append(query.query_id)
+        if found.unboosted is not None:
+            not_searched.append(f"{query.query_id}: boosted queries: {found.unboosted}")
+            lacking.append(query.query_id)
         for rank, chunk in enumerate(found.chunks, 1):
             columns["query_id"].append(query.query_id)
             columns["rank"].append(rank)
@@ -258,10 +276,14 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         first = next(q.query for q in every if q.query_id == query_id)
         others = f" (and {len(not_reranked) - 1} more queries)"
         raise ProviderError(f"query {first[:80]!r}: {reason}{others}")
+    if not_searched and not _are_few(not_searched, every):
+        raise ProviderError("; ".join(not_searched[:3]))
+    lacking = sorted(set(lacking))
     note = {
-        "digest": made_from,
+        "digest": _digest_without(made_from, lacking),
         "pinned": asdict(pinned),
         "queries": len(every),
+        "failed": lacking,
         "calls": asdict(counts),
         "not_reranked": not_reranked,
         "not_searched": not_searched,
@@ -285,7 +307,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
 
 def _are_few(failures: Sequence[str], queries: Sequence[Query]) -> bool:
     """Return whether failures are of so few queries that these are the cause, and not the model."""
-    return len(failures) <= max(1, _FEW * len(queries))
+    return len(failures) < len(queries) and len(failures) <= max(1, _FEW * len(queries))
 
 
 def usd_per_query(

@@ -55,11 +55,22 @@ class Report:
     quarantined: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     """Documents that a model failed on, with the reasons; they stay stale."""
+    again: set[str] = field(default_factory=set)
+    """Those of them that it failed on in an earlier run too."""
     too_long: list[str] = field(default_factory=list)
     """Documents of which a model saw a summary and a part, as they are longer than its window."""
     calls: CallCounts = field(default_factory=CallCounts)
     costs: Totals = field(default_factory=Totals)
     seconds: float = 0.0
+
+    @property
+    def blamed(self) -> Sequence[str]:
+        """Return the documents that are to blame themselves for a model's failure.
+
+        A model that failed on all that it was asked may be down: these failed in an earlier run.
+        """
+        built = self.documents - len(self.failed) - len(self.quarantined)
+        return [d for d in self.failed if built or d in self.again]
 
     def add(self, other: "Report") -> None:
         """Add the work of another shard."""
@@ -68,6 +79,7 @@ class Report:
         self.dropped += other.dropped
         self.quarantined.update(other.quarantined)
         self.failed.update(other.failed)
+        self.again |= other.again
         self.too_long += other.too_long
         self.calls.add(other.calls)
         self.costs.merge(other.costs)

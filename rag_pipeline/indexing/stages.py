@@ -23,7 +23,7 @@ from rag_pipeline.indexing.plans import (
     quarantine_rows,
 )
 from rag_pipeline.search import vector_index
-from rag_pipeline.store import State, Store, Table
+from rag_pipeline.store import DocumentState, State, Store, Table
 from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000
@@ -148,9 +148,8 @@ def plan(stage: TableStage) -> Plan:
             current += 1
         else:
             stale.append(document_id)
-            if done is not None and document_id not in mine and not done.fingerprint:
-                missing += [document_id] if done.content_hash == state.content_hash else []
-            # What a model failed on stands under no fingerprint.
+            if document_id not in mine and _is_failed(done, state):
+                missing.append(document_id)
             if done is not None and done.content_hash == state.content_hash and done.fingerprint:
                 why = MADE_OTHERWISE
     known = (set(mine) | set(refused)) - {d for d in before if stage.covers(d)}
@@ -160,6 +159,11 @@ def plan(stage: TableStage) -> Plan:
     shards = tuple(tuple(stale[place] for place in group) for group in together)
     orphaned = tuple(sorted(known))
     return Plan(tuple(stale), orphaned, current, waiting, shards, why, tuple(missing))
+
+
+def _is_failed(done: DocumentState | None, upstream: DocumentState) -> bool:
+    """Tell whether a model failed on a document as it is; it then stands under no fingerprint."""
+    return done is not None and done[:2] == (upstream.content_hash, "")
 
 
 def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
@@ -179,9 +183,12 @@ def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
         raise ProviderError(first + (f" (and {others} more documents)" if others else ""))
     done = [d for d in document_ids if d not in report.failed]
     report.rows = stage.table.replace(done, batches)
+    states = stage.upstream.state() if report.quarantined or report.failed else {}
+    if report.failed:
+        earlier = stage.quarantine.state()
+        report.again = {i for i in report.failed if _is_failed(earlier.get(i), states[i])}
     if stage.quarantine.exists():
         stage.quarantine.drop(document_ids)
-    states = stage.upstream.state() if report.quarantined or report.failed else {}
     # Under no fingerprint a document is not done: it is tried again in the next run.
     for reasons, fingerprint in ((report.quarantined, stage.fingerprint), (report.failed, "")):
         if reasons:
@@ -194,14 +201,20 @@ def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
     return report
 
 
-def finish(stage: TableStage, orphaned: Sequence[str], changed: bool) -> State:
+def finish(
+    stage: TableStage, orphaned: Sequence[str], changed: bool, blamed: Sequence[str] = ()
+) -> State:
     """Drop the orphans' rows, maintain the table if it changed, return what it now holds.
 
-    Documents that a model failed on lose what was made of them before, if they are few: they are
-    missing from what is released next, and hold nothing back. Of many, a model may be the cause.
+    Documents that are `blamed` for a model's failure lose what was made of them before, if they are
+    few: they are missing from what is released next, and hold nothing back. Of many, a model may be
+    the cause.
     """
     stage.table.ensure()
-    outdated = _outdated(stage)
+    made = stage.table.state()
+    outdated = [document_id for document_id in blamed if document_id in made]
+    if len(outdated) > max(1, _FEW * len(made)):
+        outdated = []
     stage.table.drop([*orphaned, *outdated])
     if stage.quarantine.exists():
         stage.quarantine.drop(orphaned)
@@ -211,20 +224,12 @@ def finish(stage: TableStage, orphaned: Sequence[str], changed: bool) -> State:
     return stage.table.state()
 
 
-def _outdated(stage: TableStage) -> list[str]:
-    """Return the documents that a model failed on and that have rows, if these are few."""
-    made = stage.table.state()
-    failed = [d for d, state in stage.quarantine.state().items() if not state.fingerprint]
-    outdated = [document_id for document_id in failed if document_id in made]
-    return outdated if len(outdated) <= max(1, _FEW * len(made)) else []
-
-
 def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, State]:
     """Build what a plan lists in this process; return what was done and what the table holds."""
     report = Report(dropped=len(todo.orphaned))
     for shard in todo.shards:
         report.add(build_shard(stage, shard))
-    return report, finish(stage, todo.orphaned, bool(todo.shards))
+    return report, finish(stage, todo.orphaned, bool(todo.shards), report.blamed)
 
 
 def update(workspace: Workspace, asset: str, partition: str) -> Report:

@@ -251,10 +251,10 @@ def _sharded_asset(
         with clear_failures():
             stage = indexing.open_stage(workspace, name, context.partition_key)
             orphaned = indexing.plan(stage).orphaned
-            state = indexing.finish(stage, orphaned, bool(reports))
             total = Report(dropped=len(orphaned))
             for report in reports:
                 total.add(report)
+            state = indexing.finish(stage, orphaned, bool(reports), total.blamed)
             made = table_outcome(stage, state, total, len(reports))
             placed = place_facts(workspace, Step(name, context.partition_key))
         clear_step_values(workspace, context.run)

@@ -136,6 +136,10 @@ def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
     return (runs.run_digest(workspace, configuration, pin(workspace, configuration)),)
 
 
+def _run_is_incomplete(workspace: Workspace, key: Key) -> bool:
+    return runs.run_is_incomplete(workspace, workspace.config.configuration(key))
+
+
 def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
     engines = workspace.config.lexical_engines(key)
     return tuple(workspace.lexical_path(key, engine) for engine in engines)
@@ -251,9 +255,11 @@ _ROWS = (
         name="retrieval_run",
         reads=("vector_index", "lexical_index", "queries"),
         by="configuration",
-        is_current=lambda workspace, key: runs.run_is_current(
-            workspace, workspace.config.configuration(key)
+        is_current=lambda workspace, key: (
+            runs.run_is_current(workspace, workspace.config.configuration(key))
+            and not _run_is_incomplete(workspace, key)
         ),
+        is_incomplete=_run_is_incomplete,
         place=RUN.file,
         update=updates.retrieval_run,
         made_from=_run_inputs,

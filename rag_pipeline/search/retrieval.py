@@ -15,7 +15,7 @@ import numpy as np
 
 from rag_pipeline.config import PassageReranker, Reranker, Retriever
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.errors import ProviderError
+from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.adaptive_selection import select
 from rag_pipeline.search.filters import filter_of
@@ -82,8 +82,8 @@ class Retrieved:
     `ask` is the part of the query that was searched for: all of it unless a part names a document.
     `documents` (only if they were to be discovered) are those of the single pass, best first,
     `boosted` the boosted queries by document. `failure` says why the chunks are in the retriever's
-    order although a reranker is set. `latency_ms` is None where many queries were reranked
-    together.
+    order although a reranker is set, `unboosted` why boosted queries were not searched.
+    `latency_ms` is None where many queries were reranked together.
     """
 
     chunks: list[ScoredChunk]
@@ -91,6 +91,7 @@ class Retrieved:
     documents: list[Discovered] = field(default_factory=list)
     boosted: dict[str, list[str]] = field(default_factory=dict)
     failure: str | None = None
+    unboosted: str | None = None
     latency_ms: float | None = None
     token_weights: Weights | None = field(default=None, compare=False, repr=False)
     """Those of the index, where the chunks hold their tokens (see `with_tokens`)."""
@@ -203,6 +204,7 @@ class _Pass:
     read: Candidates | None
     documents: list[Discovered] = field(default_factory=list)
     boosted: dict[str, list[str]] = field(default_factory=dict)
+    unboosted: str | None = None
 
     def chunks(self, *depths: int) -> list[ScoredChunk]:
         return load_chunks(self.index, self.ranking[: max(depths)], self.read)
@@ -215,6 +217,7 @@ class _Pass:
         return [ranking[n] for n in _stay(self.chunks(settings.top_k), settings)]
 
     def retrieved(self, chunks: list[ScoredChunk], **more: Any) -> Retrieved:
+        more["unboosted"] = self.unboosted
         return Retrieved(chunks, self.ask, self.documents, self.boosted, **more)
 
 
@@ -263,19 +266,22 @@ def _ranked(
     if isinstance(settings, ContextAwareRetriever) and boosts:
         stages = settings.boosted_files, settings.variants
         boosted = boosted_queries(question.text, found, *stages, boost)
-    boosts = any(boosted.values())
+    boosts, unboosted = any(boosted.values()), None
     if boosts or isinstance(reranker, MaxSimReranker):
         ranking = on_one_scale(ranking, over, deep)
     if isinstance(settings, ContextAwareRetriever) and boosts:
         assert embed is not None
-        ranking = boosted_ranking(index, ranking, found, boosted, settings, embed, where)
+        try:
+            ranking = boosted_ranking(index, ranking, found, boosted, settings, embed, where)
+        except TextsFailedError as error:
+            unboosted, boosted = str(error), {}
     if isinstance(reranker, MaxSimReranker):
         # with their texts, where these are not known: a second read takes as long as the first
         columns = ("token_vectors",) if read is not None else (*COLUMNS, "token_vectors")
         tokens = read_candidates(index, ranking[: reranker.candidates], columns)
         ranking = rerank(index, ranking, encoded, reranker, tokens)
         read = read or tokens
-    return _Pass(index, question.ask, ranking, read, documents, boosted)
+    return _Pass(index, question.ask, ranking, read, documents, boosted, unboosted)
 
 
 def _stay(chunks: Sequence[ScoredChunk], settings: Retriever) -> Sequence[int]:

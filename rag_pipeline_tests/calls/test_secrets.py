@@ -9,6 +9,7 @@ import pytest
 from rag_pipeline.calls import CallCache
 from rag_pipeline.config import ChatModel, CohereReranker, OpenAIEmbedding, VoyageEmbedding
 from rag_pipeline.errors import ProviderError
+from rag_pipeline.evaluation import Evaluator
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
@@ -71,6 +72,19 @@ def said(call: Callable[[], Any]) -> str:
     except ProviderError as error:
         return f"{error} {error!r}"
     return " ".join(f"{one} {one!r}" for one in found if isinstance(one, ProviderError))
+
+
+def test_an_evaluators_errors_hold_no_key_that_is_given_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with serving(faults=lambda path, body: Echo(400)) as server:
+        evaluator = Evaluator(KEY, server.url)
+        evaluator.get_relevance_labels([{"document": "It is."}], "Is it?")
+        assert server.requests[0].headers["Authorization"] == f"Bearer {KEY}"
+    (error,) = evaluator.errors
+    assert "HTTP 400" in error
+    assert KEY[:8] not in error
 
 
 def test_a_reply_that_echoes_the_key_is_not_kept_with_it(
