@@ -165,7 +165,14 @@ def _embed_missing(
             batches = list(embedder.batches([inputs[key] for key in fresh]))
             groups = [[fresh[i] for i in batch] for batch in batches] + [[k] for k in failures]
             mine = claims.draw(groups, others)
-            of_mine = run_calls(_request_all(mine, inputs, embedder, input_type, keep, failures))
+            of_mine: dict[bytes, ProviderError] = {}
+            requests = _request_all(mine, inputs, embedder, input_type, keep, failures, of_mine)
+            try:
+                run_calls(requests)
+            except CallsStoppedError:
+                # All texts of one document may be refused: they stop no second run.
+                claims.cache.fail([k for k, e in of_mine.items() if type(e) is ProviderError])
+                raise
             claims.cache.fail(list(of_mine))
             claims.give_up(list(of_mine))
             failed |= of_mine
@@ -188,13 +195,13 @@ async def _request_all(
     input_type: InputType,
     keep: Callable[[Sequence[bytes], Embedded, Mapping[bytes, Usage]], None],
     failures: Mapping[bytes, int],
-) -> dict[bytes, ProviderError]:
-    """Embed inputs with many requests in flight; return those that failed.
+    failed: dict[bytes, ProviderError],
+) -> None:
+    """Embed inputs with many requests in flight; add those that failed to `failed`.
 
     Where a request fails, its halves are sent, until the inputs that it failed on stand alone.
     Inputs whose vectors can't be used are sent once more; the others of the reply are kept.
     """
-    failed: dict[bytes, ProviderError] = {}
     unusable: set[bytes] = set()
     kept = refused = 0
 
@@ -252,7 +259,6 @@ async def _request_all(
 
     async with embedder.connect() as send:
         await run_bounded(batches, one, embedder.max_concurrency)
-    return failed
 
 
 def _shares(used: Usage, inputs: Mapping[bytes, Sequence[str]]) -> dict[bytes, Usage]:

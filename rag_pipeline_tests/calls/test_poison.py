@@ -125,6 +125,17 @@ def test_texts_beside_a_poison_one_are_embedded(cache: CallCache) -> None:
         assert max(server.billed.values()) == 1
 
 
+def test_a_document_all_of_whose_texts_are_refused_stops_no_second_run(cache: CallCache) -> None:
+    texts = ["t0", "t1", "t2"]
+    with serving(faults=poison(Fault(400, "flagged"), *texts)) as server:
+        embedder = embedding(server.url)
+        with pytest.raises(CallsStoppedError, match="flagged"):
+            embed(texts, embedder, cache)
+        with pytest.raises(TextsFailedError, match="flagged") as failure:
+            embed(texts, embedder, cache)
+        assert set(failure.value.failed) == set(texts)
+
+
 def test_a_refused_request_is_told_from_a_refused_text(cache: CallCache) -> None:
     texts = [f"t{n}" for n in range(512)]
     with serving(faults=lambda path, body: Fault(400, "unsupported: dimensions")) as server:
