@@ -104,10 +104,9 @@ def show_leaderboard(board: Board) -> None:
     if board.origin:
         console.print(f"[yellow]{board.origin}[/yellow]")
     if board.queries_left_out:
-        console.print(
-            f"[yellow]{board.queries_left_out} gold spans are not in the documents; their "
-            f"queries are left out[/yellow]"
-        )
+        lost = board.queries_left_out
+        queries = "1 query is" if lost == 1 else f"{lost:,} queries are"
+        console.print(f"[yellow]{queries} left out, as gold is not in the documents[/yellow]")
 
 
 def _unit(found: Summary) -> str:

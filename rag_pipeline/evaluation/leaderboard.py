@@ -27,7 +27,7 @@ from rag_pipeline.evaluation.comparison import (
 )
 from rag_pipeline.evaluation.intervals import few_groups
 from rag_pipeline.evaluation.results import QUERIES, RUN
-from rag_pipeline.evaluation.runs import count_synthetic, load_groups, load_queries
+from rag_pipeline.evaluation.runs import count_left_out, count_synthetic, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
     Scores,
     check_metric_names,
@@ -105,7 +105,7 @@ def update_leaderboard(
         digest=leaderboard_digest(workspace),
         corpus=config.corpus,
         sorted_by=sorted_by,
-        queries_left_out=len(QUERIES.note(workspace).get("problems", [])),
+        queries_left_out=count_left_out(workspace),
         configurations=best_first(rows, sorted_by),
         queries=len(asked),
         synthetic=count_synthetic(workspace),

@@ -103,11 +103,16 @@ def load_queries(workspace: Workspace) -> list[Query]:
     return [_query(json.loads(row["record"])) for row in QUERIES.rows(workspace)]
 
 
+def count_left_out(workspace: Workspace) -> int:
+    """Return how many of the file's queries are not measured; one may lack several spans."""
+    problems = QUERIES.note(workspace).get("problems", [])
+    return len({problem.split(": gold_spans.", 1)[0] for problem in problems})
+
+
 def left_out(workspace: Workspace) -> str:
     """Return how many of the queries are not measured, as a sentence; "" if all are."""
-    note = QUERIES.note(workspace)
-    lost = int(note.get("read", 0)) - len(load_queries(workspace)) if note else 0
-    if lost <= 0:
+    note, lost = QUERIES.note(workspace), count_left_out(workspace)
+    if not lost or "read" not in note:
         return ""
     few = "; what is measured says little about them" if 2 * lost > note["read"] else ""
     return (

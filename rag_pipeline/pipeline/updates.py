@@ -92,7 +92,7 @@ def queries(workspace: Workspace, _: Key) -> Outcome:
     facts: dict[str, Fact] = {
         "dagster/row_count": len(queries),
         "gold_spans": sum(len(q.gold_spans) for q in queries),
-        "left_out": len(problems),
+        "left_out": runs.count_left_out(workspace),
         **examples("problems", problems),
         **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
     }

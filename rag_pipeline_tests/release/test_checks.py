@@ -99,5 +99,11 @@ def test_a_query_left_out_is_a_warning(tmp_path, built):
     assert checks.check_queries(built).passed
 
 
+def test_a_query_that_lacks_two_spans_is_left_out_once(workspace):
+    problems = ["query q1: gold_spans.0: gone", "query q1: gold_spans.1: gone"]
+    runs.save_queries(workspace, "digest", [], problems, 2)
+    assert runs.left_out(workspace).startswith("1 of 2 queries is left out")
+
+
 def test_nothing_to_check_is_no_failure(workspace):
     assert checks.check_documents(workspace) == checks.CheckResult(True, 0, ())
