@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -158,8 +158,9 @@ class DocumentsSource(Settings):
     `metadata` names a .csv or .jsonl file with a line a document: `document_id`, `title`, and
     fields of your own, such as date, source and access labels, to filter by. With `gitignore`,
     what the `.gitignore` files of the folder leave out is no document. With `follow_links`, links
-    to folders inside the documents' folder are followed, each folder once. Up to `processes` files
-    are parsed at once, by default one a core, four at most; each may take 500 MiB with a PDF.
+    to folders inside the documents' folder are followed, each folder once; `anywhere` follows those
+    that leave it, too, and links to files. Up to `processes` files are parsed at once, by default
+    one a core, four at most; each may take 500 MiB with a PDF.
     """
 
     code_version = 1
@@ -172,7 +173,7 @@ class DocumentsSource(Settings):
     max_deleted: Share = 0.2
     metadata: str | None = None
     gitignore: bool = False
-    follow_links: bool = False
+    follow_links: bool | Literal["anywhere"] = False
     processes: int | None = Field(default=None, ge=1, le=64)
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pathspec import GitIgnoreSpec
 from wcmatch import glob
@@ -16,7 +16,7 @@ UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """What a document_id may not hold: it is shown in terminals and stored as UTF-8."""
 _LINK = (
     "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
-    "that stay in the documents folder"
+    "that stay in the documents folder, anywhere to follow all"
 )
 _UNREAD = "cannot read"
 """First words of the reasons that the next load may not meet again."""
@@ -67,15 +67,15 @@ def find_files(
     exclude: Iterable[str],
     *,
     gitignore: bool = False,
-    follow_links: bool = False,
+    follow_links: bool | Literal["anywhere"] = False,
 ) -> tuple[list[ListedFile], int]:
     """Return the files that match, unsorted, and how many files there are at all.
 
     Hidden files and folders are skipped unless an include pattern names them, and with `gitignore`
-    what Git would ignore. Links to folders are followed with `follow_links` alone, where they stay
-    inside the root and the folder was not entered before; links to files must stay inside the
-    root. A folder of which an exclude pattern leaves out all, as `build/**`, is not entered. Raises
-    OSError if the root itself can't be read.
+    what Git would ignore. Links to folders are followed with `follow_links` alone, where the folder
+    was not entered before; these and links to files must stay inside the root, unless it is
+    `anywhere`. A folder of which an exclude pattern leaves out all, as `build/**`, is not entered.
+    Raises OSError if the root itself can't be read.
     """
     include, exclude = list(include), list(exclude)
     included, excluded = _matchers(include, exclude)
@@ -95,7 +95,7 @@ def find_files(
         if not reason:
             if not any(matches(relative) for matches in included):
                 continue
-            reason = _obstacle(entry, real_root)
+            reason = _obstacle(entry, "/" if follow_links == "anywhere" else real_root)
         if not reason and UNSAFE.search(relative):
             reason = "the file name has control characters or is not UTF-8; rename it"
         found.append(ListedFile(relative, reason, reason.startswith(_UNREAD)))
@@ -106,7 +106,7 @@ def _walk(
     root: str,
     enter_hidden: bool,
     gitignore: bool,
-    follow_links: bool,
+    follow_links: bool | Literal["anywhere"],
     closed: Callable[[str], bool],
 ) -> Iterator[tuple[str, os.DirEntry[str], str]]:
     """Yield every file, and the folders that can't be entered with the reason."""
@@ -119,8 +119,8 @@ def _walk(
         if not pending:
             linked.sort(key=lambda link: link[0])
         prefix, folder, ignored = pending.pop() if pending else linked.pop(0)
-        if folder is not None and folder.is_symlink():
-            reason = _not_followed(folder, entered, root)
+        if folder is not None and (folder.is_symlink() or follow_links == "anywhere"):
+            reason = _not_followed(folder, entered, root, follow_links == "anywhere")
             if reason:
                 yield prefix.rstrip("/"), folder, reason
                 continue
@@ -151,11 +151,18 @@ def _walk(
             yield prefix.rstrip("/"), folder, f"{_UNREAD} the folder: {error.strerror}"
 
 
-def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str) -> str:
-    target = os.path.realpath(folder.path)
-    if os.path.commonpath([target, os.path.realpath(root)]) != os.path.realpath(root):
+def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str, may_leave: bool) -> str:
+    target, root = os.path.realpath(folder.path), os.path.realpath(root)
+    common = os.path.commonpath([target, root])
+    if target not in entered and common == target:
+        return f"a link to {target}, which holds the documents folder"
+    if common != root and not may_leave:
         return f"a link that leaves the documents folder: {target}"
-    return f"a link to {target}, whose documents are read there" if target in entered else ""
+    if target not in entered:
+        return ""
+    if not folder.is_symlink():
+        return f"{target}, whose documents are read at a link to it"
+    return f"a link to {target}, whose documents are read there"
 
 
 @dataclass(frozen=True)

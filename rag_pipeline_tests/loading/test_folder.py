@@ -195,6 +195,28 @@ def test_links_to_folders_are_followed_once_on_request(tmp_path: Path) -> None:
     }
 
 
+def test_links_that_leave_the_folder_are_followed_on_request_and_none_twice(tmp_path: Path) -> None:
+    fill(tmp_path / "root", "a/one.txt")
+    fill(tmp_path / "out", "two.txt", "below/three.txt")
+    fill(tmp_path, "four.txt")
+    root = tmp_path / "root"
+    for name, target in (("b", "../out/below"), ("c", "../out"), ("d", ".."), ("e", "../out")):
+        (root / name).symlink_to(target)
+    (root / "f.txt").symlink_to("../four.txt")
+    (tmp_path / "out/back").symlink_to(root)
+    found = outcomes(root, follow_links="anywhere")
+    real = tmp_path.resolve()
+    assert {k for k, v in found.items() if isinstance(v, Document)} == {
+        *("a/one.txt", "b/three.txt", "c/two.txt", "f.txt"),
+    }
+    assert {k: v for k, v in found.items() if isinstance(v, str)} == {
+        "c/below": f"{real}/out/below, whose documents are read at a link to it",
+        "c/back": f"a link to {real}/root, whose documents are read there",
+        "d": f"a link to {real}, which holds the documents folder",
+        "e": f"a link to {real}/out, whose documents are read there",
+    }
+
+
 def test_what_git_ignores_is_no_document_on_request(tmp_path: Path) -> None:
     fill(tmp_path, "a.txt", "b.log", "build/c.txt", "src/build/d.txt", "src/keep.log", "src/e.tmp")
     (tmp_path / ".gitignore").write_text("*.log\n/build/\n")
