@@ -46,6 +46,19 @@ class PageMap:
         last = max(bisect_right(self.starts, max(end - 1, start)), first + 1)
         return self.boxes[first:last]
 
+    def areas(self, start: int, end: int) -> tuple[Box, ...]:
+        """Return the boxes of a span, those of lines under each other joined to one."""
+        found: list[Box] = []
+        for box in self.within(start, end):
+            last = found[-1] if found else None
+            below = last and box.page == last.page and box.y0 >= last.y0
+            if last and below and min(box.x1, last.x1) > max(box.x0, last.x0):
+                x0, x1 = min(box.x0, last.x0), max(box.x1, last.x1)
+                found[-1] = Box(box.page, x0, last.y0, x1, max(box.y1, last.y1))
+            else:
+                found.append(box)
+        return tuple(found)
+
     def to_bytes(self) -> bytes:
         """Pack the map, about 6 bytes a line."""
         columns: list[list[int]] = [[], [], [], [], [], []]

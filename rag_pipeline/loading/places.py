@@ -9,7 +9,7 @@ from typing import Any
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.code import CODE_SUFFIXES, symbol_at, symbols_of
-from rag_pipeline.loading.page_map import PageMap
+from rag_pipeline.loading.page_map import Box, PageMap
 from rag_pipeline.loading.text import headings, one_line
 
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->", re.M)
@@ -27,7 +27,8 @@ class Place:
     """Where a span begins; `label` says it in words. What a format does not have is empty.
 
     Pages, slides, rows, cells of notebooks and lines count from 1. `section` is the path of
-    headings, of source code the function or type, `pointer` a JSON Pointer (RFC 6901).
+    headings, of source code the function or type, `pointer` a JSON Pointer (RFC 6901). `boxes` are
+    the parts of pages that the span covers, in points from the page's top left corner.
     """
 
     label: str
@@ -39,10 +40,11 @@ class Place:
     pointer: str = ""
     line: int | None = None
     cell: int | None = None
+    boxes: tuple[Box, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """Return what is known as plain JSON values."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        return {name: v for name, v in asdict(self).items() if v not in (None, "", ())}
 
 
 def place_of(document: Document, start: int, end: int) -> Place:
@@ -51,8 +53,9 @@ def place_of(document: Document, start: int, end: int) -> Place:
     while start < end and text[start : start + 1].isspace():
         start += 1
     if document.page_map is not None:
-        pages = PageMap.from_bytes(document.page_map).pages(start, end)
-        return Place(_pages(pages), page=pages[0], section=_section(document, start))
+        placed = PageMap.from_bytes(document.page_map)
+        pages, boxes = placed.pages(start, end), placed.areas(start, end)
+        return Place(_pages(pages), pages[0], _section(document, start), boxes=boxes)
     if kind == f"{_OFFICE}presentationml.presentation":
         slide = _last(_SLIDE, text, start)
         return (

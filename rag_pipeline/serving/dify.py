@@ -80,7 +80,7 @@ def retrieval(
                 "start": p.chunk.start,
                 "end": p.chunk.end,
                 **({"place": place.label} if place else {}),
-                **({"page": place.page} if place and place.page else {}),
+                **({"page": place.page, "boxes": place.boxes} if place and place.page else {}),
             },
         }
         for (p, score), place in zip(rated, places, strict=True)

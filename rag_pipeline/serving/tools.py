@@ -59,7 +59,7 @@ class FoundChunk(BaseModel):
     """A passage with its place in its document: in code points of the text, and as people say it.
 
     `place` has a `label`, and what the format tells: page, section, sheet, row, slide,
-    pointer, line.
+    pointer, line; of PDFs `boxes`: page, left, top, right and bottom in points.
     """
 
     dataset: str

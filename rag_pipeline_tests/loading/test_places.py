@@ -45,6 +45,7 @@ def test_every_line_of_a_pdf_is_on_the_page_that_another_reader_finds_it_on() ->
                 continue
             checked += 1
             held += at(document, line).page == found[0]
+            assert [box[0] for box in at(document, line).record()["boxes"]] == found
     assert checked > 100
     assert held == checked
 

@@ -16,5 +16,17 @@ def test_a_span_has_the_pages_and_boxes_of_the_lines_it_touches():
     assert MAP.within(9, 11) == MAP.boxes[:2]
 
 
+def test_lines_under_each_other_are_one_area_and_columns_and_pages_are_several():
+    lines = (
+        *(Box(1, 72, 80, 300, 92), Box(1, 70, 94, 290, 106)),
+        *(Box(1, 320, 80, 540, 92), Box(1, 320, 94, 400, 106), Box(2, 320, 110, 400, 122)),
+    )
+    placed = PageMap((0, 10, 20, 30, 40), lines, ((612.0, 792.0),) * 2)
+    assert placed.areas(0, 50) == (
+        *(Box(1, 70, 80, 300, 106), Box(1, 320, 80, 540, 106), Box(2, 320, 110, 400, 122)),
+    )
+    assert placed.areas(12, 15) == (lines[1],)
+
+
 def test_a_packed_map_is_the_same_map():
     assert PageMap.from_bytes(MAP.to_bytes()) == MAP
