@@ -14,6 +14,7 @@ with uncollected():
     from rag_pipeline.config import load_config
     from rag_pipeline.config.finding import corpus_files
     from rag_pipeline.errors import ConfigError, RagPipelineError
+    from rag_pipeline.orchestration.alerts import build_alert_of_mistake
     from rag_pipeline.orchestration.component import build_definitions
     from rag_pipeline.orchestration.executors import chosen_executor
     from rag_pipeline.orchestration.secrets import load_secrets
@@ -56,7 +57,7 @@ def _definitions_of(file: Path) -> dg.Definitions:
 
 
 def _isolated(file: Path, build: Callable[[], dg.Definitions]) -> dg.Definitions:
-    """Return a corpus's definitions; of one that has a mistake, a sensor that tells it."""
+    """Return a corpus's definitions; of one that has a mistake, sensors that tell it."""
     try:
         with unstable():
             return build()
@@ -75,7 +76,7 @@ def _isolated(file: Path, build: Callable[[], dg.Definitions]) -> dg.Definitions
     def has_a_mistake() -> None:
         raise ConfigError(message)
 
-    return dg.Definitions(sensors=[has_a_mistake])
+    return dg.Definitions(sensors=[has_a_mistake, *build_alert_of_mistake(file, name, message)])
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

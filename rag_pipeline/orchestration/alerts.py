@@ -3,41 +3,68 @@
 import hashlib
 import json
 import os
+import re
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from pathlib import Path
 
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.orchestration.automation import SENSOR_SECONDS, Jobs
+from rag_pipeline.orchestration.automation import SENSOR_SECONDS
 from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.requests import survey, why_not_loaded
+from rag_pipeline.orchestration.requests import is_run_of, survey, why_not_loaded
 from rag_pipeline.workspace import Workspace
 
 _SECONDS = 10
 _MOST = 20
 
 
-def build_alerts(workspace: Workspace, jobs: Jobs, one_run: bool) -> list[dg.SensorDefinition]:
+def build_alerts(workspace: Workspace, one_run: bool) -> list[dg.SensorDefinition]:
     """Return the sensors that alert, if the corpus file names a webhook; they are on by default."""
-    config = workspace.config
+    config, now = workspace.config, following(workspace)
     if config.alerts is None:
         return []
-    return [_failures(config, config.alerts.webhook_env, jobs), _standstill(workspace, one_run)]
+
+    def problems(instance: dg.DagsterInstance) -> list[str] | None:
+        try:
+            return _problems(now(), instance, one_run)
+        except ConfigError as error:
+            return [str(error)]
+
+    variable = config.alerts.webhook_env
+    return [_failures(config, variable), _standstill(config.corpus, variable, problems)]
 
 
-def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefinition:
+def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.SensorDefinition]:
+    """Return the sensor that alerts of a corpus file with a mistake, if it names a webhook.
+
+    Where the file is named as its corpus is, the sensor takes the place, and the memory, of the one
+    from before the mistake.
+    """
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    found = re.search(r"""^[^#\n]*\bwebhook_env["']?:\s*["']?(\w+)""", text, re.MULTILINE)
+    return [_standstill(name, found[1], lambda _: [message])] if found else []
+
+
+def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
+    # Without `monitored_jobs`, which leaves out backfills and what an asset's page launches.
     @dg.run_failure_sensor(
         name=identifier(config, "failure_alerts"),
-        monitored_jobs=list(jobs.values()),
         minimum_interval_seconds=SENSOR_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Post each run that failed, with its reason, to the webhook.",
     )
     def failure_alerts(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
+        if not is_run_of(config, run):
+            return
         partition = run.tags.get("dagster/partition")
         what = f"{run.job_name} {partition}" if partition else run.job_name
         reasons = [
@@ -53,28 +80,24 @@ def _failures(config: CorpusConfig, variable: str, jobs: Jobs) -> dg.SensorDefin
     return sensor
 
 
-def _standstill(workspace: Workspace, one_run: bool) -> dg.SensorDefinition:
-    config, now = workspace.config, following(workspace)
-
+def _standstill(
+    corpus: str, variable: str, look: Callable[[dg.DagsterInstance], list[str] | None]
+) -> dg.SensorDefinition:
     @dg.sensor(
-        name=identifier(config, "standstill_alerts"),
+        name=f"{corpus.replace('-', '_')}__standstill_alerts",
         minimum_interval_seconds=SENSOR_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Post to the webhook what stands still until somebody changes something (a "
         "release that its gate refused, a document in quarantine) when that changes.",
     )
     def standstill_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        try:
-            problems = _problems(now(), context.instance, one_run)
-        except ConfigError as error:
-            problems = [str(error)]
+        problems = look(context.instance)
         if problems is None:
             return dg.SkipReason("work is under way")  # what it comes to is not known yet
         digest = hashlib.sha256("\n".join(problems).encode()).hexdigest() if problems else ""
         if digest == (context.cursor or ""):
             return dg.SkipReason("nothing has changed since the last alert")
-        assert config.alerts is not None
-        post(config.alerts.webhook_env, config.corpus, _listed(problems))
+        post(variable, corpus, _listed(problems))
         context.update_cursor(digest)  # only once it has been told
         return dg.SkipReason(f"told of {len(problems)} problems")
 

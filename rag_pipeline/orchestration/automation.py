@@ -7,19 +7,17 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.indexing import listing_digest, loaded_listing
-from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.freshness import report_current_release
 from rag_pipeline.orchestration.names import asset_key, identifier, job_name
 from rag_pipeline.orchestration.observing import Observer, build_observing_sensor
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.partitions import asset_names
-from rag_pipeline.orchestration.recovery import fail_lost_runs
 from rag_pipeline.orchestration.requests import (
     INPUTS_TAG,
     LISTING_TAG,
     all_inputs,
-    is_run_of,
+    fail_lost_runs_of,
     run_request,
     running_steps,
     survey,
@@ -41,12 +39,14 @@ Jobs = Mapping[str, "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"]
 """By the names of their assets, and the job of the whole corpus by `""`."""
 
 
-def build_jobs(workspace: Workspace, retries: dg.RetryPolicy | None) -> Jobs:
+def build_jobs(
+    workspace: Workspace, retries: dg.RetryPolicy | None, executor: dg.ExecutorDefinition
+) -> Jobs:
     """Return the job of the whole corpus, and one per asset and what is made with it.
 
     They bring their executor: a project of a user's own need not choose one.
     """
-    config, executor = workspace.config, chosen_executor()
+    config = workspace.config
     return {"": build_update_job(workspace, retries)} | {
         name: dg.define_asset_job(
             job_name(config, name),
@@ -109,7 +109,7 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
     def changed_documents(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         workspace = now()
         config = workspace.config
-        _recover(context, config)
+        fail_lost_runs_of(config, context)
         if resting := outside_hours(config, datetime.now(UTC)):
             return dg.SensorResult(skip_reason=resting)
         if documents in running_steps(context.instance, config):
@@ -126,11 +126,6 @@ def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.Sen
         return dg.SensorResult([run_request(config, asked, listing, LISTING_TAG)])
 
     return changed_documents
-
-
-def _recover(context: dg.SensorEvaluationContext, config: CorpusConfig) -> None:
-    for run_id in fail_lost_runs(context.instance, lambda run: is_run_of(config, run)):
-        context.log.warning(f"run {run_id} is failed: its process is gone")
 
 
 def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
@@ -160,7 +155,7 @@ def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorD
     def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         workspace = now()
         config = workspace.config
-        _recover(context, config)
+        fail_lost_runs_of(config, context)
         if resting := outside_hours(config, datetime.now(UTC)):
             return dg.SensorResult(skip_reason=resting)
         if other := at_work(workspace.store):

@@ -13,7 +13,7 @@ from rag_pipeline.orchestration.alerts import build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
-from rag_pipeline.orchestration.executors import does_all_in_one_process
+from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.inputs import build_inputs
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.prompts import build_prompt_assets
@@ -90,9 +90,11 @@ class RagPipeline(dg.Component):
 
     A subclass with another `workspace_type` brings its own store and models: it overrides
     `Workspace.store`, `embedder`, `ask` or `cache`, and every asset, check and sensor goes by it.
+    With an `executor` of its own, RAG_EXECUTOR has no say.
     """
 
     workspace_type: type[Workspace] = Workspace
+    executor: dg.ExecutorDefinition | None = None
 
     def __init__(self, config: CorpusConfig) -> None:
         self.config = config
@@ -112,7 +114,9 @@ class RagPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the corpus's assets, checks, jobs, schedule and sensors."""
-        return build_definitions(self.config, workspace_type=self.workspace_type)
+        return build_definitions(
+            self.config, workspace_type=self.workspace_type, executor=self.executor
+        )
 
 
 def build_definitions(
@@ -120,15 +124,18 @@ def build_definitions(
     retries: dg.RetryPolicy | None = RETRIES,
     one_run: bool | None = None,
     workspace_type: type[Workspace] = Workspace,
+    executor: dg.ExecutorDefinition | None = None,
 ) -> dg.Definitions:
     """Return everything that Dagster knows of one corpus.
 
-    Sensors and the schedule request `one_run` for all that is stale, or a run for each stale
-    partition; by default as the executor does a run's steps in one process or elsewhere.
+    Jobs bring their `executor`, by default that of RAG_EXECUTOR. Sensors and the schedule request
+    `one_run` for all that is stale, or a run for each stale partition; by default as the executor
+    is `dg.in_process_executor` or another.
     """
-    one_run = does_all_in_one_process() if one_run is None else one_run
+    executor = executor or chosen_executor()
+    one_run = executor is dg.in_process_executor if one_run is None else one_run
     workspace = workspace_type(config)
-    jobs = build_jobs(workspace, retries)
+    jobs = build_jobs(workspace, retries, executor)
     return dg.Definitions(
         assets=[
             *build_inputs(config, Observer(workspace).observe_at_rest),
@@ -138,6 +145,6 @@ def build_definitions(
         asset_checks=build_checks(workspace, retries),
         jobs=list(jobs.values()),
         schedules=build_schedules(config, jobs, one_run),
-        sensors=[*build_sensors(workspace, jobs, one_run), *build_alerts(workspace, jobs, one_run)],
+        sensors=[*build_sensors(workspace, jobs, one_run), *build_alerts(workspace, one_run)],
         resources={step_values_key(config): StepValues(workspace)},
     )

@@ -50,11 +50,6 @@ def chosen_executor() -> dg.ExecutorDefinition:
     raise ConfigError(f"RAG_EXECUTOR: {name!r} is not one of: {', '.join(EXECUTORS)}")
 
 
-def does_all_in_one_process() -> bool:
-    """Return whether a run's steps share its process: then one run does all that is stale."""
-    return (os.environ.get("RAG_EXECUTOR") or "in_process") == "in_process"
-
-
 def celery_settings() -> dict[str, Any]:
     """Return what the executor and the workers must agree on, as Celery's own settings.
 

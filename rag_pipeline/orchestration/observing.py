@@ -10,7 +10,7 @@ from rag_pipeline.orchestration.assets import build_assets
 from rag_pipeline.orchestration.following import following
 from rag_pipeline.orchestration.inputs import build_inputs
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.orchestration.requests import running_steps
+from rag_pipeline.orchestration.requests import fail_lost_runs_of, running_steps
 from rag_pipeline.orchestration.staleness import Graph, reconcile
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.forecast import stale_steps
@@ -78,7 +78,10 @@ def _look_of(stale: Mapping[Step, str], instance: dg.DagsterInstance) -> str:
 
 
 def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.SensorDefinition:
-    """Return the sensor that observes the inputs; it is on by default and starts no run."""
+    """Return the sensor that observes the inputs; it is on by default and starts no run.
+
+    It fails the runs whose process is gone, too, which would hold everything up for good.
+    """
 
     @dg.sensor(
         name=identifier(config, "observed_inputs"),
@@ -88,6 +91,7 @@ def build_observing_sensor(config: CorpusConfig, observer: Observer) -> dg.Senso
         "at names, sizes and times of files; starts no run.",
     )
     def observed_inputs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        fail_lost_runs_of(config, context)  # the other sensors may be off
         said, seen = observer.observe_at_rest(context.instance, context.cursor or "")
         context.update_cursor(seen)
         return dg.SkipReason(said)

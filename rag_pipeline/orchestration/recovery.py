@@ -25,6 +25,12 @@ _OUTSIDE = (
     *("StoreError", "OSError"),
 )
 
+_WITH_A_PROCESS = [
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
 GONE = "Its process is gone: it was killed, or the machine restarted."
 
 
@@ -37,7 +43,7 @@ def fail_lost_runs(
     instance: dg.DagsterInstance, is_ours: Callable[[dg.DagsterRun], bool]
 ) -> list[str]:
     """Fail those of our unfinished runs whose process on this machine is gone; return their ids."""
-    wanted = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING])
+    wanted = dg.RunsFilter(statuses=_WITH_A_PROCESS)
     lost = []
     for record in instance.get_run_records(wanted):
         run = record.dagster_run

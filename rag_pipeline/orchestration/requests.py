@@ -16,7 +16,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
-from rag_pipeline.orchestration.recovery import was_interrupted
+from rag_pipeline.orchestration.recovery import fail_lost_runs, was_interrupted
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
@@ -179,6 +179,12 @@ def is_run_of(config: CorpusConfig, run: dg.DagsterRun) -> bool:
     return run.job_name in by_job or any(
         key.path[0] == config.corpus for key in run.asset_selection or ()
     )
+
+
+def fail_lost_runs_of(config: CorpusConfig, context: dg.SensorEvaluationContext) -> None:
+    """Fail the runs of a corpus whose process is gone; log each."""
+    for run_id in fail_lost_runs(context.instance, lambda run: is_run_of(config, run)):
+        context.log.warning(f"run {run_id} is failed: its process is gone")
 
 
 def running_steps(instance: dg.DagsterInstance, config: CorpusConfig) -> Iterator[Step]:

@@ -4,15 +4,19 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+import rag_pipeline.definitions
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.alerts import post
 from rag_pipeline.orchestration.component import build_definitions
+from rag_pipeline.orchestration.requests import MOST_INTERRUPTIONS
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.dagster_projects import ask
 from rag_pipeline_tests.testing.webhooks import VARIABLE
 
 ROOT = Path(__file__).parents[2]
+WHOLE = "tiny__bring_up_to_date"
 
 
 def definitions_of(file: Path) -> dg.Definitions:
@@ -46,6 +50,56 @@ def test_a_failed_run_is_posted_with_its_reason(tmp_path, instance, webhook):
     assert told["corpus"] == "tiny"
     assert told["text"].startswith(f"tiny: run {result.run_id} of tiny__update_documents failed: ")
     assert "failed: documents.path: no such file or folder: " in told["text"]
+
+
+def test_a_failed_run_is_posted_whoever_launched_it(tmp_path, instance, webhook):
+    file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE})
+    sensor = definitions_of(file).resolve_sensor_def("tiny__failure_alerts")
+    context = dg.build_sensor_context(instance=instance)
+    sensor.evaluate_tick(context)  # from now on
+    # As an asset's page and backfills launch them.
+    ours, other = (
+        dg.DagsterRun("__ASSET_JOB", asset_selection={dg.AssetKey([corpus, "documents"])})
+        for corpus in ("tiny", "another")
+    )
+    for failed in (ours, other):
+        instance.report_run_failed(instance.add_run(failed))
+    sensor.evaluate_tick(context)
+    (told,) = webhook.received
+    assert told["text"].startswith(f"tiny: run {ours.run_id} of __ASSET_JOB failed: ")
+
+
+def test_a_mistake_is_posted_once_whether_or_not_the_project_is_loaded_again(
+    tmp_path, instance, webhook, monkeypatch
+):
+    file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE})
+    loaded = definitions_of(file).resolve_sensor_def("tiny__standstill_alerts")
+    file.write_text(file.read_text().replace("attributes:", "attributes:\n  serv: best"))
+    context = dg.build_sensor_context(instance=instance)
+    loaded.evaluate_tick(context)
+    (told,) = [m["text"] for m in webhook.received]
+    assert told.startswith(f"tiny: standing still: {file}: serv: unknown setting")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(tmp_path / "x" / "y.py"))
+    again = rag_pipeline.definitions.defs().get_repository_def()
+    sensor = again.get_sensor_def("tiny__standstill_alerts")
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    assert sensor.evaluate_tick(context).skip_message.startswith("nothing has changed")
+    sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
+    assert len(webhook.received) == 2, "and it is told where nothing was loaded before"
+
+
+def test_a_standstill_after_three_interruptions_is_posted(tmp_path, instance, webhook):
+    file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE})
+    job = dg.JobDefinition(name=WHOLE, graph_def=dg.GraphDefinition(name=WHOLE))
+    for _ in range(MOST_INTERRUPTIONS):
+        (request,), _ = ask(file, instance, one_run=True)
+        instance.report_run_canceled(instance.create_run_for_job(job, tags=request.tags))
+    sensor = definitions_of(file).resolve_sensor_def("tiny__standstill_alerts")
+    sensor.evaluate_tick(dg.build_sensor_context(instance=instance))
+    (told,) = [m["text"] for m in webhook.received]
+    assert told == "tiny: standing still: documents: its last 3 runs were interrupted"
 
 
 def test_a_standstill_is_posted_once_and_its_end_too(tmp_path, instance, webhook):
@@ -97,5 +151,6 @@ def test_the_shipped_instance_file_says_what_dagster_understands(tmp_path):
         assert queue.run_queue_config.max_concurrent_runs == 2
         assert queue.pool_config.default_pool_limit == 4
         assert instance.run_monitoring_enabled
+        assert instance.run_monitoring_max_runtime_seconds == 86_400
         assert instance.run_monitoring_settings["free_slots_after_run_end_seconds"] == 300
         assert instance.run_retries_max_retries == 1

@@ -28,6 +28,30 @@ def defs():
     return dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
 """
 
+OURS = """
+from functools import cached_property
+import dagster as dg
+from dagster._core.execution.retries import RetryMode
+from dagster._core.executor.in_process import InProcessExecutor
+from rag_pipeline import RagPipeline
+from rag_pipeline.store import Store
+from rag_pipeline.workspace import Workspace
+
+@dg.executor(name="ours")
+def ours(context):
+    print("by our executor")
+    return InProcessExecutor(retries=RetryMode.ENABLED)
+
+class OurWorkspace(Workspace):
+    @cached_property
+    def store(self):
+        return Store(self.config.store_url + "-of-ours", self.config.corpus)
+
+class OurPipeline(RagPipeline):
+    workspace_type = OurWorkspace
+    executor = ours
+"""
+
 
 @pytest.fixture
 def project(tmp_path):
@@ -49,10 +73,10 @@ def write_defs(project: Path, **changes: object) -> Path:
     return file
 
 
-def dg(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def dg(project: Path, *arguments: str, program: str = "dg") -> subprocess.CompletedProcess[str]:
     paths = filter(None, [os.environ.get("PYTHONPATH")])
     return subprocess.run(
-        command("dg", *arguments),
+        command(program, *arguments),
         cwd=project,
         env={**environment(project), "PYTHONPATH": os.pathsep.join([str(project), *paths])},
         capture_output=True,
@@ -81,6 +105,18 @@ def test_dg_checks_lists_and_scaffolds_a_corpus(project):
     wrong = dg(project, "check", "yaml", "theirs/defs/tiny")
     assert wrong.returncode == 1
     assert "treshold" in wrong.stdout + wrong.stderr
+
+
+def test_a_project_runs_a_corpus_with_a_store_and_an_executor_of_its_own(project):
+    (project / "theirs" / "ours.py").write_text(OURS)
+    file = write_defs(project)
+    file.write_text(file.read_text().replace("rag_pipeline.RagPipeline", "theirs.ours.OurPipeline"))
+    job = ("-m", "theirs.definitions", "-j", "tiny__update_documents")
+    done = dg(project, "job", "execute", *job, program="dagster")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by our executor" in done.stdout
+    assert (project / "store-of-ours" / "tiny").is_dir()
+    assert not (project / "store").exists()
 
 
 def test_the_schema_is_that_of_the_corpus_file():

@@ -32,10 +32,11 @@ def loaded(tmp_path):
     return file
 
 
-def started(instance, tags, job="tiny__update_documents"):
+def started(instance, tags, status=dg.DagsterRunStatus.STARTED):
+    job = "tiny__update_documents"
     return instance.create_run_for_job(
         dg.JobDefinition(name=job, graph_def=dg.GraphDefinition(name=job)),
-        status=dg.DagsterRunStatus.STARTED,
+        status=status,
         tags=tags,
     )
 
@@ -118,6 +119,15 @@ def test_a_run_whose_process_was_killed_is_failed_and_asked_for_again(loaded, in
     failed = instance.get_run_by_id(lost.run_id)
     assert failed.status == dg.DagsterRunStatus.FAILURE
     assert was_interrupted(instance, failed)
+
+
+@pytest.mark.parametrize("status", ["STARTING", "STARTED", "CANCELING"])
+def test_a_lost_run_is_failed_though_only_the_observing_sensor_is_on(loaded, instance, status):
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        tags = {PROCESS_TAG: f"{socket.gethostname()}:{process.pid}"}
+    lost = started(instance, tags, dg.DagsterRunStatus(status))
+    ask(loaded, instance, "observed_inputs")
+    assert instance.get_run_by_id(lost.run_id).status == dg.DagsterRunStatus.FAILURE
 
 
 @pytest.mark.parametrize(
