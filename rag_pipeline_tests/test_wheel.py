@@ -130,7 +130,6 @@ def test_from_an_empty_folder_to_an_answer(installed: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_the_demo(installed: Path, tmp_path: Path) -> None:
     shown = run(installed, tmp_path, "rag", "demo", "a demo")
     assert [path.name for path in tmp_path.iterdir()] == ["a demo"]

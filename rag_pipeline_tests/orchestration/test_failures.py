@@ -103,7 +103,6 @@ def test_the_command_line_says_the_reason_at_once(loaded, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
 def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path)
     config = load_config(corpus)

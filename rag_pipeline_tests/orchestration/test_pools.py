@@ -3,7 +3,6 @@
 import threading
 
 import dagster as dg
-import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
@@ -40,7 +39,6 @@ def test_an_op_counts_towards_its_provider_or_its_store(tmp_path):
         assert graph.get(dg.AssetKey(["tiny", "vector_index"])).pools == expected
 
 
-@pytest.mark.timeout(120)
 def test_a_limit_holds_an_op_back_until_another_has_ended(tmp_path):
     file = write_corpus(tmp_path, configurations=[ONE])
     build(file, "contextualized_chunks")

@@ -22,7 +22,7 @@ from rag_pipeline_tests.testing.servers import Server, postgres, redis
 
 KEY = "recursive_150.none.minilm"
 SHARDS = 12
-BOUND = 280
+BOUND = 900
 
 HOME = """
 telemetry: {enabled: false}

@@ -15,7 +15,7 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.executors import does_all_in_one_process
+from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
@@ -49,7 +49,8 @@ def named(request: dg.RunRequest | dg.DagsterRun) -> tuple[str, str | None]:
 
 def execute(file: Path, instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:
     assert request.job_name
-    definitions = _definitions(file, file.read_bytes(), does_all_in_one_process())
+    one_run = chosen_executor() is dg.in_process_executor
+    definitions = _definitions(file, file.read_bytes(), one_run)
     result = definitions.resolve_job_def(request.job_name).execute_in_process(
         instance=instance,
         partition_key=request.partition_key,
@@ -135,7 +136,7 @@ def wait_for(found: Callable[[], bool], seconds: float, log: Path) -> None:
         time.sleep(0.3)
 
 
-BOUND = 240
+BOUND = 900
 """Seconds after which a daemon that has not done what a test waits for has failed."""
 
 

@@ -14,7 +14,6 @@ SETTINGS = DocumentsSource(path="documents", parse_seconds=20)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_two_hundred_hostile_files_give_text_or_a_reason():
     good = pdf_bytes("Fees are due in March.")
     reasons: dict[str, str] = {}
