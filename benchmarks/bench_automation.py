@@ -268,11 +268,13 @@ def _cpu_of_session(leader: int) -> float:
 
 def main() -> None:
     """Print what each change costs both ways."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--corpus", choices=("tiny", "sample"), default="tiny")
+    make = {"tiny": tiny, "sample": sample}[parser.parse_args().corpus]
     for what, code in (("definitions loaded", _LOAD), ("Dagster alone", "import dagster")):
         print(f"{what:22} {min(_cpu_of(code) for _ in range(5)):6.2f} CPU s", flush=True)
-    make = {"tiny": tiny, "sample": sample}[parser.parse_args().corpus]
     with tempfile.TemporaryDirectory() as name:
         theirs, ours = Path(name, "command"), Path(name, "daemon")
         theirs.mkdir()

@@ -12,6 +12,7 @@ from rag_pipeline.indexing import stages
 from rag_pipeline.orchestration import progress
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
+from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store.lease import FILE as LEASE
@@ -71,11 +72,13 @@ def test_an_empty_store_is_built_by_one_run(file, instance, monkeypatch):
     )
     assert evaluation.event.asset_check_evaluation.passed
 
+    charted = numbers(config, instance)
     text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
     write_documents(file.parent / "documents", {"policy/travel.md": text})
     (request,), _ = asked(file, instance, "changed_documents")
     assert named(request) == WHOLE
     assert execute(file, instance, request)
+    assert numbers(config, instance) == charted, "or the charts have holes"
     assert asked(file, instance)[0] == asked(file, instance, "changed_documents")[0] == []
     assert "250 euros" in Corpus.load(file).search("price of a hotel a night", k=1)[0].text
 
@@ -88,6 +91,22 @@ def test_an_empty_store_is_built_by_one_run(file, instance, monkeypatch):
         "no file has changed since the last load",
     )
     assert Corpus.load(file).release().release_id == release
+
+
+def numbers(config, instance):
+    """Return the names of the numbers of each asset's latest materialization."""
+    events = {
+        name: instance.get_latest_materialization_event(asset_key(config, name))
+        for name in asset_names(config)
+    }
+    return {
+        name: {
+            key
+            for key, value in event.asset_materialization.metadata.items()
+            if isinstance(value, dg.IntMetadataValue | dg.FloatMetadataValue)
+        }
+        for name, event in events.items()
+    }
 
 
 def fail_markdown(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -14,6 +14,7 @@ from rag_pipeline.orchestration import observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.observing import Observer, graph_of
+from rag_pipeline.orchestration.requests import survey
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.orchestration.staleness import Statuses
 from rag_pipeline.pipeline.forecast import forecast
@@ -126,6 +127,13 @@ EVERYTHING_AFTER_CHUNKS_SHORT = [
 ]
 
 
+def wanted(file, home):
+    """Return what the sensors ask for or find to follow: a load of all files, or steps."""
+    asked, _ = ask(file, home, "changed_documents", one_run=True)
+    found = survey(Workspace(load_config(file)), home, one_run=True)
+    return bool(asked), {*found.requests, *found.waiting, *found.stuck}
+
+
 def test_what_the_command_line_built_is_fresh(built, home):
     assert planned(built) == seen(built, home) == []
 
@@ -142,6 +150,8 @@ def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkey
             stale = planned(built)
             assert observe(built, home) == stale
             assert seen(built, home) == stale != []
+            load = Step("documents") in stale
+            assert wanted(built, home) == (load, set() if load else set(stale))
             if change in (threshold, None):
                 assert stale == EVERYTHING_AFTER_CHUNKS_SHORT
             if change is query:
@@ -150,6 +160,7 @@ def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkey
         assert observe(built, home) == []
         if change is edit:
             assert planned(built) == seen(built, home) == [], "it was taken back"
+        assert wanted(built, home)[1] == set()
 
 
 def test_dagster_is_not_asked_again_while_nothing_happens(tmp_path, built, home, monkeypatch):

@@ -1,5 +1,6 @@
 """What users see of a corpus in Dagster's UI, in a real browser."""
 
+import json
 import re
 import urllib.request
 from urllib.error import URLError
@@ -7,10 +8,16 @@ from urllib.error import URLError
 import dagster as dg
 import pytest
 
+from rag_pipeline.config import load_config
+from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.partitions import asset_names
+from rag_pipeline.pipeline.forecast import forecast
+from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
 from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.dagster_projects import (
+    BOUND,
     command,
     execute,
     running,
@@ -23,9 +30,13 @@ pytestmark = needs_chromium
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ui")
+
+
+@pytest.fixture(scope="module")
+def server(folder):
     """Return the address of a web server over a corpus that has been run."""
-    folder = tmp_path_factory.mktemp("ui")
     corpus = write_corpus(folder)
     project = write_project(folder, corpus)
     with dg.DagsterInstance.from_config(str(folder / "home")) as instance:
@@ -42,7 +53,7 @@ def server(tmp_path_factory):
             return False
 
     with running(arguments, folder, log):
-        wait_for(answers, 90, log)
+        wait_for(answers, BOUND, log)
         yield address
 
 
@@ -61,6 +72,41 @@ def test_the_asset_graph_shows_every_asset(server, page, config):
         # The graph writes long names with an ellipsis in their middle.
         shown = re.escape(name) if len(name) < 16 else rf"{name[:8]}.*{name[-6:]}"
         page.get_by_text(re.compile(f"^{shown}$")).first.wait_for()
+
+
+STALE = """{ assetNodes { assetKey { path } staleStatus partitionKeys
+  staleStatusByPartition } }"""
+
+
+def test_what_the_page_is_told_is_stale_is_what_a_run_would_make(server, folder):
+    file = folder / "tiny.yaml"
+    good = file.read_text()
+    file.write_text(good.replace("max_characters: 150", "max_characters: 120"))
+    workspace = Workspace(load_config(file))
+    with dg.DagsterInstance.from_config(str(folder / "home")) as instance:
+        Observer(workspace).observe(instance)
+    asked = urllib.request.Request(
+        f"{server}/graphql",
+        json.dumps({"query": STALE}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(asked) as answer:
+        nodes = json.load(answer)["data"]["assetNodes"]
+    file.write_text(good)
+    told = {
+        Step(node["assetKey"]["path"][-1], key)
+        for node in nodes
+        if len(node["assetKey"]["path"]) == 2  # the inputs are named by three
+        for key, status in zip(
+            node["partitionKeys"] or [None],
+            node["staleStatusByPartition"] or [node["staleStatus"]],
+            strict=True,
+        )
+        if status != "FRESH"
+    }
+    stale = {found.step for found in forecast(workspace) if found.runs}
+    assert told == stale
+    assert Step("chunks", "recursive_150") in stale
 
 
 def test_the_partitions_of_an_asset_are_listed(server, page):
