@@ -175,6 +175,32 @@ def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_pa
         assert max(server.billed.values()) == 1
 
 
+def test_a_document_whose_sentences_cannot_be_embedded_is_named_and_the_others_are_cut(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+
+    def faults(path, body):
+        return Fault(500) if any("180 euros" in text for text in body["input"]) else None
+
+    with serving(faults=faults) as server:
+        remote: dict[str, object] = {"provider": "openai", "model": "m", "base_url": server.url}
+        remote |= {"dimensions": DIMENSION, "patience_seconds": 0.3}
+        semantic = {"method": "semantic", "embedding": "remote", "window": 0}
+        configuration = {"chunking": "semantic", "contextualizer": "none", "embedding": "remote"}
+        file = write_corpus(
+            tmp_path,
+            embeddings={"remote": remote},
+            chunkings={"semantic": semantic},
+            configurations=[{"name": "default", **configuration, "retriever": "dense"}],
+        )
+        workspace = Workspace(load_config(file))
+        indexing.update_documents(workspace)
+        report = indexing.update(workspace, "chunks", "semantic")
+        assert set(report.failed) == {"policy/travel.md"}
+        assert set(workspace.chunks("semantic").state()) == set(DOCUMENTS) - {"policy/travel.md"}
+
+
 @pytest.mark.parametrize("others_are_built", [True, False])
 def test_an_old_text_is_dropped_when_its_document_is_to_blame_and_not_the_model(
     tmp_path, monkeypatch, others_are_built

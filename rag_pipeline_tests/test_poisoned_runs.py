@@ -10,7 +10,8 @@ from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.results import RUN
+from rag_pipeline.evaluation.quality import load_answers
+from rag_pipeline.evaluation.results import PRESENCE, RUN
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
@@ -120,10 +121,10 @@ def test_a_query_that_a_model_fails_on_is_asked_again_by_the_next_run(
             lines = (tmp_path / "queries.jsonl").read_text().splitlines()
             (tmp_path / "queries.jsonl").write_text(lines[3])
         workspace = Workspace(load_config(file))
-        wanted = [s for s in steps(workspace.config) if s.asset not in ("leaderboard", "release")]
+        wanted = steps(workspace.config)
         step = Step("retrieval_run", "one")
-        before = wanted[: wanted.index(step)]
-        for one in before:
+        place = wanted.index(step)
+        for one in wanted[:place]:
             make(workspace, one)
         if poison == "every query":
             with pytest.raises(RagPipelineError, match="HTTP 500"):
@@ -139,6 +140,16 @@ def test_a_query_that_a_model_fails_on_is_asked_again_by_the_next_run(
         assert (query_id in found) == (poison == "boosted query"), "found by the query itself"
         assert len(found | {query_id}) == len(QUERIES)
         assert is_incomplete(workspace, step)
+        for one in wanted[place + 1 :]:
+            make(workspace, one)
+        assert Corpus.load(file).release()
+        presence = {r["query_id"]: r["AnswerPresence@5"] for r in PRESENCE.rows(workspace, "one")}
+        answer = load_answers(workspace, "one")[query_id]
+        if poison == "query":
+            assert presence[query_id] is answer is None, "not known, and no zero"
+        else:
+            assert presence[query_id] is not None
+            assert answer is not None
         assert plan_step(workspace, step).must_run
 
         is_broken = False

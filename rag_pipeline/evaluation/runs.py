@@ -392,6 +392,16 @@ def load_ranked(
     return ranked
 
 
+def load_unsearched(workspace: Workspace, configuration: str) -> set[str]:
+    """Return the queries of a run that its embedding model failed on, so that it found nothing."""
+    failed = set(RUN.note(workspace, configuration).get("failed", ()))
+    return (
+        failed - {row["query_id"] for row in RUN.rows(workspace, configuration)}
+        if failed
+        else failed
+    )
+
+
 # --- answer_presence ---
 
 
@@ -424,7 +434,11 @@ def update_scores(
     )
     metrics = ranking_metrics()
     scores = []
+    unsearched = load_unsearched(workspace, configuration.name)
     for query in queries:
+        if query.query_id in unsearched:  # null, and no 0: nobody knows what it would find
+            scores.append(dict.fromkeys((metric.name for metric in metrics), None))
+            continue
         chunks = ranked[query.query_id]
         found = relevant[query.query_id]
         measured = evaluate_query(query, chunks, found.chunk_ids, metrics, found.lost)

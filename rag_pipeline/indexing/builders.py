@@ -59,7 +59,7 @@ def build_chunks(
         except DocumentError as error:
             report.quarantined[document.document_id] = error.reason
             continue
-        except UnknownReplyError as error:
+        except (UnknownReplyError, TextsFailedError) as error:
             report.failed[document.document_id] = str(error)
             continue
         advance("documents", 1)

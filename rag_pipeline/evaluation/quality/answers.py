@@ -24,13 +24,14 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, Query, ScoredChunk
-from rag_pipeline.errors import ProviderError
+from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.evaluation.quality.calibration import calibrated
 from rag_pipeline.evaluation.results import ANSWERS
 from rag_pipeline.evaluation.runs import (
     load_asks,
     load_queries,
     load_ranked,
+    load_unsearched,
     retrieve_again,
     searched_index,
 )
@@ -75,7 +76,15 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
         ]
         made = _extracted(workspace, configuration, asked, settings, counts, index, calibration)
     advance("queries", len(queries))
-    answers = [one.answer if isinstance(one, Formed) else one for one in made]
+    unsearched = load_unsearched(workspace, configuration.name)
+    answers = [
+        ProviderError("its query was not searched: see the retrieval run")
+        if query.query_id in unsearched
+        else one.answer
+        if isinstance(one, Formed)
+        else one
+        for query, one in zip(queries, made, strict=True)
+    ]
     return save_answers(workspace, configuration, source, queries, answers, counts, calibration)
 
 
@@ -136,7 +145,10 @@ def _extracted(
         ]
         if not open_:
             break
-        found = distinct(retrieve_again(workspace, configuration, neutral, counts))
+        try:
+            found = distinct(retrieve_again(workspace, configuration, neutral, counts))
+        except TextsFailedError:
+            continue
         more = found[: settings.contexts]
         again = [_asked(asked[n].ask, asked[n].kind, more, index, asked[n].query) for n in open_]
         formed_again = form_answers(again, settings, sentence_vectors, calibration)

@@ -24,7 +24,7 @@ from rag_pipeline.answering.sentences import read_passages
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
 from rag_pipeline.datamodels import Query, ScoredChunk
-from rag_pipeline.errors import UnknownReplyError
+from rag_pipeline.errors import TextsFailedError, UnknownReplyError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_asks, searched_index
@@ -115,6 +115,8 @@ def examples(
                 )
             except UnknownReplyError:  # a dry run of a query that was not embedded yet
                 return None
+            except TextsFailedError:  # as the run says, which could not search for it either
+                continue
             asked.append((without.chunks, True))
         ask = asks.get(query.query_id, query.query)
         contexts = passages_wanted(query.query, detect(query.query).kind, settings)
