@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_pipeline.cli.run import _show_problems
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import text_warnings, update_documents
 from rag_pipeline.loading.quality import TextQuality, doubts_of_prose, measure, share_known
@@ -67,7 +68,7 @@ def test_the_dictionary_is_that_of_the_language_and_none_is_used_for_another() -
 
 
 def test_doubtful_text_of_any_kind_is_told_and_what_people_give_is_not_read(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = write_corpus(tmp_path)
     (tmp_path / "documents/shifted.html").write_text(f"<p>{SHIFTED}</p>")
@@ -77,5 +78,8 @@ def test_doubtful_text_of_any_kind_is_told_and_what_people_give_is_not_read(
     (line,) = text_warnings(workspace)
     assert line.startswith("shifted.html: ")
     assert line.endswith("of the words are in a dictionary of its language")
+    _show_problems(workspace)
+    said = capsys.readouterr().out
+    assert f"1 document of doubtful text (`rag show` prints it):\n  {line}\n" in said
     shown = json.loads(rag("show", "shifted.html", file, "--json").out)
     assert line == f"shifted.html: {shown['warnings'][0]}"

@@ -113,8 +113,11 @@ def test_reasons_of_a_judge_prices_and_earlier_releases_are_shown(workspace):
             failures=[told],
             trend=[made, replace(made, release_id="r0")],
             rows=[replace(row, usd_per_query=0.002) for row in content.rows],
+            doubtful=["scan.pdf: 2 of 3 pages are images that were not read"],
         )
     )
+    assert "1 document of doubtful text" in page
+    assert "scan.pdf: 2 of 3 pages are images that were not read" in page
     assert "judged low: It speaks of hotels." in page
     assert "None of them helps." in page
     assert re.search(rf"<th[^>]*>r0<br>.*?<td[^>]*>{100 * mean:.1f}<", page, re.S)
