@@ -10,7 +10,7 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
-from rag_pipeline.indexing import read_documents, warnings_of
+from rag_pipeline.indexing import read_documents, text_quality, warnings_of
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
@@ -94,6 +94,8 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
     pages = f"{document.metadata['pages']} pages, " if document.page_map else ""
     about = f"{document.title}; {document.media_type}, {pages}{len(document.text):,} characters"
     console.print(f"[dim]{visible(about)}[/dim]", soft_wrap=True)
+    if quality := text_quality(document.metadata):
+        console.print(f"[dim]{visible(quality.summary())}[/dim]", soft_wrap=True)
     for doubt in doubts:
         console.print(f"[yellow]{visible(doubt)}[/yellow]", soft_wrap=True)
     console.print()

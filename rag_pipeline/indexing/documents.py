@@ -285,10 +285,16 @@ def document_rows(
 
 def warnings_of(metadata: Mapping[str, object]) -> list[str]:
     """Return what is doubtful about a document's text; [] where nothing was measured."""
+    quality = text_quality(metadata)
+    return quality.warnings() if quality else []
+
+
+def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
+    """Return what was measured of a document's text."""
     try:
-        return TextQuality.from_json(str(metadata.get("text_quality"))).warnings()
+        return TextQuality.from_json(str(metadata.get("text_quality")))
     except (TypeError, ValueError):
-        return []  # nothing, or a field of this name that the file itself or a person gave
+        return None  # or a field of this name that the file itself or a person gave
 
 
 def text_warnings(workspace: Workspace) -> list[str]:

@@ -82,6 +82,17 @@ class TextQuality:
             )
         return found
 
+    def summary(self) -> str:
+        """Return the figures in a line."""
+        known = [] if self.known is None else [f"{self.known:.0%} in a dictionary of its language"]
+        figures = (
+            *(f"{self.words:,} words", *known, f"{self.glued:.1%} of over {_LONGEST_WORD} letters"),
+            *(f"{self.mean_word:.1f} letters each", f"{self.pipes:.0%} of the text in tables"),
+            f"{self.replaced:.1%} unknown characters",
+        )
+        pages = f"; text on {self.with_text} of {self.pages} pages" if self.pages else ""
+        return ", ".join(figures) + pages
+
     def to_json(self) -> str:
         """Return the record as it stands in a document's metadata."""
         values = {k: v for k, v in asdict(self).items() if v is not None}
