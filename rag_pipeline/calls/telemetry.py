@@ -5,6 +5,7 @@ provider that the application or `export` sets up, nothing is recorded and nothi
 """
 
 import asyncio
+import logging
 import os
 import time
 import uuid
@@ -14,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
+from threading import Thread
 from typing import Any
 
 from opentelemetry import context, metrics, trace
@@ -30,6 +32,8 @@ from opentelemetry.trace import (
 from rag_pipeline.errors import MissingExtraError
 
 _NAME = "rag_pipeline"
+_PATIENCE = 5.0
+"""Seconds that a step waits at its end for what it traced to be sent."""
 _ENDPOINTS = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -39,6 +43,9 @@ _OPERATIONS = {"chat": "chat", "embedding": "embeddings", "rerank": "rerank"}
 _SECONDS = [0.01 * 2**n for n in range(14)]
 _TOKENS = [4.0**n for n in range(14)]
 """Boundaries of the histograms, as the conventions advise."""
+
+_log = logging.getLogger(__name__)
+_given_up = False
 
 Attributes = dict[str, Any]
 
@@ -210,11 +217,31 @@ def export() -> None:
 
 
 def _flush() -> None:
-    """Send what waits: a step's process may end without a word."""
+    """Send what waits: a step's process may end without a word.
+
+    A collector that does not take it in `_PATIENCE` is not waited for again by this process; the
+    providers go on trying beside the work.
+    """
+    global _given_up
+    if _given_up:
+        return
+    sending = Thread(target=_send, name="flush of telemetry", daemon=True)
+    sending.start()
+    sending.join(_PATIENCE)
+    if sending.is_alive():
+        _given_up = True
+        _log.warning(
+            "the collector of traces and metrics did not answer in %g s; steps go on without "
+            "waiting for it",
+            _PATIENCE,
+        )
+
+
+def _send() -> None:
     for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
         flush = getattr(provider, "force_flush", None)
         if flush is not None:
-            flush(5_000)
+            flush()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,21 @@
 """Spans and metrics of calls and steps, by the conventions' own names."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
@@ -160,3 +167,33 @@ def test_without_a_provider_calls_are_made_as_ever(tmp_path: Path) -> None:
         (reply,) = workspace.ask("m")([Prompt("a")])
     assert isinstance(reply, Reply)
     assert len(CallCache(workspace.store.calls_path)) == 1
+
+
+def test_a_collector_that_does_not_answer_is_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, answered = Event(), Event()
+    sent: list[int] = []
+
+    class Stalled(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            sent.append(len(spans))
+            began.set()
+            answered.wait()
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Stalled()))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    monkeypatch.setattr(trace, "get_tracer", lambda name: provider.get_tracer(name))
+    monkeypatch.setattr(telemetry, "_PATIENCE", 0.1)
+    monkeypatch.setattr(telemetry, "_given_up", False)
+    for asset in ("documents", "chunks"):
+        with telemetry.stage("corpus", asset, "all"):
+            pass
+        assert began.wait(60)
+    assert sent == [1], "the second step's span waits behind the first"
+    assert caplog.text.count("did not answer in 0.1 s") == 1
+    answered.set()
+    provider.shutdown()
+    assert sent == [1, 1], "and is sent when the collector is there again"

@@ -4,12 +4,13 @@ import logging
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
 import httpx
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -98,18 +99,20 @@ def test_spans_go_to_the_collector_that_is_named(monkeypatch):
 
     collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
     Thread(target=collector.serve_forever, daemon=True).start()
-    providers = []
+    providers: list[Any] = []
     monkeypatch.setattr(trace, "set_tracer_provider", providers.append)
+    monkeypatch.setattr(metrics, "set_meter_provider", providers.append)
     export.__wrapped__()
     assert providers == []  # nothing is set up where no collector is named
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
     export.__wrapped__()
-    (provider,) = providers
-    with provider.get_tracer("test").start_as_current_span("one"):
+    spans, meters = providers
+    with spans.get_tracer("test").start_as_current_span("one"):
         pass
-    provider.shutdown()
+    meters.get_meter("test").create_counter("two").add(1)
+    spans.shutdown()
+    meters.shutdown()
     collector.shutdown()
     collector.server_close()
-    ((path, content),) = received
-    assert path == "/v1/traces"
-    assert b"rag-pipeline" in content
+    assert [path for path, _ in received] == ["/v1/traces", "/v1/metrics"]
+    assert all(b"rag-pipeline" in content for _, content in received)
