@@ -237,10 +237,11 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         queries = [query for query, reason in failed if not reason]
         lacking = [query.query_id for query, reason in failed if reason]
     reranker = workspace.config.rerankers[configuration.reranker]
+    # By the settings as they are: an identity may name them all, and searches ask by it.
+    score = passage_scorer(workspace, reranker, counts)
     stops = isinstance(reranker, PassageReranker) and reranker.on_error == "fail"
     if stops:  # but not for a query or two
         reranker = reranker.model_copy(update={"on_error": "keep_order"})
-    score = passage_scorer(workspace, reranker, counts)
     columns: dict[str, list[Any]] = {name: [] for name in RUN.schema.names}
     latencies: list[float] = []
     not_reranked: list[str] = []
