@@ -6,21 +6,24 @@ from typing import Any
 
 from rag_pipeline import release
 from rag_pipeline.config import Configuration
+from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation.axes import CUTOFFS, AxisEffect, axis_effects
 from rag_pipeline.evaluation.board import BoardRow
 from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
+from rag_pipeline.evaluation.consensus import DEPTH, first_answers
 from rag_pipeline.evaluation.failures import Diagnosis, failures
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
 from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
 from rag_pipeline.evaluation.prediction_powered import Corrected, corrected_mean
 from rag_pipeline.evaluation.quality.context_breakdown import Part, context_breakdown
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
-from rag_pipeline.evaluation.runs import load_groups, load_queries
+from rag_pipeline.evaluation.runs import load_asks, load_groups, load_queries, load_ranked
 from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import Slice, slices
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import text_warnings
+from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline.workspace import Workspace
 
 K = 5
@@ -85,6 +88,8 @@ class Content:
     """What the intervals speak of where all questions are about few documents."""
     judge: Judge | None = None
     """Agreement of the judge of passages with gold; None without a judge."""
+    few_labels: Corrected | None = None
+    """AnswerPresence@1 of `focus` over people's queries where some of them have no gold."""
     parts: Sequence[Part] = ()
     """Contexts of `focus` by position, number and length."""
     trend: Sequence[release.Release] = ()
@@ -136,6 +141,7 @@ def collect(workspace: Workspace) -> Content:
         chosen=board.chosen.sentence if board.chosen else "",
         scope=board.scope,
         judge=_judge(workspace, focus, groups),
+        few_labels=_few_labels(workspace, focus, queries, scores[focus], groups) if focus else None,
         parts=context_breakdown(workspace, focus, scores[focus], groups) if focus else (),
         trend=release.history(workspace)[:_MOST_RELEASES],
         doubtful=text_warnings(workspace),
@@ -162,6 +168,29 @@ def _judge(
         if found and k <= max(map(len, labels.values())):
             corrected[f"AnswerPresence@{k}"] = found
     return Judge(agreed, agreed.kappa_interval, corrected)
+
+
+def _few_labels(
+    workspace: Workspace,
+    configuration: str,
+    queries: Sequence[Query],
+    scores: Scores,
+    groups: Mapping[str, str],
+) -> Corrected | None:
+    """Join the gold of some queries with what like questions found for all, where that helps."""
+    asked = {
+        q.query_id: q.query for q in queries if not q.synthetic and "unanswerable" not in q.tags
+    }
+    measured = scores.get("AnswerPresence@1", {})
+    gold = {q: measured.get(q) for q in asked}
+    if None not in gold.values():
+        return None
+    besides = load_asks(workspace, configuration)
+    asks = {q: besides.get(q, query) for q, query in asked.items()}
+    ranked = load_ranked(workspace, configuration, DEPTH)
+    judged = first_answers(ranked, asks, Tokenizer(workspace.config.lexical).tokenize)
+    found = corrected_mean(gold, judged, groups)
+    return found if found and found.weight else None
 
 
 def presence(labels: Sequence[bool | None]) -> float | None:

@@ -1,0 +1,100 @@
+"""Passages found for like questions -> how surely the first of each answers, without any gold.
+
+Where the same is asked of many documents ("how long is the notice?" of each contract), the right
+passages say alike things and wrong ones each something else. So a passage is judged by how near it
+is to the first passages that like questions found in other documents. A free judge for
+`prediction_powered`; it is no measure of its own.
+"""
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rag_pipeline.datamodels import ScoredChunk
+
+DEPTH = 5
+"""Number of first passages that are compared: one of them is taken to answer."""
+_ALIKE = 0.5
+"""Questions are alike if they share this much of all their words (Jaccard)."""
+_MOST_ALIKE = 50
+_MOST_QUERIES = 2_000
+_NEARNESS = 20.0
+"""A passage is e times as likely to answer as one whose cosine is less by 1 / 20."""
+
+Tokenize = Callable[[str], Iterable[str]]
+
+
+def first_answers(
+    ranked: Mapping[str, Sequence[ScoredChunk]], asks: Mapping[str, str], tokenize: Tokenize
+) -> dict[str, float]:
+    """Return the share of belief, 0..1, that the first passage of each query answers it.
+
+    `ranked` holds passages by query id, best first; `asks` what each query asks besides naming a
+    document. The belief is a softmax over the first 5 passages of cosine (TF-IDF) and of retrieval
+    score, which counts in units of the mean lead of a first passage. Queries that none is like in
+    another document are left out. Of more than 2,000 queries a fixed draw is judged.
+    """
+    known = sorted((q for q, found in ranked.items() if len(found) > 1 and q in asks), key=_drawn)
+    ids = known[:_MOST_QUERIES]
+    found = [ranked[q][:DEPTH] for q in ids]
+    vectors, size = _vectors({c.chunk_id: c.text for own in found for c in own}, tokenize)
+    leads = [own[0].score - own[1].score for own in found]
+    unit = math.fsum(leads) / len(leads) if ids else 0.0
+    judged = {}
+    for number, others in enumerate(_alike([asks[q] for q in ids], found, tokenize)):
+        if not len(others):
+            continue
+        centre = np.zeros(size)
+        for other in others:
+            at, weights = vectors[found[other][0].chunk_id]
+            centre[at] += weights
+        own = [vectors[c.chunk_id] for c in found[number]]
+        near = np.array([weights @ centre[at] for at, weights in own])
+        belief = _NEARNESS * near / (np.linalg.norm(centre) or 1.0)
+        if unit > 0:
+            belief += np.array([c.score for c in found[number]]) / unit
+        shares = np.exp(belief - belief.max())
+        judged[ids[number]] = float(shares[0] / shares.sum())
+    return judged
+
+
+def _drawn(query_id: str) -> tuple[int, str]:
+    return zlib.crc32(query_id.encode()), query_id
+
+
+def _alike(
+    asked: Sequence[str], found: Sequence[Sequence[ScoredChunk]], tokenize: Tokenize
+) -> Iterable[Any]:
+    """Yield for each question which others are most alike and found something elsewhere first."""
+    words = [frozenset(tokenize(text)) for text in asked]
+    column = {word: at for at, word in enumerate(sorted(frozenset().union(*words)))}
+    held = np.zeros((len(words), len(column)), np.float32)
+    for row, own in enumerate(words):
+        held[row, [column[word] for word in own]] = 1.0
+    size = held.sum(axis=1)
+    where = np.array([own[0].document_id for own in found])
+    for row in range(len(words)):
+        shared = held @ held[row]
+        alike = shared / np.maximum(size + size[row] - shared, 1.0)
+        alike[where == where[row]] = 0.0
+        nearest = np.argsort(-alike, kind="stable")[:_MOST_ALIKE]
+        yield nearest[alike[nearest] >= _ALIKE]
+
+
+def _vectors(texts: Mapping[str, str], tokenize: Tokenize) -> tuple[dict[str, Any], int]:
+    """Return each text's words and TF-IDF weights, of length 1, and the number of words."""
+    counted = {key: Counter(tokenize(text)) for key, text in texts.items()}
+    holding = Counter(word for own in counted.values() for word in own)
+    column = {word: at for at, word in enumerate(holding)}
+    vectors = {}
+    for key, own in counted.items():
+        weights = np.array(
+            [(1 + math.log(n)) * math.log(len(texts) / holding[w]) for w, n in own.items()]
+        )
+        at = np.array([column[w] for w in own], np.intp)
+        vectors[key] = at, weights / (np.linalg.norm(weights) or 1.0)
+    return vectors, len(column)
