@@ -149,7 +149,10 @@ class Corpus:
         and so other scores, than those that were measured. With `tokens` the chunks hold what the
         packaged model's index keeps of them. Raises what `search` raises.
         """
-        _check(query, k)
+        if not query.strip():
+            raise InputError("the query is empty")
+        if k < 1:
+            raise InputError(f"k is {k}; it must be at least 1")
         served = self._open()
         settings = _staged(served.retriever, stages) if stages else served.retriever
         top_k = settings.top_k
@@ -371,10 +374,3 @@ def _staged(settings: Retriever, stages: tuple[int, int]) -> Retriever:
         boosted_files=files,
         variants=variants,
     )
-
-
-def _check(query: str, k: int) -> None:
-    if not query.strip():
-        raise InputError("the query is empty")
-    if k < 1:
-        raise InputError(f"k is {k}; it must be at least 1")

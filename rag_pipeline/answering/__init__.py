@@ -3,44 +3,27 @@
 The one way to an answer, for what the leaderboard measures and for what a release serves.
 """
 
-from rag_pipeline.answering.confidence import DEFAULT, Calibration, passage_chances
-from rag_pipeline.answering.extractive import NOTHING_ANSWERS, extract_answers
-from rag_pipeline.answering.forms import (
-    NEUTRAL_QUERIES,
-    NO_ANSWER,
-    distinct,
-    form_answers,
-    passages_wanted,
-)
-from rag_pipeline.answering.intent import Intent, detect
-from rag_pipeline.answering.llm import Ask, ChatAnswers, answer_prompt, read_answer, write_answers
-from rag_pipeline.answering.sentences import Reader, SentenceEmbed, sentence_vectors
-from rag_pipeline.answering.support import supports
-from rag_pipeline.datamodels import Formed, Row, ToAnswer
-
-__all__ = [
-    "DEFAULT",
-    "NEUTRAL_QUERIES",
-    "NOTHING_ANSWERS",
-    "NO_ANSWER",
-    "Ask",
-    "Calibration",
-    "ChatAnswers",
-    "Formed",
-    "Intent",
-    "Reader",
-    "Row",
-    "SentenceEmbed",
-    "ToAnswer",
-    "answer_prompt",
-    "detect",
-    "distinct",
-    "extract_answers",
-    "form_answers",
-    "passage_chances",
-    "passages_wanted",
-    "read_answer",
-    "sentence_vectors",
-    "supports",
-    "write_answers",
-]
+from rag_pipeline.answering.confidence import DEFAULT as DEFAULT
+from rag_pipeline.answering.confidence import Calibration as Calibration
+from rag_pipeline.answering.confidence import passage_chances as passage_chances
+from rag_pipeline.answering.extractive import NOTHING_ANSWERS as NOTHING_ANSWERS
+from rag_pipeline.answering.extractive import extract_answers as extract_answers
+from rag_pipeline.answering.forms import NEUTRAL_QUERIES as NEUTRAL_QUERIES
+from rag_pipeline.answering.forms import NO_ANSWER as NO_ANSWER
+from rag_pipeline.answering.forms import distinct as distinct
+from rag_pipeline.answering.forms import form_answers as form_answers
+from rag_pipeline.answering.forms import passages_wanted as passages_wanted
+from rag_pipeline.answering.intent import Intent as Intent
+from rag_pipeline.answering.intent import detect as detect
+from rag_pipeline.answering.llm import Ask as Ask
+from rag_pipeline.answering.llm import ChatAnswers as ChatAnswers
+from rag_pipeline.answering.llm import answer_prompt as answer_prompt
+from rag_pipeline.answering.llm import read_answer as read_answer
+from rag_pipeline.answering.llm import write_answers as write_answers
+from rag_pipeline.answering.sentences import Reader as Reader
+from rag_pipeline.answering.sentences import SentenceEmbed as SentenceEmbed
+from rag_pipeline.answering.sentences import sentence_vectors as sentence_vectors
+from rag_pipeline.answering.support import supports as supports
+from rag_pipeline.datamodels import Formed as Formed
+from rag_pipeline.datamodels import Row as Row
+from rag_pipeline.datamodels import ToAnswer as ToAnswer

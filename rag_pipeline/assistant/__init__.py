@@ -3,45 +3,25 @@
 import logging
 from collections.abc import Sequence
 
-from rag_pipeline.answering.intent import Intent, detect
-from rag_pipeline.answering.sentences import sentence_vectors
-from rag_pipeline.assistant.datasets import Dataset, ReleasedDataset
-from rag_pipeline.assistant.expansion import ExpandedDataset
-from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
-from rag_pipeline.assistant.model import Model, Reflection
-from rag_pipeline.assistant.pipeline import Assistant
-from rag_pipeline.assistant.results import (
-    Assisted,
-    FoundDocument,
-    Passage,
-    Progress,
-    Source,
-    Stage,
-)
+from rag_pipeline.answering.intent import Intent as Intent
+from rag_pipeline.answering.intent import detect as detect
+from rag_pipeline.answering.sentences import sentence_vectors as sentence_vectors
+from rag_pipeline.assistant.datasets import Dataset as Dataset
+from rag_pipeline.assistant.datasets import ReleasedDataset as ReleasedDataset
+from rag_pipeline.assistant.expansion import ExpandedDataset as ExpandedDataset
+from rag_pipeline.assistant.language_model import LanguageModel as LanguageModel
+from rag_pipeline.assistant.language_model import open_language_model as open_language_model
+from rag_pipeline.assistant.model import Model as Model
+from rag_pipeline.assistant.model import Reflection as Reflection
+from rag_pipeline.assistant.pipeline import Assistant as Assistant
+from rag_pipeline.assistant.results import Assisted as Assisted
+from rag_pipeline.assistant.results import FoundDocument as FoundDocument
+from rag_pipeline.assistant.results import Passage as Passage
+from rag_pipeline.assistant.results import Progress as Progress
+from rag_pipeline.assistant.results import Source as Source
+from rag_pipeline.assistant.results import Stage as Stage
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import ConfigError
-
-__all__ = [
-    "Assistant",
-    "Assisted",
-    "Dataset",
-    "ExpandedDataset",
-    "FoundDocument",
-    "Intent",
-    "LanguageModel",
-    "Model",
-    "Passage",
-    "Progress",
-    "Reflection",
-    "ReleasedDataset",
-    "Source",
-    "Stage",
-    "detect",
-    "open_assistant",
-    "open_language_model",
-    "sentence_vectors",
-]
-
 
 _log = logging.getLogger(__name__)
 

@@ -6,32 +6,18 @@ came back, so that what was asked once is never sent to a model again; and `Clai
 want the same at once pay for it once.
 """
 
-from rag_pipeline.calls.cache import CallCache, CallCounts, call_key, count_calls
-from rag_pipeline.calls.claims import Claims
-from rag_pipeline.calls.endpoint import (
-    LONGEST_TIMEOUT,
-    Endpoint,
-    Received,
-    asked_again,
-    open_endpoint,
-)
-from rag_pipeline.calls.failures import failure_of_status, redacted, unreachable
-from rag_pipeline.calls.pool import run_bounded, run_calls
-
-__all__ = [
-    "LONGEST_TIMEOUT",
-    "CallCache",
-    "CallCounts",
-    "Claims",
-    "Endpoint",
-    "Received",
-    "asked_again",
-    "call_key",
-    "count_calls",
-    "failure_of_status",
-    "open_endpoint",
-    "redacted",
-    "run_bounded",
-    "run_calls",
-    "unreachable",
-]
+from rag_pipeline.calls.cache import CallCache as CallCache
+from rag_pipeline.calls.cache import CallCounts as CallCounts
+from rag_pipeline.calls.cache import call_key as call_key
+from rag_pipeline.calls.cache import count_calls as count_calls
+from rag_pipeline.calls.claims import Claims as Claims
+from rag_pipeline.calls.endpoint import LONGEST_TIMEOUT as LONGEST_TIMEOUT
+from rag_pipeline.calls.endpoint import Endpoint as Endpoint
+from rag_pipeline.calls.endpoint import Received as Received
+from rag_pipeline.calls.endpoint import asked_again as asked_again
+from rag_pipeline.calls.endpoint import open_endpoint as open_endpoint
+from rag_pipeline.calls.failures import failure_of_status as failure_of_status
+from rag_pipeline.calls.failures import redacted as redacted
+from rag_pipeline.calls.failures import unreachable as unreachable
+from rag_pipeline.calls.pool import run_bounded as run_bounded
+from rag_pipeline.calls.pool import run_calls as run_calls

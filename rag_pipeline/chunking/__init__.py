@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.chunking.code import code_spans
-from rag_pipeline.chunking.given import read_given_chunks
+from rag_pipeline.chunking.given import read_given_chunks as read_given_chunks
 from rag_pipeline.chunking.sizes import SizedChunking
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
@@ -13,8 +13,6 @@ from rag_pipeline.config.models import TokenStarts
 from rag_pipeline.datamodels import Chunk, Document, Prompt, Reply, Span, Vectors
 from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.loading.code import symbols_of
-
-__all__ = ["NoCorpus", "chunk", "read_given_chunks"]
 
 
 def chunk(

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from rag_pipeline.chunking.spans import trim
 from rag_pipeline.config import CorpusConfig
@@ -19,6 +19,7 @@ class FixedChunking(ChunkingSettings):
     Tokens are those of the embedding that `tokens_of` names, by default the packaged one.
     """
 
+    added = frozenset({"tokens_of"})
     method: Literal["fixed"]
     tokens: int = Field(default=200, ge=8)
     overlap: int = Field(default=0, ge=0)
@@ -34,12 +35,6 @@ class FixedChunking(ChunkingSettings):
         """Cut a document into its windows."""
         starts = models.token_starts(document.text, self.tokens_of)
         return fixed_spans(document.text, self.tokens, self.overlap, starts)
-
-    @model_serializer(mode="wrap")
-    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Earlier versions did not have it: it is in no fingerprint unless it is set.
-        written: dict[str, Any] = handler(self)
-        return {k: v for k, v in written.items() if k != "tokens_of" or v is not None}
 
     def asked(self, config: CorpusConfig) -> list[Settings]:
         """Return no model: counting tokens asks none."""

@@ -1,16 +1,10 @@
 """Limits of a chunk's size: in characters, in tokens of the model that reads it, or in both."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidatorFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, ValidatorFunctionWrapHandler, model_validator
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
@@ -59,10 +53,9 @@ class Limit:
 
     def half_fits(self, start: int, end: int) -> bool:
         """Return whether a span has at most half of the size."""
-        half = None if self.tokens is None else self.tokens // 2
         if self.characters is not None and end - start > self.characters / 2:
             return False
-        return half is None or self._tokens(start, end) <= half
+        return self.tokens is None or self._tokens(start, end) <= self.tokens // 2
 
     def _tokens(self, start: int, end: int) -> int:
         assert self._starts is not None
@@ -78,8 +71,7 @@ class SizedChunking(ChunkingSettings):
     a table or of fenced code is cut unless it is too long itself, and no chunk ends in a heading.
     """
 
-    added: ClassVar[frozenset[str]] = frozenset({"max_tokens", "tokens_of"})
-    """Settings that earlier versions did not have: in no fingerprint unless they are set."""
+    added = frozenset({"max_tokens", "tokens_of"})
     max_characters: int | None = Field(default=500, ge=32)
     max_tokens: int | None = Field(default=None, ge=16)
     tokens_of: EmbeddingName | None = None
@@ -95,11 +87,6 @@ class SizedChunking(ChunkingSettings):
         if made.tokens_of is not None and made.max_tokens is None:
             raise ValueError("tokens_of: counts nothing without max_tokens")
         return made
-
-    @model_serializer(mode="wrap")
-    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = handler(self)
-        return {k: v for k, v in written.items() if k not in self.added or v is not None}
 
     @property
     def by_tokens(self) -> bool:
@@ -124,9 +111,8 @@ class SizedChunking(ChunkingSettings):
 
     def check(self, config: CorpusConfig) -> None:
         """Raise ConfigError where chunks may be larger than what the model reads."""
-        if self.max_tokens is None:
-            return
-        check_window(self.max_tokens, self.tokens_of, config)
+        if self.max_tokens is not None:
+            check_window(self.max_tokens, self.tokens_of, config)
 
 
 def check_window(tokens: int, embedding: str | None, config: CorpusConfig) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rag_pipeline.assistant import Assisted
-from rag_pipeline.cli.console import console, visible
+from rag_pipeline.cli.console import console, say, visible
 from rag_pipeline.cli.tables import source_of
 
 
@@ -21,7 +21,7 @@ def as_record(made: Assisted) -> dict[str, Any]:
 def show_answer(made: Assisted, trace: bool) -> None:
     """Print the answer, its sources, what is wrong with them or the model, and the stages."""
     for line in made.text.splitlines():
-        console.print(visible(line), soft_wrap=True)
+        say(visible(line))
     if made.sources:
         console.print()
     for source in made.sources:
@@ -30,15 +30,15 @@ def show_answer(made: Assisted, trace: bool) -> None:
         where = source_of(source, source.place)
         console.print(f"\\[{source.number}] [bold]{visible(where)}[/bold]{mark}{added}")
     for problem in made.problems:
-        console.print(f"[red]{visible(problem)}[/red]", soft_wrap=True)
+        say(f"[red]{visible(problem)}[/red]")
     for warning in made.warnings:
-        console.print(f"[yellow]{visible(warning)}[/yellow]", soft_wrap=True)
+        say(f"[yellow]{visible(warning)}[/yellow]")
     if trace:
         console.print()
         for stage in made.stages:
             detail = ", ".join(f"{name}: {value}" for name, value in stage.detail.items())
             line = f"{stage.name} ({1000 * stage.seconds:.0f} ms) {detail}"
-            console.print(f"[dim]{visible(line)}[/dim]", soft_wrap=True)
+            say(f"[dim]{visible(line)}[/dim]")
 
 
 def _origin(origin: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 import typer
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.cli.console import command, console, indented, print_json, show_next, visible
+from rag_pipeline.cli.console import command, console, indented, print_json, say, show_next, visible
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
@@ -35,13 +35,12 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
         print_json({"file": str(target), "asked": asked.total(), "distinct": len(asked),
                     "questions": added})  # fmt: skip
         return
-    console.print(
+    say(
         f"{asked.total()} questions, {len(asked)} different ones: {added} stand for them in "
-        f"{visible(shown_path(target))}",
-        soft_wrap=True,
+        f"{visible(shown_path(target))}"
     )
     for one in found[:_PASSAGES]:
-        console.print(f"  {one.asked} x  {visible(one.query)}", soft_wrap=True)
+        say(f"  {one.asked} x  {visible(one.query)}")
     show_next(rag("questions", "label", file=file, corpus=config.corpus))
 
 
@@ -58,12 +57,10 @@ def label_questions(file: Path) -> None:
     done = 0
     for number, record in enumerate(waiting, 1):
         found = corpus.search(record.query, _PASSAGES)
-        console.print(
-            f"\n[bold]{number}/{len(waiting)}[/bold]  {visible(record.query)}", soft_wrap=True
-        )
+        say(f"\n[bold]{number}/{len(waiting)}[/bold]  {visible(record.query)}")
         for rank, chunk in enumerate(found, 1):
             console.print(f"[bold]{rank}.[/bold] [cyan]{visible(chunk.document_id)}[/cyan]")
-            console.print(indented(visible(chunk.text)), soft_wrap=True)
+            say(indented(visible(chunk.text)))
         gold = _gold(corpus, found)
         if gold is None:
             break

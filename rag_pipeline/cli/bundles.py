@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, show_next
+from rag_pipeline.cli.console import console, say, show_next
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.gc import megabytes
 from rag_pipeline.config import COMPONENT_TYPE, load_config, parse_config
@@ -20,10 +20,7 @@ def export_release(corpus: Path, release_id: str, file: Path) -> None:
     wanted = current(workspace).release_id if release_id == "current" else release_id
     release = export(workspace, wanted, file)
     size = megabytes(file.stat().st_size)
-    console.print(
-        f"wrote {escape(str(file))}: {release.release_id}, {release.pinned.rows:,} chunks, {size}",
-        soft_wrap=True,
-    )
+    say(f"wrote {escape(str(file))}: {release.release_id}, {release.pinned.rows:,} chunks, {size}")
 
 
 def import_bundle(file: Path, corpus: Path | None, store: str) -> None:
@@ -35,7 +32,7 @@ def import_bundle(file: Path, corpus: Path | None, store: str) -> None:
             parse_config(attributes, corpus)
             content = {"type": COMPONENT_TYPE, "attributes": attributes}
             corpus.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-            console.print(f"wrote {escape(str(corpus))}", soft_wrap=True)
+            say(f"wrote {escape(str(corpus))}")
     config = load_config(corpus)
     release = import_release(Workspace(config), file)
     console.print(f"serving {release.release_id} ({release.configuration})")

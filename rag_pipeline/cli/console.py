@@ -13,14 +13,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -79,9 +72,14 @@ def command(text: str) -> str:
     return f"[bold]{escape(text)}[/bold]"
 
 
+def say(markup: str) -> None:
+    """Print a line that the terminal wraps, so that a path or a command in it can be copied."""
+    console.print(markup, soft_wrap=True)
+
+
 def show_next(line: str) -> None:
     """Print the command that usually comes next."""
-    console.print(f"Next: {command(line)}", soft_wrap=True)
+    say(f"Next: {command(line)}")
 
 
 def titled_table(title: str) -> Table:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rag_pipeline.calls.costs import GROUPS, Group, Totals, totals_by
-from rag_pipeline.cli.console import console, print_json, titled_table
+from rag_pipeline.cli.console import console, print_json, say, titled_table
 from rag_pipeline.cli.estimates import last_outcome, outcome_line, usd
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
@@ -58,7 +58,7 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
         )
     note = last_outcome(workspace)
     if note is not None:
-        console.print(outcome_line(note), soft_wrap=True)
+        say(outcome_line(note))
     if config.budget_usd is not None:
         left = max(0.0, config.budget_usd - total.usd)
         console.print(f"budget_usd {config.budget_usd:g}: {left:.4f} USD are left")

@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.cli.answers import show_answer
-from rag_pipeline.cli.console import command, console
+from rag_pipeline.cli.console import command, say
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.run import run_corpus
 from rag_pipeline.corpus import Corpus
@@ -32,11 +32,11 @@ def show_demo(folder: Path) -> None:
             "sample", folder / "documents", folder / "queries.jsonl", str(folder / "store"), file,
             shown_path(file), force=False,
         )  # fmt: skip
-        console.print(f"wrote {escape(str(file))} and its documents", soft_wrap=True)
+        say(f"wrote {escape(str(file))} and its documents")
     run_corpus(file, None, None)
     corpus = Corpus.load(file)
     line = rag("ask", _QUESTION, file=file, corpus="sample")
-    console.print(f"\n{command(line)}", soft_wrap=True)
+    say(f"\n{command(line)}")
     show_answer(open_assistant([corpus]).ask(_QUESTION), trace=False)
 
 

@@ -12,14 +12,13 @@ from uuid import uuid4
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, show_next
+from rag_pipeline.cli.console import console, say, show_next
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
-from rag_pipeline.pipeline.findings import Finding
 from rag_pipeline.pipeline.inspection import inspect
-from rag_pipeline.pipeline.rot import unhashed
+from rag_pipeline.pipeline.rot import Finding, unhashed
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 from rag_pipeline.workspace import Workspace
 
@@ -45,7 +44,7 @@ def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) 
         except (RagPipelineError, OSError, ImportError, sqlite3.Error) as error:
             wrong += 1
             word, finding = "[red]wrong[/red]", str(error)
-        console.print(f"{word} [bold]{name}[/bold]: {escape(finding)}", soft_wrap=True)
+        say(f"{word} [bold]{name}[/bold]: {escape(finding)}")
     things = "1 thing" if wrong == 1 else f"{wrong} things"
     console.print(f"[red]{things} to mend[/red]" if wrong else "nothing stands in the way")
     return not wrong
@@ -110,9 +109,7 @@ def _repair(file: Path, full: bool) -> None:
             finding.mend()
             mended += 1
             about = escape(f"{finding.problem}; done: {finding.cure}")
-            console.print(
-                f"[yellow]mended[/yellow] [bold]{finding.place}[/bold]: {about}", soft_wrap=True
-            )
+            say(f"[yellow]mended[/yellow] [bold]{finding.place}[/bold]: {about}")
         if not findings:
             break
     if mended:

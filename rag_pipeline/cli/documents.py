@@ -5,7 +5,15 @@ from typing import NamedTuple
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, did_you_mean, indented, print_json, show_next, visible
+from rag_pipeline.cli.console import (
+    console,
+    did_you_mean,
+    indented,
+    print_json,
+    say,
+    show_next,
+    visible,
+)
 from rag_pipeline.cli.find import rag
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Document
@@ -50,10 +58,8 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
         print_json([refusal._asdict() for refusal in found])
         return
     for document_id, stage, reason in found:
-        console.print(
-            f"[bold]{visible(document_id)}[/bold]  [dim]{escape(stage)}[/dim]", soft_wrap=True
-        )
-        console.print(indented(visible(reason)), soft_wrap=True)
+        say(f"[bold]{visible(document_id)}[/bold]  [dim]{escape(stage)}[/dim]")
+        say(indented(visible(reason)))
     if not found:
         console.print("no document is in quarantine")
         return
@@ -62,10 +68,9 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
         console.print(f"{count} forgotten; the next run tries these documents again")
         show_next(rag("run", file=file, corpus=workspace.config.corpus))
         return
-    console.print(
+    say(
         f"{count}. Mend or replace a file, or change the setting that is named, and run again; "
-        f"to try them unchanged:",
-        soft_wrap=True,
+        f"to try them unchanged:"
     )
     show_next(rag("quarantine", "--retry", file=file, corpus=workspace.config.corpus))
 
@@ -93,15 +98,15 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
         return
     pages = f"{document.metadata['pages']} pages, " if document.page_map else ""
     about = f"{document.title}; {document.media_type}, {pages}{len(document.text):,} characters"
-    console.print(f"[dim]{visible(about)}[/dim]", soft_wrap=True)
+    say(f"[dim]{visible(about)}[/dim]")
     if quality := text_quality(document.metadata):
-        console.print(f"[dim]{visible(quality.summary())}[/dim]", soft_wrap=True)
+        say(f"[dim]{visible(quality.summary())}[/dim]")
     for doubt in doubts:
-        console.print(f"[yellow]{visible(doubt)}[/yellow]", soft_wrap=True)
+        say(f"[yellow]{visible(doubt)}[/yellow]")
     console.print()
     for line in text.split("\n"):
         start = line[: len(line) - len(line.lstrip(" "))]
-        console.print(start + visible(line), soft_wrap=True, highlight=False)
+        say(start + visible(line))
 
 
 def _page(document: Document, page: int) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.markup import escape
 
 from rag_pipeline.assistant.expansion import ExpandedDocuments
-from rag_pipeline.cli.console import console, print_json
+from rag_pipeline.cli.console import console, print_json, say
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.pipeline.retention import Freed, collect
 from rag_pipeline.workspace import Workspace
@@ -20,10 +20,7 @@ def free(file: Path, dry_run: bool, as_json: bool) -> None:
         return
     for thing in freed:
         name = escape(thing.name)
-        console.print(
-            f"{thing.what} [bold]{name}[/bold]: {thing.why}, {megabytes(thing.bytes)}",
-            soft_wrap=True,
-        )
+        say(f"{thing.what} [bold]{name}[/bold]: {thing.why}, {megabytes(thing.bytes)}")
     total = megabytes(sum(thing.bytes for thing in freed))
     word = "would be freed" if dry_run else "freed"
     console.print(f"{total} {word}" if freed else "nothing to free")

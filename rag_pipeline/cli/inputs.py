@@ -3,12 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from rag_pipeline.config import (
-    ChatSettings,
-    CorpusConfig,
-    RemoteModel,
-    Settings,
-)
+from rag_pipeline.config import ChatSettings, CorpusConfig, RemoteModel, Settings
 from rag_pipeline.config.rerankers import AskingReranker, ModelReranker, PassageReranker
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.evaluation.scores import check_metric_names

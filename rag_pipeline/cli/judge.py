@@ -9,7 +9,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from rag_pipeline import release
-from rag_pipeline.cli.console import console, did_you_mean, indented, print_json, show_next, visible
+from rag_pipeline.cli.console import (
+    console,
+    did_you_mean,
+    indented,
+    print_json,
+    say,
+    show_next,
+    visible,
+)
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.tables import source_of
 from rag_pipeline.config import load_config
@@ -27,6 +35,7 @@ from rag_pipeline.evaluation.retrieval_metrics import METRICS
 from rag_pipeline.evaluation.runs import load_groups, load_queries, why_left_out
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.significance import Comparison
+from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.release.gate import kept_scores
 from rag_pipeline.report import collect, render
 from rag_pipeline.workspace import Workspace
@@ -91,30 +100,22 @@ def show_gate(file: Path, as_json: bool) -> bool:
         print_json(asdict(decision))
         return decision.allowed
     word = "[green]allowed[/green]" if decision.allowed else "[red]refused[/red]"
-    console.print(f"{word}: {escape(decision.candidate)}", soft_wrap=True)
+    say(f"{word}: {escape(decision.candidate)}")
     if decision.against:
-        console.print(
+        say(
             f"  against {escape(decision.against)}, on {decision.common} of "
-            f"{decision.queries} queries",
-            soft_wrap=True,
+            f"{decision.queries} queries"
         )
     for reason in decision.reasons:
-        console.print(f"  {visible(reason)}", soft_wrap=True)
+        say(f"  {visible(reason)}")
     return decision.allowed
 
 
 def write_report(file: Path, output: Path) -> None:
     """Write the report as one HTML file; raise ConfigError where it can't be written."""
-    if output.is_dir():
-        raise ConfigError(f"--output {output}: is a folder; name a file in it")
-    if not output.resolve().parent.is_dir():
-        raise ConfigError(f"--output {output}: there is no folder {output.resolve().parent}")
-    page = render(collect(Workspace(load_config(file))))
-    try:
-        output.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--output {output}: cannot write it: {error.strerror}") from None
-    console.print(f"wrote {escape(str(output))}", soft_wrap=True)
+    check_target("--output", output)
+    write_file("--output", output, render(collect(Workspace(load_config(file)))))
+    say(f"wrote {escape(str(output))}")
 
 
 def _resolve(workspace: Workspace, name: str) -> Reference:
@@ -220,27 +221,27 @@ def _serving(workspace: Workspace, evaluated: Sequence[str]) -> str:
 
 def _show_diagnosis(found: Diagnosis) -> None:
     query = found.query
-    console.print(f"[bold]{visible(query.query_id)}[/bold]  {visible(query.query)}", soft_wrap=True)
+    say(f"[bold]{visible(query.query_id)}[/bold]  {visible(query.query)}")
     if query.answer:
-        console.print(f"answer: {visible(query.answer)}", soft_wrap=True)
+        say(f"answer: {visible(query.answer)}")
     for gold in found.gold:
         console.print(f"gold: [cyan]{visible(source_of(gold, gold.place))}[/cyan]")
         shown = "(the document is gone)" if gold.text is None else _cut(gold.text)
-        console.print(indented(visible(shown)), soft_wrap=True)
+        say(indented(visible(shown)))
     console.print(f"\n{escape(found.configuration)}: [bold]{found.reason}[/bold]: {found.why}")
     answering = [p for p in found.retrieved[_PASSAGES:] if p.answers][:1]
     for passage in [*found.retrieved[:_PASSAGES], *answering]:
         mark = "[green]answers[/green]" if passage.answers else "[dim]does not answer[/dim]"
         source = visible(source_of(passage, passage.place))
-        console.print(f"[bold]{passage.rank}.[/bold] [cyan]{source}[/cyan]  {mark}", soft_wrap=True)
-        console.print(indented(visible(_cut(passage.text))), soft_wrap=True)
+        say(f"[bold]{passage.rank}.[/bold] [cyan]{source}[/cyan]  {mark}")
+        say(indented(visible(_cut(passage.text))))
         judged = found.judgement.contexts if found.judgement else ()
         if passage.rank <= len(judged) and (said := judged[passage.rank - 1]).reason:
             used = ", used" if said.used else ""
             told = f"judged {said.level}{used}: {said.reason}"
-            console.print(indented(f"[dim]{visible(told)}[/dim]"), soft_wrap=True)
+            say(indented(f"[dim]{visible(told)}[/dim]"))
     if found.judgement and found.judgement.overall:
-        console.print(f"the judge: {visible(found.judgement.overall)}", soft_wrap=True)
+        say(f"the judge: {visible(found.judgement.overall)}")
 
 
 def _show_ranks(found: dict[str, Diagnosis], chosen: str) -> None:

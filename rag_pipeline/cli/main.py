@@ -10,14 +10,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from rag_pipeline.cli.commands import (
-    asking,
-    building,
-    inspecting,
-    judging,
-    releases,
-    upkeep,
-)
+from rag_pipeline.cli.commands import asking, building, inspecting, judging, releases, upkeep
 from rag_pipeline.cli.console import errors, make_legible, set_quiet
 from rag_pipeline.config.plugins import COMMANDS, load_group
 from rag_pipeline.errors import (
@@ -98,8 +91,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _before_each_command(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
     ] = False,
 ) -> None:
     load_secrets()

@@ -2,7 +2,7 @@
 
 from rag_pipeline.assistant import sentence_vectors
 from rag_pipeline.assistant.language_model import require_dspy
-from rag_pipeline.cli.console import console, print_json
+from rag_pipeline.cli.console import console, print_json, say
 from rag_pipeline.corpus import Corpus
 
 
@@ -18,10 +18,9 @@ def optimize(corpus: Corpus, metric: str, trials: int, seed: int, as_json: bool)
         print_json(made.model_dump())
         return
     verdict = "adopted" if made.adopted else "not adopted; the prompts in use stay"
-    console.print(
+    say(
         f"prompts {made.number} ({made.model}): {made.metric} {_shown(made.score_before)} before, "
-        f"{_shown(made.score_after)} after on {made.validated} queries: {verdict}",
-        soft_wrap=True,
+        f"{_shown(made.score_after)} after on {made.validated} queries: {verdict}"
     )
     console.print(f"cost: {corpus.workspace.ledger.spent() - spent:.4f} USD")
 

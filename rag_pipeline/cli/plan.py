@@ -173,22 +173,9 @@ def totals(found: Sequence[Forecast]) -> list[str]:
 
 
 def _row(row: Forecast) -> dict[str, object]:
-    return {
-        "asset": row.step.asset,
-        "partition": row.step.partition,
-        "runs": row.runs,
-        "stale": row.stale,
-        "orphaned": row.orphaned,
-        "current": row.current,
-        "chunks": row.chunks,
-        "calls": row.calls,
-        "exact": row.exact,
-        "asks": row.asks,
-        "model": row.model,
-        "tokens": asdict(row.tokens),
-        "usd": row.usd,
-        "what": describe(row) if row.runs else "",
-    }
+    record = asdict(row)
+    step, _ = record.pop("step"), record.pop("why")
+    return {**step, **record, "what": describe(row) if row.runs else ""}
 
 
 def _number(value: int | None, exact: bool) -> str:

@@ -15,6 +15,7 @@ from rag_pipeline.cli.console import (
     counting,
     indented,
     print_json,
+    say,
     show_next,
     visible,
 )
@@ -112,11 +113,7 @@ def _make(
 
 
 def _show_plan(
-    workspace: Workspace,
-    documents: Sequence[Document],
-    wanted: Wanted,
-    chat: str,
-    as_json: bool,
+    workspace: Workspace, documents: Sequence[Document], wanted: Wanted, chat: str, as_json: bool
 ) -> None:
     """Say what a chat model would be asked, and about what for."""
     settings = workspace.config.chat(chat)
@@ -155,18 +152,17 @@ def _show(
 ) -> None:  # fmt: skip
     documents = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
     again = f", in the place of {replaced}" if replaced else ""
-    console.print(
+    say(
         f"wrote {added} synthetic questions about {len(documents)} documents to "
-        f"{escape(shown_path(target))}{again}; {seconds:.1f} s",
-        soft_wrap=True,
+        f"{escape(shown_path(target))}{again}; {seconds:.1f} s"
     )
     refused = ", ".join(f"{n} {escape(reason)}" for reason, n in made.refused.most_common())
     if refused:
-        console.print(f"[dim]wordings refused: {refused}[/dim]", soft_wrap=True)
+        say(f"[dim]wordings refused: {refused}[/dim]")
     for row in made.rows[:_SHOWN]:
-        console.print(f"  {visible(row['query'])}", soft_wrap=True)
+        say(f"  {visible(row['query'])}")
     look = rag("questions", "review", file=file, corpus=config.corpus)
-    console.print(f"Look at them, where you like: {command(look)}", soft_wrap=True)
+    say(f"Look at them, where you like: {command(look)}")
     show_next(rag("run", file=file, corpus=config.corpus))
 
 
@@ -199,15 +195,11 @@ def review_questions(file: Path) -> None:
 
 
 def _show_question(
-    record: QueryRecord,
-    gold: Sequence[GoldSpan],
-    texts: dict[str, str],
-    number: int,
-    total: int,
+    record: QueryRecord, gold: Sequence[GoldSpan], texts: dict[str, str], number: int, total: int
 ) -> None:
-    console.print(f"\n[bold]{number}/{total}[/bold]  {visible(record.query)}", soft_wrap=True)
+    say(f"\n[bold]{number}/{total}[/bold]  {visible(record.query)}")
     if record.answer:
-        console.print(f"answer: {visible(record.answer[:300])}", soft_wrap=True)
+        say(f"answer: {visible(record.answer[:300])}")
     for span in gold:
         console.print(f"[cyan]{visible(span.document_id)}[/cyan]")
         console.print(indented(visible(texts[span.document_id][span.start : span.end])))

@@ -14,7 +14,7 @@ from rich.progress import Progress, TaskID
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.cli.console import command, console, indented, progress_bar, visible
+from rag_pipeline.cli.console import command, console, indented, progress_bar, say, visible
 from rag_pipeline.cli.documents import refusals
 from rag_pipeline.cli.estimates import keep_outcome, outcome
 from rag_pipeline.cli.find import rag, shown_path
@@ -23,16 +23,14 @@ from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
-from rag_pipeline.evaluation.runs import (
-    left_out,
-    load_queries,
-)
+from rag_pipeline.evaluation.runs import left_out, load_queries
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
 from rag_pipeline.pipeline.forecast import Outlook
 from rag_pipeline.pipeline.planning import Step, steps
+from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
@@ -67,29 +65,18 @@ def run_corpus(
     check_inputs(config)
     check_models(config, configuration)
     if json_out:
-        _check_writable(json_out)
+        check_target("--json", json_out)
     workspace = Workspace(config)
     with lease(workspace.store, wait, lambda said: console.print(f"waiting: {escape(said)}")):
         results = _run(config, configuration)
     if json_out:
         text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
-        try:
-            json_out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"--json {json_out}: cannot write: {error.strerror}") from None
+        write_file("--json", json_out, text)
     if not console.quiet:
         _show_problems(workspace)
         console.print()
         show_leaderboard(Corpus(config).board())
         _show_release(config, file, ask=any(result.ran for result in results))
-
-
-def _check_writable(json_out: Path) -> None:
-    folder = json_out.resolve().parent
-    if not folder.is_dir():
-        raise ConfigError(f"--json {json_out}: there is no folder {folder}")
-    if json_out.is_dir():
-        raise ConfigError(f"--json {json_out}: is a folder; name a file in it")
 
 
 def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
@@ -251,14 +238,9 @@ def summarize_run(
                 calls.add(done)
                 seconds += by_step[step].seconds
         counted.update(own)
-        summaries.append(
-            {
-                "name": name,
-                "metrics": asdict(board[name])["metrics"],
-                "seconds": seconds,
-                "calls": {"embedding": {"made": calls.made, "saved": calls.saved}},
-            }
-        )
+        made = {"embedding": {"made": calls.made, "saved": calls.saved}}
+        metrics = asdict(board[name])["metrics"]
+        summaries.append({"name": name, "metrics": metrics, "seconds": seconds, "calls": made})
     return {"corpus": workspace.config.corpus, "configurations": summaries}
 
 
@@ -284,11 +266,11 @@ def _show_problems(workspace: Workspace) -> None:
     _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
     _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))
     for line in filter(None, (code_warning(workspace), *window_warnings(workspace))):
-        console.print(f"[yellow]{escape(line)}[/yellow]", soft_wrap=True)
+        say(f"[yellow]{escape(line)}[/yellow]")
     problems = QUERIES.note(workspace).get("problems", [])
     _warn("not in the documents", "gold span", problems)
     if lost := left_out(workspace):
-        console.print(f"[yellow]{lost}[/yellow]", soft_wrap=True)
+        say(f"[yellow]{lost}[/yellow]")
 
 
 def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
@@ -297,7 +279,7 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
     plural = "" if len(problems) == 1 else "s"
     console.print(f"[yellow]{len(problems):,} {noun}{plural} {what}:[/yellow]")
     for problem in problems[:_MOST_PROBLEMS]:
-        console.print(f"  {visible(problem)}", soft_wrap=True)
+        say(f"  {visible(problem)}")
     if len(problems) > _MOST_PROBLEMS:
         console.print(f"  (and {len(problems) - _MOST_PROBLEMS:,} more)")
 
@@ -311,7 +293,7 @@ def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
     if ask and (question := _sample_question(corpus)):
-        console.print(f"[bold]{indented(visible(question), '')}[/bold]", soft_wrap=True)
+        say(f"[bold]{indented(visible(question), '')}[/bold]")
         found = corpus.search(question, k=1)
         show_chunks(found, question, corpus.places(found))
     changed = f"[dim]# after a change in the documents or in {escape(shown_path(file))}[/dim]"
@@ -322,7 +304,7 @@ def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
         (("plan",), f"  {changed}"),
     ):
         line = rag(*arguments, file=file, corpus=config.corpus)
-        console.print(f"  {command(line)}{comment}", soft_wrap=True)
+        say(f"  {command(line)}{comment}")
 
 
 def _sample_question(corpus: Corpus) -> str | None:

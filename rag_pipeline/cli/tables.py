@@ -10,7 +10,15 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from rag_pipeline.cli.console import command, console, indented, show_next, titled_table, visible
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    indented,
+    say,
+    show_next,
+    titled_table,
+    visible,
+)
 from rag_pipeline.cli.estimates import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.datamodels import ScoredChunk
@@ -138,7 +146,7 @@ def show_chunks(
         if chunk.title:
             lines.append(f"[dim]{indented(visible(chunk.title))}[/dim]")
         lines += [indented(visible(excerpt(chunk.text, query, _SNIPPET))), ""]
-        console.print("\n".join(lines), soft_wrap=True)
+        say("\n".join(lines))
 
 
 def source_of(
@@ -171,15 +179,14 @@ def show_releases(releases: Sequence[Release], serving: str) -> None:
 
 def show_import(report: "ImportReport", destination: Path) -> None:
     """Print what was imported, what was left out, and the command that makes a corpus of it."""
-    console.print(
+    say(
         f"{escape(str(destination))}: {report.documents:,} documents, {report.queries:,} queries"
-        + (f", {report.chunks:,} chunks" if report.chunks else ""),
-        soft_wrap=True,
+        + (f", {report.chunks:,} chunks" if report.chunks else "")
     )
     if report.reanchored:
         console.print(f"  {report.reanchored:,} spans were found elsewhere than the set says")
     for reason in report.skipped[:_MOST_SKIPPED]:
-        console.print(f"  skipped: {escape(reason)}", soft_wrap=True)
+        say(f"  skipped: {escape(reason)}")
     if len(report.skipped) > _MOST_SKIPPED:
         console.print(f"  (and {len(report.skipped) - _MOST_SKIPPED:,} more skipped)")
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", destination.resolve().name)[:64].strip("_-") or "corpus"

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rag_pipeline import release
-from rag_pipeline.cli.console import console, counting, did_you_mean, print_json, visible
+from rag_pipeline.cli.console import console, counting, did_you_mean, print_json, say, visible
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_queries
@@ -32,8 +32,8 @@ def show_cause(
     if as_json:
         print_json({**asdict(found), "why": CHANGES[found.change]})
         return
-    console.print(f"[bold]{visible(query_id)}[/bold]  {visible(known[query_id])}", soft_wrap=True)
-    console.print(f"  {visible(found.sentence)}", soft_wrap=True)
+    say(f"[bold]{visible(query_id)}[/bold]  {visible(known[query_id])}")
+    say(f"  {visible(found.sentence)}")
 
 
 def show_causes(file: Path, one: str, other: str) -> None:
@@ -55,13 +55,10 @@ def show_causes(file: Path, one: str, other: str) -> None:
     console.print("What did it:")
     for (change, where, better), number in counts.most_common(_SHOWN):
         place = f" ({where})" if where else ""
-        console.print(
-            f"  {number} better in {visible(better)}: {CHANGES[change]}{visible(place)}",
-            soft_wrap=True,
-        )
+        say(f"  {number} better in {visible(better)}: {CHANGES[change]}{visible(place)}")
     for cause in found[:_SHOWN]:
         console.print(f"  {visible(cause.query_id)}  {visible(texts[cause.query_id])}")
-        console.print(f"    {visible(cause.sentence)}", soft_wrap=True)
+        say(f"    {visible(cause.sentence)}")
     if len(found) > _SHOWN:
         console.print(f"  (and {len(found) - _SHOWN} more)")
 

@@ -3,150 +3,66 @@
 from importlib import import_module
 from typing import Any
 
-from rag_pipeline.config.assistant import (
-    AssistantSettings,
-    Expansion,
-    FolderSource,
-    SearxngSource,
-    WebSearchSource,
-)
-from rag_pipeline.config.chunkings import Chunking, ChunkingSettings, Models
-from rag_pipeline.config.configurations import STAGES, Configuration, ConfigurationRule
-from rag_pipeline.config.contextualizers import Contextualizer, ContextualizerSettings
-from rag_pipeline.config.corpus import CorpusConfig, keeps_tokens
-from rag_pipeline.config.evaluation import (
-    AnswerMethod,
-    Answers,
-    AnswerSettings,
-    Context,
-    ContextJudge,
-    Entities,
-    EntityExtractor,
-    Evaluation,
-    ExtractiveAnswers,
-    GoldRelevance,
-    HealthLimits,
-    Relevance,
-    RelevanceJudge,
-)
-from rag_pipeline.config.fingerprints import fingerprint
-from rag_pipeline.config.keys import LEVELS, Key, Level
-from rag_pipeline.config.models import ChatSettings, Embedding, EmbeddingSettings
-from rag_pipeline.config.parsing import COMPONENT_TYPE, load_config, parse_config
-from rag_pipeline.config.rerankers import PassageReranker, Reranker, RerankerSettings
-from rag_pipeline.config.retrievers import (
-    AdaptiveSelection,
-    Lexical,
-    LexicalEngine,
-    Retriever,
-    RetrieverSettings,
-)
-from rag_pipeline.config.settings import (
-    Alerts,
-    DocumentsSource,
-    Gate,
-    Name,
-    RemoteModel,
-    Retention,
-    Settings,
-)
-
-__all__ = [
-    "COMPONENT_TYPE",
-    "LEVELS",
-    "STAGES",
-    "AdaptiveSelection",
-    "Alerts",
-    "AnswerMethod",
-    "AnswerSettings",
-    "Answers",
-    "AssistantSettings",
-    "ChatSettings",
-    "Chunking",
-    "ChunkingSettings",
-    "Configuration",
-    "ConfigurationRule",
-    "Context",
-    "ContextJudge",
-    "Contextualizer",
-    "ContextualizerSettings",
-    "CorpusConfig",
-    "DocumentsSource",
-    "Embedding",
-    "EmbeddingSettings",
-    "Entities",
-    "EntityExtractor",
-    "Evaluation",
-    "Expansion",
-    "ExtractiveAnswers",
-    "FolderSource",
-    "Gate",
-    "GoldRelevance",
-    "HealthLimits",
-    "Key",
-    "Level",
-    "Lexical",
-    "LexicalEngine",
-    "Models",
-    "Name",
-    "PassageReranker",
-    "Relevance",
-    "RelevanceJudge",
-    "RemoteModel",
-    "Reranker",
-    "RerankerSettings",
-    "Retention",
-    "Retriever",
-    "RetrieverSettings",
-    "SearxngSource",
-    "Settings",
-    "WebSearchSource",
-    "fingerprint",
-    "keeps_tokens",
-    "load_config",
-    "parse_config",
-]
-
-_BESIDE_THEIR_CODE = {
-    "ChatAnswers": "answering.llm",
-    "ChatContext": "evaluation.context_quality.llm",
-    "ChatEntities": "evaluation.entities.llm",
-    "RuleContext": "evaluation.context_quality.rules",
-    "RuleEntities": "evaluation.entities.rules",
-    "ChatRelevance": "evaluation.llm_relevance",
-    "ContextAwareRetriever": "search.staged",
-    "DenseRetriever": "search.retrievers.dense",
-    "HybridRetriever": "search.retrievers.hybrid",
-    "LexicalRetriever": "search.retrievers.lexical",
-    "SinglePass": "search.retrievers",
-    "CohereReranker": "models.providers.http_rerank",
-    "FlashRankReranker": "models.providers.flashrank_models",
-    "JinaReranker": "models.providers.http_rerank",
-    "LLMReranker": "search.reranking.llm",
-    "MaxSimReranker": "search.reranking.late_interaction",
-    "NoReranker": "search.reranking.none",
-    "VoyageReranker": "models.providers.voyage",
-    "ChatModel": "models.providers.openai",
-    "E5Embedding": "models.providers.e5",
-    "FastEmbedEmbedding": "models.providers.fastembed_models",
-    "FixedChunking": "chunking.fixed",
-    "GivenChunking": "chunking.given",
-    "LLMContext": "contextualization.llm",
-    "MarkdownChunking": "chunking.markdown",
-    "MiniLMEmbedding": "models.providers.minilm",
-    "NoContext": "contextualization.none",
-    "OpenAIEmbedding": "models.providers.openai",
-    "RecursiveChunking": "chunking.recursive",
-    "SemanticChunking": "chunking.semantic",
-    "SentencesChunking": "chunking.windows",
-    "StructuralContext": "contextualization.structural",
-    "VoyageEmbedding": "models.providers.voyage",
-}
-"""Settings of the built-in methods and models, which could be imported from here earlier."""
+from rag_pipeline.config.assistant import AssistantSettings as AssistantSettings
+from rag_pipeline.config.assistant import Expansion as Expansion
+from rag_pipeline.config.assistant import FolderSource as FolderSource
+from rag_pipeline.config.assistant import SearxngSource as SearxngSource
+from rag_pipeline.config.assistant import WebSearchSource as WebSearchSource
+from rag_pipeline.config.chunkings import Chunking as Chunking
+from rag_pipeline.config.chunkings import ChunkingSettings as ChunkingSettings
+from rag_pipeline.config.chunkings import Models as Models
+from rag_pipeline.config.configurations import STAGES as STAGES
+from rag_pipeline.config.configurations import Configuration as Configuration
+from rag_pipeline.config.configurations import ConfigurationRule as ConfigurationRule
+from rag_pipeline.config.contextualizers import Contextualizer as Contextualizer
+from rag_pipeline.config.contextualizers import ContextualizerSettings as ContextualizerSettings
+from rag_pipeline.config.corpus import CorpusConfig as CorpusConfig
+from rag_pipeline.config.corpus import keeps_tokens as keeps_tokens
+from rag_pipeline.config.evaluation import AnswerMethod as AnswerMethod
+from rag_pipeline.config.evaluation import Answers as Answers
+from rag_pipeline.config.evaluation import AnswerSettings as AnswerSettings
+from rag_pipeline.config.evaluation import Context as Context
+from rag_pipeline.config.evaluation import ContextJudge as ContextJudge
+from rag_pipeline.config.evaluation import Entities as Entities
+from rag_pipeline.config.evaluation import EntityExtractor as EntityExtractor
+from rag_pipeline.config.evaluation import Evaluation as Evaluation
+from rag_pipeline.config.evaluation import ExtractiveAnswers as ExtractiveAnswers
+from rag_pipeline.config.evaluation import GoldRelevance as GoldRelevance
+from rag_pipeline.config.evaluation import HealthLimits as HealthLimits
+from rag_pipeline.config.evaluation import Relevance as Relevance
+from rag_pipeline.config.evaluation import RelevanceJudge as RelevanceJudge
+from rag_pipeline.config.fingerprints import fingerprint as fingerprint
+from rag_pipeline.config.keys import LEVELS as LEVELS
+from rag_pipeline.config.keys import Key as Key
+from rag_pipeline.config.keys import Level as Level
+from rag_pipeline.config.models import ChatSettings as ChatSettings
+from rag_pipeline.config.models import Embedding as Embedding
+from rag_pipeline.config.models import EmbeddingSettings as EmbeddingSettings
+from rag_pipeline.config.parsing import COMPONENT_TYPE as COMPONENT_TYPE
+from rag_pipeline.config.parsing import load_config as load_config
+from rag_pipeline.config.parsing import parse_config as parse_config
+from rag_pipeline.config.plugins import built_in
+from rag_pipeline.config.rerankers import PassageReranker as PassageReranker
+from rag_pipeline.config.rerankers import Reranker as Reranker
+from rag_pipeline.config.rerankers import RerankerSettings as RerankerSettings
+from rag_pipeline.config.retrievers import AdaptiveSelection as AdaptiveSelection
+from rag_pipeline.config.retrievers import Lexical as Lexical
+from rag_pipeline.config.retrievers import LexicalEngine as LexicalEngine
+from rag_pipeline.config.retrievers import Retriever as Retriever
+from rag_pipeline.config.retrievers import RetrieverSettings as RetrieverSettings
+from rag_pipeline.config.settings import Alerts as Alerts
+from rag_pipeline.config.settings import DocumentsSource as DocumentsSource
+from rag_pipeline.config.settings import Gate as Gate
+from rag_pipeline.config.settings import Name as Name
+from rag_pipeline.config.settings import RemoteModel as RemoteModel
+from rag_pipeline.config.settings import Retention as Retention
+from rag_pipeline.config.settings import Settings as Settings
 
 
 def __getattr__(name: str) -> Any:
-    """Import settings that stand beside their code on first use."""
-    if name in _BESIDE_THEIR_CODE:
-        return getattr(import_module(f"rag_pipeline.{_BESIDE_THEIR_CODE[name]}"), name)
+    """Import the settings of a built-in method or model, which stand beside their code."""
+    if name == "SinglePass":
+        return import_module("rag_pipeline.search.retrievers").SinglePass
+    if name[:1].isupper() and (point := built_in(name)) is not None:
+        return point.load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

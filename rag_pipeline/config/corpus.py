@@ -63,8 +63,7 @@ class CorpusConfig(Settings):
     )
     retrievers: dict[Name, Retriever] = Field(min_length=1)
     rerankers: dict[Name, Reranker] = Field(
-        default_factory=lambda: {"none": load_group(RERANKERS)["none"](method="none")},
-        min_length=1,
+        default_factory=lambda: {"none": load_group(RERANKERS)["none"](method="none")}, min_length=1
     )
     lexical: Lexical = Lexical()
     evaluation: Evaluation = Field(default_factory=Evaluation)
@@ -106,12 +105,20 @@ class CorpusConfig(Settings):
     def _names_resolve(self) -> "CorpusConfig":
         seen: dict[str, int] = {}
         for index, configuration in self._expanded():
-            if configuration.name in seen:
+            name, embedding = configuration.name, configuration.embedding
+            if name in seen:
                 raise ValueError(
-                    f"configurations.{index}: the name {configuration.name!r} is taken by "
-                    f"configurations.{seen[configuration.name]}"
+                    f"configurations.{index}: the name {name!r} is taken by "
+                    f"configurations.{seen[name]}"
                 )
-            seen[configuration.name] = index
+            seen[name] = index
+            compares_tokens = self.rerankers[configuration.reranker].compares_tokens
+            if compares_tokens and not self.embeddings[embedding].keeps_tokens:
+                raise ValueError(
+                    f"configurations.{index}: the reranker {configuration.reranker!r} compares "
+                    f"token vectors and the embedding {embedding!r} keeps none; set "
+                    f"embeddings.{embedding}.token_vectors: true"
+                )
         if self.serve != "best" and self.serve not in seen:
             raise ValueError(f"serve: {self.serve!r} is not one of: best, {', '.join(seen)}")
         if self.baseline is not None and self.baseline not in seen:
@@ -123,16 +130,6 @@ class CorpusConfig(Settings):
                 raise ValueError(
                     f"retrievers.{name}.engine: lance fixes k1 = 1.2, b = 0.75 and text_weight = "
                     f"1; leave them out of `lexical` or choose another engine"
-                )
-        for index, configuration in self._expanded():
-            reranker = self.rerankers[configuration.reranker]
-            if reranker.compares_tokens and not keeps_tokens(
-                self.embeddings[configuration.embedding]
-            ):
-                raise ValueError(
-                    f"configurations.{index}: the reranker {configuration.reranker!r} compares "
-                    f"token vectors and the embedding {configuration.embedding!r} keeps none; set "
-                    f"embeddings.{configuration.embedding}.token_vectors: true"
                 )
         for place, section, wanted in self._variants_named():
             if wanted not in self.section(section):
@@ -331,14 +328,15 @@ class CorpusConfig(Settings):
 
     def retriever_parts(self, name: str) -> list[Any]:
         """Return all that a retriever's rankings depend on besides the indexes."""
-        settings = self.retrievers[name]
-        with self._at(f"retrievers.{name}"):
-            return [settings, *settings.made_from(self)]
+        return self._parts("retrievers", name)
 
     def reranker_parts(self, name: str) -> list[Any]:
         """Return all that a reranker's scores depend on."""
-        settings = self.rerankers[name]
-        with self._at(f"rerankers.{name}"):
+        return self._parts("rerankers", name)
+
+    def _parts(self, section: str, name: str) -> list[Any]:
+        settings: Settings = self.section(section)[name]
+        with self._at(f"{section}.{name}"):
             return [settings, *settings.made_from(self)]
 
     def sentence_embedding(self, name: str | None) -> Embedding:
@@ -360,16 +358,12 @@ class CorpusConfig(Settings):
 
     def chunks_fingerprint(self, chunking: str) -> str:
         """Return what the chunks of one chunking were made from."""
-        settings = self.chunkings[chunking]
-        with self._at(f"chunkings.{chunking}"):
-            made_from = settings.made_from(self)
+        settings, *made_from = self._parts("chunkings", chunking)
         return fingerprint("chunks", settings, self.documents_fingerprint(), *made_from)
 
     def context_fingerprint(self, chunking: str, contextualizer: str) -> str:
         """Return what contextualized chunks were made from."""
-        settings = self.contextualizers[contextualizer]
-        with self._at(f"contextualizers.{contextualizer}"):
-            made_from = settings.made_from(self)
+        settings, *made_from = self._parts("contextualizers", contextualizer)
         return fingerprint("context", settings, self.chunks_fingerprint(chunking), *made_from)
 
     def vector_fingerprint(self, chunking: str, contextualizer: str, embedding: str) -> str:

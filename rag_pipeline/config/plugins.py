@@ -87,18 +87,21 @@ class VariantsOf:
         classes = {name: each for name, each in loaded.items() if issubclass(each, kind)}
         for name, each in classes.items():
             field = each.model_fields.get(self.key)
+            missing = ", ".join(sorted(each.__abstractmethods__))
+            wrong = f"does not define {missing}" if missing else ""
             if field is None or get_args(field.annotation) != (name,):
+                literal = f'`{self.key}: Literal["{name}"]`'
+                wrong = f"must have the setting {literal}, as its entry point is called"
+            if wrong:
                 (point,) = _points(self.group).select(name=name)
-                raise ConfigError(
-                    f"{self.group}: {_origin(point)}: {each.__name__} must have the setting "
-                    f'`{self.key}: Literal["{name}"]`, as its entry point is called'
-                )
-            if missing := ", ".join(sorted(getattr(each, "__abstractmethods__", ()))):
-                (point,) = _points(self.group).select(name=name)
-                raise ConfigError(
-                    f"{self.group}: {_origin(point)}: {each.__name__} does not define {missing}"
-                )
+                raise ConfigError(f"{self.group}: {_origin(point)}: {each.__name__} {wrong}")
         return classes
+
+
+def built_in(name: str) -> EntryPoint | None:
+    """Return the entry point of our own class of a name, None where there is none."""
+    own = (point for point in _installed() if point.module.startswith("rag_pipeline."))
+    return next((point for point in own if point.attr == name), None)
 
 
 def _points(group: str) -> EntryPoints:

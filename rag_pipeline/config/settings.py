@@ -105,16 +105,8 @@ class RemoteModel(Settings):
     """
 
     operational = frozenset(
-        {
-            "api_key_env",
-            "timeout_seconds",
-            "max_concurrency",
-            "requests_per_minute",
-            "tokens_per_minute",
-            "patience_seconds",
-            "known_as",
-            "price",
-        }
+        "api_key_env timeout_seconds max_concurrency requests_per_minute tokens_per_minute "
+        "patience_seconds known_as price".split()
     )
     base_url: str | None = None
     known_as: str | None = None

@@ -8,7 +8,7 @@ part, so that this too is served from the cache.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -110,22 +110,11 @@ class LLMContext(ContextualizerSettings):
         chunked = list(documents)
         chat = models.config.chat(self.chat)
         made = contextualize_with_model(chunked, self, chat, partial(models.ask, chat=self.chat))
-        yield from zip((document for document, _ in chunked), made.documents, strict=True)
+        yield from zip((document for document, _ in chunked), made, strict=True)
 
     def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusConfig) -> bool:
         """Return whether document and chunk may not fit the model's window together."""
         return is_too_long(document, chunks, self, c.chat(self.chat))
-
-
-@dataclass(slots=True)
-class Contextualized:
-    """What came of some documents, in their order: chunks with contexts, or why there are none.
-
-    `too_long` names the documents that did not fit the model's window as a whole.
-    """
-
-    documents: list[list[ContextualizedChunk] | ProviderError] = field(default_factory=list)
-    too_long: tuple[str, ...] = ()
 
 
 def contextualize_with_model(
@@ -133,7 +122,7 @@ def contextualize_with_model(
     settings: LLMContext,
     chat: ChatSettings,
     ask: Ask,
-) -> Contextualized:
+) -> list[list[ContextualizedChunk] | ProviderError]:
     """Return each document's chunks with the contexts that the model writes.
 
     A document of which one chunk fails comes back as that ProviderError; the contexts of its
@@ -150,14 +139,10 @@ def contextualize_with_model(
         places.append(slice(len(prompts), len(prompts) + len(made)))
         prompts += made
     replies = ask(prompts)
-    long = (d.document_id for d, own in documents if is_too_long(d, own, settings, chat))
-    result = Contextualized(too_long=tuple(long))
-    for (document, chunks), place in zip(documents, places, strict=True):
-        if isinstance(place, ProviderError):
-            result.documents.append(place)
-        else:
-            result.documents.append(_joined(document, chunks, replies[place], settings))
-    return result
+    return [
+        place if isinstance(place, ProviderError) else _joined(*own, replies[place], settings)
+        for own, place in zip(documents, places, strict=True)
+    ]
 
 
 def context_prompts(

@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import unquote
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.config import ContextualizerSettings, Models
@@ -78,15 +78,10 @@ class StructuralContext(ContextualizerSettings):
     """
 
     code_version = 3
+    added = frozenset({"table_heads"})
     method: Literal["structural"]
     max_characters: int = Field(default=400, ge=16)
     table_heads: bool = False
-
-    @model_serializer(mode="wrap")
-    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Earlier versions did not have it: it is in no fingerprint unless it is set.
-        written: dict[str, Any] = handler(self)
-        return {k: v for k, v in written.items() if k != "table_heads" or v}
 
     def contexts(self, document: Document, chunks: Sequence[Chunk], models: Models) -> list[str]:
         """Return what the document's structure says of each chunk."""

@@ -4,55 +4,27 @@ A document is *stale* in a table when its rows there are missing or made from so
 *orphaned* when the table before has it no longer. Whatever a crash leaves undone is stale again.
 """
 
-from rag_pipeline.indexing.builders import read_documents
-from rag_pipeline.indexing.documents import (
-    code_warning,
-    document_rows,
-    listing_digest,
-    loaded_listing,
-    plan_documents,
-    text_quality,
-    text_warnings,
-    update_documents,
-    warnings_of,
-)
-from rag_pipeline.indexing.lexical import plan_lexical, update_lexical
-from rag_pipeline.indexing.plans import MADE_OTHERWISE, Plan, Report
-from rag_pipeline.indexing.stages import (
-    STAGES,
-    TableStage,
-    build_shard,
-    finish,
-    open_stage,
-    plan,
-    update,
-    update_stage,
-)
-from rag_pipeline.indexing.windows import window_warnings
-
-__all__ = [
-    "MADE_OTHERWISE",
-    "STAGES",
-    "Plan",
-    "Report",
-    "TableStage",
-    "build_shard",
-    "code_warning",
-    "document_rows",
-    "finish",
-    "listing_digest",
-    "loaded_listing",
-    "open_stage",
-    "plan",
-    "plan_documents",
-    "plan_lexical",
-    "read_documents",
-    "text_quality",
-    "text_warnings",
-    "update",
-    "update_documents",
-    "update_lexical",
-    "update_stage",
-    "warnings_of",
-    "window_warnings",
-]
+from rag_pipeline.indexing.builders import read_documents as read_documents
+from rag_pipeline.indexing.documents import code_warning as code_warning
+from rag_pipeline.indexing.documents import document_rows as document_rows
+from rag_pipeline.indexing.documents import listing_digest as listing_digest
+from rag_pipeline.indexing.documents import loaded_listing as loaded_listing
+from rag_pipeline.indexing.documents import plan_documents as plan_documents
+from rag_pipeline.indexing.documents import text_quality as text_quality
+from rag_pipeline.indexing.documents import text_warnings as text_warnings
+from rag_pipeline.indexing.documents import update_documents as update_documents
+from rag_pipeline.indexing.documents import warnings_of as warnings_of
+from rag_pipeline.indexing.lexical import plan_lexical as plan_lexical
+from rag_pipeline.indexing.lexical import update_lexical as update_lexical
+from rag_pipeline.indexing.plans import MADE_OTHERWISE as MADE_OTHERWISE
+from rag_pipeline.indexing.plans import Plan as Plan
+from rag_pipeline.indexing.plans import Report as Report
+from rag_pipeline.indexing.stages import STAGES as STAGES
+from rag_pipeline.indexing.stages import TableStage as TableStage
+from rag_pipeline.indexing.stages import build_shard as build_shard
+from rag_pipeline.indexing.stages import finish as finish
+from rag_pipeline.indexing.stages import open_stage as open_stage
+from rag_pipeline.indexing.stages import plan as plan
+from rag_pipeline.indexing.stages import update as update
+from rag_pipeline.indexing.stages import update_stage as update_stage
+from rag_pipeline.indexing.windows import window_warnings as window_warnings

@@ -5,7 +5,7 @@ HTML, PDF and Office files into Markdown, `parser_process` has it done in a proc
 `text` decodes and titles, `sources` joins them.
 """
 
-from rag_pipeline.loading.duplicates import duplicate_groups
-from rag_pipeline.loading.sources import Rejected, Source, scan
-
-__all__ = ["Rejected", "Source", "duplicate_groups", "scan"]
+from rag_pipeline.loading.duplicates import duplicate_groups as duplicate_groups
+from rag_pipeline.loading.sources import Rejected as Rejected
+from rag_pipeline.loading.sources import Source as Source
+from rag_pipeline.loading.sources import scan as scan

@@ -37,7 +37,7 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
     try:
         with zipfile.ZipFile(path) as archive:
             members = [i for i in archive.infolist() if not i.is_dir()]
-            reason = _bomb(members, path.stat().st_size, max_bytes)
+            reason = bomb(members, path.stat().st_size, max_bytes, "files")
             members = [i for i in members if not _HIDDEN.search(i.filename)]
             if not members and not reason:
                 reason = "empty: no documents in it"
@@ -78,12 +78,15 @@ def _unpacked(path: Path, member: str, size: int, changed: int) -> bytes:
         raise OSError(f"corrupt .zip: {error}") from None
 
 
-def _bomb(members: list[zipfile.ZipInfo], packed: int, max_bytes: int) -> str:
+def bomb(
+    members: list[zipfile.ZipInfo], packed: int, max_bytes: int, parts: str, suffix: str = ".zip"
+) -> str:
+    """Return why an archive of `packed` bytes may be a bomb, "" where it is none."""
     total = sum(member.file_size for member in members)
     if len(members) > _MOST_MEMBERS:
-        return f"zip bomb? it has {len(members):,} files, more than {_MOST_MEMBERS:,}"
+        return f"zip bomb? it has {len(members):,} {parts}, more than {_MOST_MEMBERS:,}"
     if total > _MOST_TOTAL * max_bytes or (total > _SMALL and total > _MOST_RATIO * packed):
-        return f"zip bomb? {packed:,} bytes of .zip unpack to {total:,}"
+        return f"zip bomb? {packed:,} bytes of {suffix} unpack to {total:,}"
     return ""
 
 

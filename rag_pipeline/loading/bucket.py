@@ -57,9 +57,7 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
                     continue
                 seen += 1
                 if wanted(relative):
-                    reason = _obstacle(
-                        relative, relative.split("/"), entry["Size"], source.max_bytes
-                    )
+                    reason = _obstacle(relative, entry["Size"], source.max_bytes)
                     etag = read_as(relative, entry["ETag"])
                     found.append(Listed(relative, etag, entry["Size"], reason, entry["ETag"]))
     if not seen:
@@ -72,10 +70,10 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
     return found
 
 
-def _obstacle(relative: str, segments: list[str], size: int, max_bytes: int) -> str:
+def _obstacle(relative: str, size: int, max_bytes: int) -> str:
     if UNSAFE.search(relative):
         return "the key has control characters; rename it"
-    if any(segment in ("", ".", "..") for segment in segments):
+    if any(segment in ("", ".", "..") for segment in relative.split("/")):
         return "the key has an empty, '.' or '..' part; rename it"
     taken_apart = relative.lower().endswith(RECORD_SUFFIXES) or is_archive(relative)
     if size > max_bytes and not taken_apart:
@@ -112,11 +110,11 @@ def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code in _REFUSED:
-                reason = f"cannot read the object: {code}"
-                raise UnreadDocumentError(listed.relative, reason) from None
+                raise UnreadDocumentError(
+                    listed.relative, f"cannot read the object: {code}"
+                ) from None
             if code not in _GONE:
                 raise
             changed = True
     if changed:
-        reason = "it changed after it was listed; run again"
-        raise UnreadDocumentError(listed.relative, reason)
+        raise UnreadDocumentError(listed.relative, "it changed after it was listed; run again")

@@ -33,32 +33,22 @@ class ListedFile(NamedTuple):
     unread: bool = False
 
 
-def matcher(pattern: str, *, hidden: bool) -> Callable[[str], bool]:
-    """Return a test of POSIX paths against a glob in which `**` spans folders.
+def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
+    """Return a test of POSIX paths: one of these globs matches, in which `**` spans folders.
 
     Wildcards match names that start with `.` only if `hidden`. (`pathlib` can't do this before
     Python 3.13: its `match` has no `**`, its `glob` hides unreadable folders.)
     """
-    steps = [step for step in pattern.split("/") if step not in ("", ".")]
-    plain = "/".join(steps)
+    steps = ([step for step in pattern.split("/") if step not in ("", ".")] for pattern in patterns)
+    plain = ["/".join(own) for own in steps]
     flags = glob.GLOBSTAR | glob.CASE | glob.FORCEUNIX | (glob.DOTGLOB if hidden else 0)
-    return glob.compile([plain, plain.removesuffix("/**")], flags=flags).match
+    return glob.compile([*plain, *(p.removesuffix("/**") for p in plain)], flags=flags).match
 
 
 def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[str], bool]:
     """Return a test of POSIX paths: some include pattern matches and no exclude pattern."""
-    included, excluded = _matchers(include, exclude)
-    return lambda path: (
-        not any(matches(path) for matches in excluded)
-        and any(matches(path) for matches in included)
-    )
-
-
-def _matchers(
-    include: Iterable[str], exclude: Iterable[str]
-) -> tuple[list[Callable[[str], bool]], list[Callable[[str], bool]]]:
-    included = [matcher(pattern, hidden=False) for pattern in include]
-    return included, [matcher(pattern, hidden=True) for pattern in exclude]
+    included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
+    return lambda path: included(path) and not excluded(path)
 
 
 def find_files(
@@ -78,22 +68,19 @@ def find_files(
     Raises OSError if the root itself can't be read.
     """
     include, exclude = list(include), list(exclude)
-    included, excluded = _matchers(include, exclude)
+    included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
     enter_hidden = any(s.startswith(".") for p in include for s in p.split("/") if s != ".")
     real_root = os.path.realpath(root)
     found: list[ListedFile] = []
     seen = 0
-    whole = [matcher(p.removesuffix("/**"), hidden=True) for p in exclude if p.endswith("/**")]
-
-    def closed(folder: str) -> bool:
-        return any(matches(folder) for matches in whole)
-
+    whole = (pattern.removesuffix("/**") for pattern in exclude if pattern.endswith("/**"))
+    closed = matcher(*whole, hidden=True)
     for relative, entry, reason in _walk(str(root), enter_hidden, gitignore, follow_links, closed):
         seen += 1
-        if any(matches(relative) for matches in excluded):
+        if excluded(relative):
             continue
         if not reason:
-            if not any(matches(relative) for matches in included):
+            if not included(relative):
                 continue
             reason = _obstacle(entry, "/" if follow_links == "anywhere" else real_root)
         if not reason and UNSAFE.search(relative):

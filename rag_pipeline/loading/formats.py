@@ -196,10 +196,15 @@ def _table(table: Any) -> str:
         while cells and not cells[-1]:
             cells.pop()
         if cells:
-            rows.append(f"| {' | '.join(cells)} |")
-            if len(rows) == 1:
-                rows.append("|" + " --- |" * len(cells))
+            add_row(rows, cells)
     return "\n".join(rows)
+
+
+def add_row(rows: list[str], cells: list[str]) -> None:
+    """Add a row to a table in Markdown, whose first row is its head."""
+    rows.append(f"| {' | '.join(cells)} |")
+    if len(rows) == 1:
+        rows.append("|" + " --- |" * len(cells))
 
 
 def _inline(element: Any) -> str:

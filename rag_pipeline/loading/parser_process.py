@@ -81,11 +81,7 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
     Raises DocumentError also for a document that takes longer, and for one that the parser's
     process does not survive.
     """
-    asked = {
-        "id": document_id,
-        "suffix": suffix,
-        "max_bytes": settings.max_bytes,
-    }
+    asked = {"id": document_id, "suffix": suffix, "max_bytes": settings.max_bytes}
     said = _asked(asked, raw, settings)
     packed = said["page_map"]
     page_map = None if packed is None else base64.b64decode(packed)

@@ -14,16 +14,19 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date, time
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.archives import bomb
 from rag_pipeline.loading.code import CODE_SUFFIXES, symbols_metadata
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.formats import (
     Read,
+    add_row,
     read_epub,
     read_mail,
     read_notebook,
@@ -38,9 +41,6 @@ _ONE_AT_A_TIME = threading.Lock()
 """Silencing is process-wide, and the parsers hold the interpreter lock anyway."""
 
 _DEEPEST_HTML = 100
-_MOST_ZIP_ENTRIES = 10_000
-_MOST_ZIP_RATIO = 200
-_SMALL_ZIP = 10_000_000
 _MOST_CELLS = 20_000_000
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
@@ -140,14 +140,9 @@ def _parse_pdf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     return Parsed(read.text, read.title, read.page_map.to_bytes(), read.metadata, read.lacks)
 
 
-def _parse_docx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    title = _checked_office_title(document_id, raw, ".docx", max_bytes)
-    return Parsed(_markdown(raw, ".docx"), title)
-
-
-def _parse_pptx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    title = _checked_office_title(document_id, raw, ".pptx", max_bytes)
-    return Parsed(_markdown(raw, ".pptx"), title)
+def _parse_office(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+    title = _checked_office_title(document_id, raw, suffix, max_bytes)
+    return Parsed(_markdown(raw, suffix), title)
 
 
 def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
@@ -175,14 +170,10 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
             while values and not values[-1]:
                 values.pop()
             if values:
-                if number - filled > 1:
-                    blank.setdefault(one_line(sheet.title), []).append(
-                        (filled + 1, number - filled - 1)
-                    )
+                if (skipped := number - filled - 1) > 0:
+                    blank.setdefault(one_line(sheet.title), []).append((filled + 1, skipped))
                 filled = number
-                rows.append(f"| {' | '.join(values)} |")
-                if len(rows) == 1:
-                    rows.append("|" + " --- |" * len(values))
+                add_row(rows, values)
         if rows:
             parts.append("\n".join([f"## {one_line(sheet.title)}", "", *rows]))
     metadata = {"blank_rows": json.dumps(blank)} if blank else {}
@@ -192,12 +183,8 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    if hasattr(value, "isoformat"):
-        return str(
-            value.isoformat(sep=" ")
-            if hasattr(value, "hour") and hasattr(value, "year")
-            else value.isoformat()
-        ).removesuffix(" 00:00:00")
+    if isinstance(value, date | time):
+        return str(value).removesuffix(" 00:00:00")
     return one_line(str(value)).replace("|", "\\|")
 
 
@@ -258,16 +245,10 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
         )
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         entries = archive.infolist()
-        total = sum(entry.file_size for entry in entries)
         if any(entry.flag_bits & 1 for entry in entries):
             raise DocumentError(document_id, f"encrypted {suffix}: it needs a password")
-        if len(entries) > _MOST_ZIP_ENTRIES:
-            raise DocumentError(document_id, f"zip bomb? {suffix} has {len(entries):,} parts")
-        absurd = total > _SMALL_ZIP and total > _MOST_ZIP_RATIO * len(raw)
-        if total > 20 * max_bytes or absurd:
-            raise DocumentError(
-                document_id, f"zip bomb? {len(raw):,} bytes of {suffix} unpack to {total:,}"
-            )
+        if reason := bomb(entries, len(raw), max_bytes, "parts", suffix):
+            raise DocumentError(document_id, reason)
         for entry in entries:
             if entry.filename.lower().endswith((".xml", ".rels")):
                 with archive.open(entry) as part:
@@ -290,14 +271,9 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 
 @functools.cache
 def _converter(suffix: str) -> Any:
-    from markitdown import converters
+    from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
 
-    kinds = {
-        ".html": converters.HtmlConverter,
-        ".docx": converters.DocxConverter,
-        ".pptx": converters.PptxConverter,
-    }
-    return kinds[suffix]()
+    return {".html": HtmlConverter, ".docx": DocxConverter, ".pptx": PptxConverter}[suffix]()
 
 
 def _markdown(raw: bytes, suffix: str) -> str:
@@ -341,12 +317,9 @@ PARSER_VERSIONS = {
 """Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
 
 PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
-    ".html": _parse_html,
-    ".htm": _parse_html,
-    ".xhtml": _parse_html,
+    **dict.fromkeys((".html", ".htm", ".xhtml"), _parse_html),
     ".pdf": _parse_pdf,
-    ".docx": _parse_docx,
-    ".pptx": _parse_pptx,
+    **{suffix: functools.partial(_parse_office, suffix) for suffix in (".docx", ".pptx")},
     ".xlsx": _parse_xlsx,
     ".ipynb": _parse_notebook,
     ".eml": _parse_mail,

@@ -112,7 +112,6 @@ def measure(
 ) -> TextQuality:
     """Measure a text; `characters` counts those of each page, `unmapped` the unknown ones."""
     words = _words(text)
-    lengths = [len(word) for word in words]
     in_tables = sum(len(line) for line in text.split("\n") if line.startswith("|"))
     return TextQuality(
         pages=len(characters),
@@ -121,7 +120,7 @@ def measure(
         / max(len(words), 1),
         pipes=in_tables / max(len(text), 1),
         replaced=unmapped / max(sum(characters) or len(text), 1),
-        mean_word=sum(lengths) / max(len(words), 1),
+        mean_word=sum(map(len, words)) / max(len(words), 1),
         with_text=sum(bool(n) for n in characters),
         **pages,  # type: ignore[arg-type]
     )

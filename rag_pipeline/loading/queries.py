@@ -155,7 +155,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: cannot read the queries: {reason}") from None
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():

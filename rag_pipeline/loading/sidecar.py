@@ -38,7 +38,7 @@ def read_sidecar(path: Path) -> dict[str, Given]:
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"documents.metadata: {path}: cannot read it: {reason}") from None
     found: dict[str, Given] = {}
     rows = _csv_rows if path.suffix.lower() == ".csv" else _json_rows

@@ -42,11 +42,8 @@ _PROSE = {
 }
 """Files of sentences, whose words can be measured; tables, code and data files have few."""
 _MEDIA_TYPES = {
-    ".md": "text/markdown",
-    ".markdown": "text/markdown",
-    ".html": "text/html",
-    ".htm": "text/html",
-    ".xhtml": "text/html",
+    **dict.fromkeys(_MARKDOWN, "text/markdown"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
     ".json": "application/json",
     ".pdf": "application/pdf",
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
@@ -235,16 +232,11 @@ def _scan(
     base: Path, found: list[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
 ) -> Iterator[Source | Rejected]:
     located: list[Located] = []
-    left_out = [matcher(pattern, hidden=True) for pattern in source.exclude]
-
-    def is_left_out(path: str) -> bool:
-        return any(matches(path) for matches in left_out)
-
+    is_left_out = matcher(*source.exclude, hidden=True)
     for name, reason, unread in found:
         if reason:
-            located.append(
-                Located(_printable(name), name, reason=_printable(reason), unread=unread)
-            )
+            shown = _printable(name)
+            located.append(Located(shown, name, reason=_printable(reason), unread=unread))
             continue
         try:
             found_in = _documents_of(base, name, source.max_bytes, seen)
@@ -296,12 +288,9 @@ def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFile]]:
         raise ConfigError(f"documents.path: no such file or folder: {root}")
     try:
         found, seen = find_files(
-            root,
-            source.include,
-            source.exclude,
-            gitignore=source.gitignore,
-            follow_links=source.follow_links,
-        )
+            root, source.include, source.exclude,
+            gitignore=source.gitignore, follow_links=source.follow_links,
+        )  # fmt: skip
     except OSError as error:
         raise ConfigError(f"documents.path: cannot read {root}: {error.strerror}") from None
     if not seen:

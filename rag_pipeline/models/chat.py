@@ -40,16 +40,8 @@ from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.batches import BatchNotes, run_batches
 from rag_pipeline.models.providers import BatchedChat, chat_identity, open_chat
-from rag_pipeline.models.replies import (
-    Chats,
-    ask_one,
-    is_cut,
-    pack,
-    pack_first,
-    read,
-    unpack,
-    unpack_first,
-)
+from rag_pipeline.models.replies import Chats, ask_one, is_cut, pack, unpack, unpack_first
+from rag_pipeline.models.replies import read_reply as read_reply
 
 Ask = Callable[[Sequence[Prompt]], list[Reply | ProviderError]]
 """From prompts to a reply or a failure for each, in their order."""
@@ -145,9 +137,9 @@ def _ask_in_batches(
         try:
             if is_cut(completion, prompts[key]):
                 raise ValueError(completion.cut)
-            data = read(completion.text, prompts[key])
+            data = read_reply(completion.text, prompts[key])
         except ValueError:
-            cache.put({_first_key(key): pack_first(completion)})  # the repair begins with it
+            cache.put({_first_key(key): pack(completion)})  # the repair begins with it
             invalid.append(key)
             return
         reply = known[key] = Reply(completion.text, data, completion.usage)
@@ -206,11 +198,12 @@ async def _ask_all(
         try:
             with asked_again(failures.get(key, 0)):
                 first = firsts.get(_first_key(key))
+                mended = None if first is None else unpack_first(first)
                 reply = await ask_one(
                     prompt,
                     chats,
-                    None if first is None else unpack_first(first),
-                    lambda made: claims.cache.put({_first_key(key): pack_first(made)}),
+                    mended,
+                    lambda made: claims.cache.put({_first_key(key): pack(made)}),
                 )
         except CallsStoppedError:
             raise
@@ -250,14 +243,6 @@ def _in_warm_order(
         wave = ordered[start : start + width]
         yield from (group[0] for group in wave)
         yield from (key for group in wave for key in group[1:])
-
-
-def read_reply(text: str, prompt: Prompt) -> Any:
-    """Return what the prompt asked for: a choice, a JSON value, None where it asked for text.
-
-    Raises ValueError saying what is wrong with the reply.
-    """
-    return read(text, prompt)
 
 
 def _note(

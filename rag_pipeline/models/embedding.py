@@ -310,10 +310,7 @@ def _pack_tokens(tokens: Tokens) -> bytes:
 
 
 def _inputs(
-    texts: Sequence[str],
-    embedder: Embedder,
-    input_type: InputType,
-    documents: Sequence[str] | None,
+    texts: Sequence[str], embedder: Embedder, input_type: InputType, documents: Sequence[str] | None
 ) -> list[tuple[str, ...]]:
     """Return the texts as the model takes them: each alone, or those of a document together."""
     if documents is None or input_type == "query" or not isinstance(embedder, RemoteEmbedder):

@@ -8,6 +8,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -109,14 +110,7 @@ class _LocalChat:
         expected, most = request_tokens(messages, schema, settings.max_output_tokens)
         async with paying("chat", settings.provider, settings.model, expected, most):
             made = await asyncio.to_thread(settings.answer, messages, schema)
-            record(
-                "chat",
-                settings.provider,
-                settings.model,
-                input_tokens=made.usage.input_tokens,
-                cached_tokens=made.usage.cached_tokens,
-                output_tokens=made.usage.output_tokens,
-            )
+            record("chat", settings.provider, settings.model, **asdict(made.usage))
         return made
 
     async def close(self) -> None:

@@ -59,10 +59,7 @@ class Chats:
 
 
 async def ask_one(
-    prompt: Prompt,
-    chats: Chats,
-    first: Completion | None,
-    keep_first: Callable[[Completion], None],
+    prompt: Prompt, chats: Chats, first: Completion | None, keep_first: Callable[[Completion], None]
 ) -> Reply:
     """Ask, once more with more room where the reply is cut, and once more where it is wrong.
 
@@ -79,7 +76,7 @@ async def ask_one(
         whole = await _with_more_room(chat, chats, prompt, completion.cut)
         used, completion, first = _sum(used, whole.usage), whole, None
     try:
-        return Reply(completion.text, read(completion.text, prompt), used)
+        return Reply(completion.text, read_reply(completion.text, prompt), used)
     except ValueError as error:
         if first is None:
             keep_first(Completion(completion.text, used))
@@ -93,7 +90,7 @@ async def ask_one(
     again = await chat.complete(messages, prompt.schema)
     used = _sum(used, again.usage)
     try:
-        return Reply(again.text, read(again.text, prompt), used)
+        return Reply(again.text, read_reply(again.text, prompt), used)
     except ValueError as error:
         wanted = "one of the choices" if prompt.choices else "of the schema"
         raise ProviderError(f"{chat.identity}: the reply is not {wanted}: {error}") from None
@@ -124,7 +121,7 @@ def is_cut(completion: Completion, prompt: Prompt) -> bool:
     return False
 
 
-def read(text: str, prompt: Prompt) -> Any:
+def read_reply(text: str, prompt: Prompt) -> Any:
     """Return what the prompt asked for: a choice, a JSON value, None where it asked for text.
 
     Raises ValueError saying what is wrong with the reply.
@@ -162,8 +159,8 @@ def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def pack(reply: Reply) -> bytes:
-    """Return a reply as the call cache keeps it."""
+def pack(reply: Reply | Completion) -> bytes:
+    """Return a reply, or a first one that is to be mended, as the call cache keeps it."""
     return json.dumps(asdict(reply), ensure_ascii=False).encode()
 
 
@@ -171,11 +168,6 @@ def unpack(value: bytes) -> Reply:
     """Return a kept reply."""
     record = json.loads(value)
     return Reply(record["text"], record["data"], Usage(**record["usage"]))
-
-
-def pack_first(completion: Completion) -> bytes:
-    """Return a first reply as the call cache keeps it while it is mended."""
-    return json.dumps(asdict(completion), ensure_ascii=False).encode()
 
 
 def unpack_first(value: bytes) -> Completion:

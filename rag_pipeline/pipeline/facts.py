@@ -1,14 +1,13 @@
 """What making an asset came to: its version, and the numbers, tables and lists to show of it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.evaluation.board import Board, BoardRow
 from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.evaluation.scores import headline_metrics
-from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import Report
 
 
@@ -169,9 +168,9 @@ def _shortened(text: str) -> str:
     return flat if len(flat) <= _PREVIEW_CHARACTERS else f"{cut}…"
 
 
-def rounded(summary: Summary) -> dict[str, Any]:
-    """Return a summary's fields with four decimals."""
-    return {name: _round(value) for name, value in asdict(summary).items()}
+def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record, its numbers with four decimals."""
+    return {name: _round(value) for name, value in record.items()}
 
 
 def rounded_values(values: Mapping[str, float | None]) -> dict[str, Fact]:

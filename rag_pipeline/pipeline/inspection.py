@@ -11,9 +11,8 @@ from functools import partial
 from rag_pipeline import release as releases
 from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
-from rag_pipeline.pipeline.findings import Finding
 from rag_pipeline.pipeline.planning import steps, upstream
-from rag_pipeline.pipeline.rot import lost_pins, rotten_calls, rotten_tables
+from rag_pipeline.pipeline.rot import Finding, lost_pins, rotten_calls, rotten_tables
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.manifest import CURRENT
@@ -21,6 +20,8 @@ from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_
 from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
 
+_BUILT_AGAIN = "remove it; the next run builds it again"
+_LOST = "remove it; that release is lost"
 _LEXICAL_COLUMNS = ["chunk_id", "document_id", "start", "text", "title", "context"]
 
 
@@ -66,9 +67,8 @@ def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterato
             cure = f"go back to its version {older}; the next run does the rest"
             yield Finding(name, f"torn: {error}", cure, partial(table.restore, older))
         else:
-            cure = "remove it; the next run builds it again"
             drop = partial(workspace.store.drop_table, name)
-            yield Finding(name, f"torn: {error}", cure, drop)
+            yield Finding(name, f"torn: {error}", _BUILT_AGAIN, drop)
         return
     if twice:
         yield _documents_to_drop(table, twice, "rows that are there twice")
@@ -110,12 +110,10 @@ def _rows(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
             and s.rows != theirs[d].rows
         ]
         table = workspace.store.table(name, None)
-        for documents, problem in (
-            (torn, "rows of more than one origin"),
-            (wrong, f"not as many rows as {source}"),
-        ):
-            if documents:
-                yield _documents_to_drop(table, documents, problem)
+        if torn:
+            yield _documents_to_drop(table, torn, "rows of more than one origin")
+        if wrong:
+            yield _documents_to_drop(table, wrong, f"not as many rows as {source}")
 
 
 def _documents_to_drop(table: Table, documents: Sequence[str], problem: str) -> Finding:
@@ -143,9 +141,8 @@ def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
             # What can't be read may be a broken table that this one is made from: mended first.
             failures = () if broken else (str(error),)
         if failures:
-            cure = "remove it; the next run builds it again"
             drop = partial(workspace.store.drop_table, name)
-            yield Finding(name, "; ".join(failures), cure, drop)
+            yield Finding(name, "; ".join(failures), _BUILT_AGAIN, drop)
 
 
 # --- files ---
@@ -187,7 +184,7 @@ def _lexical(workspace: Workspace, full: bool) -> Iterator[Finding]:
             problem = None if path in pinned else _lexical_problem(workspace, path, full)
             if problem:
                 mend = partial(store.remove_folder, path)
-                yield Finding(path, problem, "remove it; the next run builds it again", mend)
+                yield Finding(path, problem, _BUILT_AGAIN, mend)
 
 
 def _lexical_problem(workspace: Workspace, path: str, full: bool) -> str | None:
@@ -235,29 +232,25 @@ def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Fi
             if full:
                 workspace.store.check_file(place)
         except RagPipelineError as error:
-            yield Finding(place, str(error), "remove it; that release is lost", remove)
+            yield Finding(place, str(error), _LOST, remove)
             continue
-        gone = list(_gone_versions(workspace, release, broken))
-        if gone:
-            problem = f"{' and '.join(gone)} is gone"
-            yield Finding(place, problem, "remove it; that release is lost", remove)
+        if gone := list(_gone_versions(workspace, release, broken)):
+            yield Finding(place, f"{' and '.join(gone)} is gone", _LOST, remove)
             continue
         if full and (altered := workspace.store.changed_files(release.files)):
             problem = f"{len(altered)} of its files are gone or altered ({altered[0]})"
-            yield Finding(place, problem, "remove it; that release is lost", remove)
+            yield Finding(place, problem, _LOST, remove)
             continue
-        whole.append(release)
         path = release.pinned.lexical_path
         torn = _lexical_problem(workspace, path, full) if path else None
-        if path and torn:
-            if _same_settings(workspace, path):
-                cure = f"build {path} again from the release's own rows"
-                mend = partial(_rebuild_lexical, workspace, release)
-                yield Finding(place, torn, cure, mend)
-            else:
-                whole.pop()
-                cure = "remove it; that release is lost, as `lexical` in the corpus file differs"
-                yield Finding(place, torn, cure, remove)
+        if path and torn and not _same_settings(workspace, path):
+            cure = f"{_LOST}, as `lexical` in the corpus file differs"
+            yield Finding(place, torn, cure, remove)
+            continue
+        whole.append(release)
+        if torn:
+            cure = f"build {path} again from the release's own rows"
+            yield Finding(place, torn, cure, partial(_rebuild_lexical, workspace, release))
     yield from _served(workspace, whole, full)
 
 
@@ -300,5 +293,4 @@ def _served(workspace: Workspace, whole: Sequence[Release], full: bool) -> Itera
         yield Finding(CURRENT, problem, f"serve {newest}", mend)
     else:
         mend = partial(workspace.store.remove_file, CURRENT)
-        cure = "remove it; the next run releases"
-        yield Finding(CURRENT, problem, cure, mend)
+        yield Finding(CURRENT, problem, "remove it; the next run releases", mend)

@@ -162,14 +162,6 @@ def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
     return digest, config.serve, config.serve_metric, config.gate.metrics, served
 
 
-def _judges_relevance(config: CorpusConfig, _: Configuration) -> bool:
-    return config.evaluation.judge is not None
-
-
-def _queries_state(workspace: Workspace, _: Key) -> str:
-    return str(QUERIES.digest(workspace))
-
-
 _ROWS = (
     Asset(
         name="documents",
@@ -191,7 +183,7 @@ _ROWS = (
         is_current=lambda workspace, _: runs.queries_are_current(workspace),
         update=updates.queries,
         made_from=lambda workspace, _: (runs.queries_digest(workspace),),
-        state=_queries_state,
+        state=lambda workspace, _: str(QUERIES.digest(workspace)),
         checks=(
             Check("gold_spans_lie_in_documents", JUDGES["queries"]),
             Check("no_query_left_out", check_queries_complete, blocking=False),
@@ -277,7 +269,7 @@ _ROWS = (
         "with gold.",
         doing="let a chat model judge what was found",
         words=(("judged", "judged"), ("missing", "missing")),
-        applies=_judges_relevance,
+        applies=lambda config, _: config.evaluation.judge is not None,
     ),
     Asset(
         name="answer_presence",

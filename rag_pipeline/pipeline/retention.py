@@ -6,7 +6,7 @@ stands for the documents and settings as they are now.
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
 from rag_pipeline.release.judging import FOLDER
-from rag_pipeline.store import Table
+from rag_pipeline.store import Store, Table
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
@@ -62,7 +62,7 @@ def sweep(workspace: Workspace) -> list[Freed]:
 def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
     kept, old = _releases(workspace)
     freed = [_forget(workspace, release, dry_run) for release in old]
-    freed += _stray_pins(workspace, kept, dry_run)
+    freed += _stray_pins(workspace, dry_run)
     freed += _lexical(workspace, kept, dry_run)
     freed += _results(workspace, dry_run)
     freed += _tables(workspace, kept, dry_run)
@@ -100,18 +100,20 @@ def _forget(workspace: Workspace, release: Release, dry_run: bool) -> Freed:
 
 def _pinned_tables(workspace: Workspace, release: Release) -> Iterator[Table]:
     for name in (release.pinned.vector_table, workspace.documents().name):
-        table = _bare_table(workspace, name)
+        table = workspace.store.table(name, None)
         if table.exists():
             yield table
 
 
-def _stray_pins(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
+def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     """Yield the pins of releases and configurations that are gone."""
     names = set(releases.names(workspace))
     newest = max(names, default="")
     wanted = {f"run-{name}" for name in workspace.config.all_configurations}
-    for name in _table_names(workspace, "documents", "vector_index"):
-        table = _bare_table(workspace, name)
+    for name in workspace.store.tables():
+        if name.split(".")[0] not in ("documents", "vector_index"):
+            continue
+        table = workspace.store.table(name, None)
         for tag in table.pins():
             # A release that is being made pins its tables before its manifest is there.
             gone = tag.startswith("release-") and tag not in names and tag < newest
@@ -130,15 +132,31 @@ def _lexical(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> It
     wanted |= {note.get("lexical_path") for note in _run_pins(workspace)}
     for key in dict.fromkeys(c.context_key for c in config.all_configurations.values()):
         wanted |= {workspace.lexical_path(key, engine) for engine in config.lexical_engines(key)}
+    stray = (path for path in _lexical_paths(store) if path not in wanted)
     before = time.time() - config.retention.version_hours * _HOUR
-    for context_key in store.list("lexical"):
-        for name in store.list(f"lexical/{context_key}"):
-            path = f"lexical/{context_key}/{name}"
-            if path not in wanted and store.modified(path) <= before:
-                size = store.size(path)
-                if not dry_run:
-                    store.remove_folder(path)
-                yield Freed("lexical index", path, "superseded", size)
+    for path, size in _old(store, stray, before, dry_run, store.remove_folder):
+        yield Freed("lexical index", path, "superseded", size)
+
+
+def _lexical_paths(store: Store) -> list[str]:
+    keys = store.list("lexical")
+    return [f"lexical/{key}/{name}" for key in keys for name in store.list(f"lexical/{key}")]
+
+
+def _old(
+    store: Store,
+    paths: Iterable[str],
+    before: float,
+    dry_run: bool,
+    remove: Callable[[str], object],
+) -> Iterator[tuple[str, int]]:
+    """Remove what was changed last before a time; yield each path and its size."""
+    for path in paths:
+        if store.modified(path) <= before:
+            size = store.size(path)
+            if not dry_run:
+                remove(path)
+            yield path, size
 
 
 def _run_pins(workspace: Workspace) -> Iterator[dict[str, Any]]:
@@ -155,22 +173,15 @@ def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
         f"{folder}/{name}"
         for folder in ("checks", FOLDER)
         for name in store.list(folder)
-        if _stem(name) not in verdicts
+        if name.rpartition(".")[0] not in verdicts
     ]
     for folder in store.list("evaluation"):
         if "." not in folder:
             names = store.list(f"evaluation/{folder}")
-            candidates += [f"evaluation/{folder}/{n}" for n in names if _stem(n) not in known]
-    for path in candidates:
-        if store.modified(path) <= before:
-            size = store.size(path)
-            if not dry_run:
-                store.remove_file(path)
-            yield Freed("results", path, "no longer in the corpus file", size)
-
-
-def _stem(name: str) -> str:
-    return name.rpartition(".")[0]
+            stray = (n for n in names if n.rpartition(".")[0] not in known)
+            candidates += [f"evaluation/{folder}/{n}" for n in stray]
+    for path, size in _old(store, candidates, before, dry_run, store.remove_file):
+        yield Freed("results", path, "no longer in the corpus file", size)
 
 
 def _step_values(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
@@ -178,23 +189,15 @@ def _step_values(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     store = workspace.store
     # A day at least: a run that is at work needs its own.
     before = time.time() - max(workspace.config.retention.keep_days, 1) * _DAY
-    for run_id in store.list("steps"):
-        path = f"steps/{run_id}"
-        if store.modified(path) <= before:
-            size = store.size(path)
-            if not dry_run:
-                store.remove_folder(path)
-            yield Freed("step values", run_id, "of a run that did not finish", size)
+    paths = [f"steps/{run_id}" for run_id in store.list("steps")]
+    for path, size in _old(store, paths, before, dry_run, store.remove_folder):
+        yield Freed("step values", path.partition("/")[2], "of a run that did not finish", size)
 
 
 def _leftovers(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
-    store = workspace.store
-    for path in store.leftovers():
-        if store.modified(path) <= time.time() - _DAY:
-            size = store.size(path)
-            if not dry_run:
-                store.remove_folder(path)
-            yield Freed("leftover", path, "of a build that was killed", size)
+    store, before = workspace.store, time.time() - _DAY
+    for path, size in _old(store, store.leftovers(), before, dry_run, store.remove_folder):
+        yield Freed("leftover", path, "of a build that was killed", size)
 
 
 # --- tables ---
@@ -228,17 +231,9 @@ def _is_orphaned(workspace: Workspace, name: str) -> bool:
 def _versions(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     for name in workspace.store.tables():
         with suppress(StoreError):  # what can't be read is the doctor's
-            size = _bare_table(workspace, name).drop_versions(dry_run)
+            size = workspace.store.table(name, None).drop_versions(dry_run)
             if size:
                 yield Freed("versions", name, "superseded and pinned by nothing", size)
-
-
-def _table_names(workspace: Workspace, *assets: str) -> list[str]:
-    return [n for n in workspace.store.tables() if n.split(".")[0] in assets]
-
-
-def _bare_table(workspace: Workspace, name: str) -> Table:
-    return workspace.store.table(name, None)
 
 
 # --- the call cache ---
@@ -289,8 +284,7 @@ def _segments(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:
     """Yield this machine's copies of BM25 indexes that the bucket has no more."""
     store = workspace.store
-    keys = store.list("lexical")
-    paths = {f"lexical/{key}/{name}" for key in keys for name in store.list(f"lexical/{key}")}
+    paths = set(_lexical_paths(store))
     before = time.time() - workspace.config.retention.version_hours * _HOUR
     for copy in store.stale_copies(paths - freed, before):
         size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())

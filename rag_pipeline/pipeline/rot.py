@@ -5,19 +5,30 @@ to its newest whole version, or is built again from the documents and the call c
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from rag_pipeline import release as releases
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.pipeline.findings import Finding
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 
 _TAGS = "_refs/tags"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: where, what, what mending it does, and the mending itself."""
+
+    place: str
+    problem: str
+    cure: str
+    mend: Callable[[], object] | None = None
+    """None where only a person can help."""
 
 
 def rotten_tables(workspace: Workspace) -> Iterator[Finding]:

@@ -163,13 +163,10 @@ def write_corpus_file(
     target = target.expanduser()
     if target.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"--output {target}: name a file that ends in .yaml")
-    if target.is_dir():
-        raise ConfigError(f"--output {target}: is a folder; name a file in it")
+    check_target("--output", target)
     if target.exists() and not force:
         raise ConfigError(f"{target} exists; name another --output, or replace it with --force")
     folder = target.resolve().parent
-    if not folder.is_dir():
-        raise ConfigError(f"--output {target}: there is no folder {folder}")
     languages = survey_languages(documents.expanduser())
     given = queries is not None and (queries.expanduser().parent / "chunks.jsonl").is_file()
     text = corpus_file_text(
@@ -183,7 +180,7 @@ def write_corpus_file(
         is_multilingual(languages),
     )
     parse_config(yaml.safe_load(text)["attributes"], target.resolve())
-    _write(target, text)
+    write_file("--output", target, text)
     write_schema(target.with_suffix(_SCHEMA))
     return _chosen(languages)
 
@@ -205,14 +202,24 @@ def _chosen(languages: Mapping[str, float]) -> str:
 
 def write_schema(target: Path) -> None:
     """Write the JSON Schema of corpus files; raise ConfigError where it can't be written."""
-    _write(target, json.dumps(corpus_schema(), indent=1) + "\n")
+    write_file("--output", target, json.dumps(corpus_schema(), indent=1) + "\n")
 
 
-def _write(target: Path, text: str) -> None:
+def check_target(option: str, target: Path) -> None:
+    """Raise ConfigError where an option names no place for a file."""
+    if target.is_dir():
+        raise ConfigError(f"{option} {target}: is a folder; name a file in it")
+    folder = target.resolve().parent
+    if not folder.is_dir():
+        raise ConfigError(f"{option} {target}: there is no folder {folder}")
+
+
+def write_file(option: str, target: Path, text: str) -> None:
+    """Write the file that an option names; raise ConfigError where that is not possible."""
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--output {target}: cannot write it: {error.strerror}") from None
+        raise ConfigError(f"{option} {target}: cannot write it: {error.strerror}") from None
 
 
 def corpus_file_text(

@@ -158,7 +158,7 @@ def answer_presence(workspace: Workspace, key: Key) -> Outcome:
     headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
     facts: dict[str, Fact] = {
         **rounded_values(headline),
-        **rows("metrics", ({"metric": n, **rounded(summaries[n])} for n in summaries)),
+        **rows("metrics", ({"metric": n, **rounded(asdict(s))} for n, s in summaries.items())),
     }
     return Outcome(str(PRESENCE.digest(workspace, key)), facts)
 
@@ -228,7 +228,7 @@ def entity_scores(workspace: Workspace, key: Key) -> Outcome:
     facts: dict[str, Fact] = {
         "annotated_queries": note["annotated"],
         **rounded_values(macro),
-        **rows("by_type", (_rounded_row(row) for row in by_type)),
+        **rows("by_type", map(rounded, by_type)),
         **_judgements(note),
     }
     return Outcome(note["digest"], facts)
@@ -260,7 +260,3 @@ def _judgements(note: Note) -> dict[str, Fact]:
         "inputs_cached": note["calls"]["saved"],
         **examples("errors", note["errors"]),
     }
-
-
-def _rounded_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}

@@ -14,14 +14,10 @@ if TYPE_CHECKING:
 from rag_pipeline.evaluation.axes import CUTOFFS
 from rag_pipeline.evaluation.scores import added_metrics
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
-from rag_pipeline.report.charts import (
-    DARK_PALETTE,
-    PALETTE,
-    STYLE,
-    interval_strip,
-    standalone,
-)
-from rag_pipeline.report.content import Content, K, collect
+from rag_pipeline.report.charts import DARK_PALETTE, PALETTE, STYLE, interval_strip, standalone
+from rag_pipeline.report.content import Content as Content
+from rag_pipeline.report.content import K
+from rag_pipeline.report.content import collect as collect
 from rag_pipeline.report.figures import (
     by_kind,
     measured,
@@ -30,8 +26,6 @@ from rag_pipeline.report.figures import (
     quality_lines,
     stage_figure,
 )
-
-__all__ = ["REPORT_FILE", "Content", "collect", "images", "render"]
 
 REPORT_FILE = "evaluation/report.html"
 _OTHERS = (

@@ -81,12 +81,7 @@ def stage_figure(effect: AxisEffect) -> Figure:
         f"In percent, 95 % bands, {_n(counts)}; each curve is the mean of {effect.matched} matched "
         f"configuration{plural}."
     )
-    return Figure(
-        title,
-        note,
-        line_chart(title, effect.curves, _K_LABEL),
-        effect.curves,
-    )
+    return Figure(title, note, line_chart(title, effect.curves, _K_LABEL), effect.curves)
 
 
 def _n(counts: Sequence[int]) -> str:

@@ -6,9 +6,7 @@ from contextlib import suppress
 from rag_pipeline.calls.telemetry import export
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.errors import MissingExtraError
-from rag_pipeline.serving.settings import ServerSettings
-
-__all__ = ["ServerSettings", "serve_http", "serve_stdio"]
+from rag_pipeline.serving.settings import ServerSettings as ServerSettings
 
 
 def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:

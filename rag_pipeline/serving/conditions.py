@@ -3,40 +3,24 @@
 Source: Dify's External Knowledge API.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.store import quoted
 
-Operator = Literal[
-    "contains",
-    "not contains",
-    "start with",
-    "end with",
-    "is",
-    "is not",
-    "in",
-    "not in",
-    "empty",
-    "not empty",
-    "=",
-    "≠",
-    ">",
-    "<",
-    "≥",
-    "≤",
-    "before",
-    "after",
-]
+_OPERATORS = (
+    "contains|not contains|start with|end with|is|is not|in|not in|empty|not empty|"
+    "=|≠|>|<|≥|≤|before|after"
+).split("|")
 _NEGATIVE = frozenset({"not contains", "is not", "not in", "empty", "≠"})
 """Operators that must hold for all of several names; the others must hold for any of them."""
 _COLUMNS = {"document_id": "document_id", "document_name": "document_id", "title": "title"}
 """Names that are columns; every other name is a key of the metadata."""
 _NUMBERS = {"=": "=", "≠": "!=", ">": ">", "<": "<", "≥": ">=", "≤": "<="}
+_FUNCTIONS = {"start with": "starts_with", "end with": "ends_with"}
 _DATES = {"before": "<", "after": ">"}
 
 Value = str | int | float | list[str | int | float] | None
@@ -52,8 +36,8 @@ class Condition(BaseModel):
     def sql(self) -> str:
         """Return it in SQL; raise InputError for an operator or a value that does not fit."""
         operator, names = self.comparison_operator, self.name
-        if operator not in get_args(Operator):
-            raise self._refused(f"no operator; there are: {', '.join(get_args(Operator))}")
+        if operator not in _OPERATORS:
+            raise self._refused(f"no operator; there are: {', '.join(_OPERATORS)}")
         each = [self._of(_field(n)) for n in ([names] if isinstance(names, str) else names)]
         return f"({(' AND ' if operator in _NEGATIVE else ' OR ').join(each)})"
 
@@ -72,15 +56,10 @@ class Condition(BaseModel):
             return f"TRY_CAST({field} AS DOUBLE) {_NUMBERS[operator]} {self._number()!r}"
         (text,) = self._texts(one=True)
         value = quoted(text)
-        forms: dict[str, Callable[[], str]] = {
-            "contains": lambda: f"contains({field}, {value})",
-            "not contains": lambda: f"NOT contains({field}, {value})",
-            "start with": lambda: f"starts_with({field}, {value})",
-            "end with": lambda: f"ends_with({field}, {value})",
-            "is": lambda: f"{field} = {value}",
-            "is not": lambda: f"{field} != {value}",
-        }
-        return forms[operator]()
+        if operator in ("is", "is not"):
+            return f"{field} {'=' if operator == 'is' else '!='} {value}"
+        function = _FUNCTIONS.get(operator) or operator.replace("not", "NOT")
+        return f"{function}({field}, {value})"
 
     def _dated(self, field: str) -> str:
         """Compare dates; a number is seconds since 1970, held against either kind of field."""

@@ -166,10 +166,8 @@ class DifyDataset:
         }
         if document_id is not None and filtered:
             only = {"name": "document_name", "comparison_operator": "is", "value": document_id}
-            model["metadata_filtering_conditions"] = {
-                "logical_operator": "and",
-                "conditions": [only],
-            }
+            filters = {"logical_operator": "and", "conditions": [only]}
+            model["metadata_filtering_conditions"] = filters
         records = self._post({"query": query, "retrieval_model": model})
         chunks = {c.chunk_id: c for c in map(self._chunk, records, range(len(records)))}
         return [c for c in chunks.values() if document_id in (None, c.document_id)]

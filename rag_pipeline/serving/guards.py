@@ -94,17 +94,10 @@ class Guards:
             await _refuse(send, refused, request_id)
         finally:
             self._running -= entered
-            log.info(
-                json.dumps(
-                    {
-                        "request_id": request_id,
-                        "method": scope["method"],
-                        "path": scope["path"][:200],
-                        "status": status,
-                        "milliseconds": round(1000 * (time.perf_counter() - started), 1),
-                    }
-                )
-            )
+            milliseconds = round(1000 * (time.perf_counter() - started), 1)
+            asked = {"method": scope["method"], "path": scope["path"][:200]}
+            line = {"request_id": request_id, **asked, "status": status}
+            log.info(json.dumps({**line, "milliseconds": milliseconds}))
         return status
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:

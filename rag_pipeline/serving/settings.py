@@ -65,10 +65,5 @@ class ServerSettings:
                 f"variable {token_env}, or listen on 127.0.0.1"
             )
         return cls(
-            host,
-            port,
-            token,
-            tuple(allowed_hosts),
-            log_questions=log_questions,
-            review=review,
+            host, port, token, tuple(allowed_hosts), log_questions=log_questions, review=review
         )

@@ -332,10 +332,7 @@ def answer_of(made: Assisted) -> AssistantAnswer:
 def file_of(found: FoundDocument) -> FoundFile:
     """Return a discovered document in the form that clients read."""
     return FoundFile(
-        dataset=found.dataset,
-        document_name=found.document_id,
-        title=found.title,
-        score=found.score,
+        dataset=found.dataset, document_name=found.document_id, title=found.title, score=found.score
     )
 
 

@@ -11,20 +11,12 @@ State is per document: each row of a derived table says which document, content 
 was made from, so what is stale can be read off the table itself.
 """
 
-from rag_pipeline.store.register import BucketRegister
-from rag_pipeline.store.sql import id_filter, quoted
-from rag_pipeline.store.states import DocumentState, State, state_digest
-from rag_pipeline.store.store import SHARED_CALLS, Store
-from rag_pipeline.store.tables import Table
-
-__all__ = [
-    "SHARED_CALLS",
-    "BucketRegister",
-    "DocumentState",
-    "State",
-    "Store",
-    "Table",
-    "id_filter",
-    "quoted",
-    "state_digest",
-]
+from rag_pipeline.store.register import BucketRegister as BucketRegister
+from rag_pipeline.store.sql import id_filter as id_filter
+from rag_pipeline.store.sql import quoted as quoted
+from rag_pipeline.store.states import DocumentState as DocumentState
+from rag_pipeline.store.states import State as State
+from rag_pipeline.store.states import state_digest as state_digest
+from rag_pipeline.store.store import SHARED_CALLS as SHARED_CALLS
+from rag_pipeline.store.store import Store as Store
+from rag_pipeline.store.tables import Table as Table

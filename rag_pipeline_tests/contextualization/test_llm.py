@@ -5,7 +5,11 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.calls.costs import most_tokens
 from rag_pipeline.config import ChatModel, LLMContext, load_config, parse_config
-from rag_pipeline.contextualization import context_prompts, contextualize_with_model
+from rag_pipeline.contextualization import (
+    context_prompts,
+    contextualize_with_model,
+    is_too_long,
+)
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
@@ -87,7 +91,7 @@ def test_what_the_model_says_is_cut_and_stands_after_the_structure():
     result = contextualize_with_model([(whole, chunks)], settings, chat(), Model(
         lambda text: " From the leave\npolicy of Acme Rockets. "
     ))  # fmt: skip
-    (made,) = result.documents
+    (made,) = result
     assert not isinstance(made, ProviderError)
     structural, said = made[0].context.split("\n")
     assert said == "From the leave"
@@ -99,9 +103,9 @@ def test_one_failed_chunk_fails_its_document_and_no_other():
     good, bad = document("alpha " * 10), document("omega " * 10)
     model = Model(lambda text: ProviderError("refused") if "Situate: omega" in text else "fine")
     result = contextualize_with_model([bad, good], SETTINGS, chat(), model)
-    assert isinstance(result.documents[0], ProviderError)
-    assert str(result.documents[0]).endswith("d.txt#0-30: refused")
-    assert isinstance(result.documents[1], list)
+    assert isinstance(result[0], ProviderError)
+    assert str(result[0]).endswith("d.txt#0-30: refused")
+    assert isinstance(result[1], list)
     assert len(model.asked) == len(good[1]) + len(bad[1]), "the others were asked"
 
 
@@ -111,8 +115,8 @@ def test_a_document_longer_than_the_window_is_shown_as_summary_and_part():
     window = chat(context_window=3000, max_output_tokens=100)
     model = Model(lambda t: f"summary of {len(t)}" if "Summarize" in t else "context")
     result = contextualize_with_model([(whole, chunks)], SETTINGS, window, model)
-    assert result.too_long == ("d.txt",)
-    assert isinstance(result.documents[0], list)
+    assert is_too_long(whole, chunks, SETTINGS, window)
+    assert isinstance(result[0], list)
     summaries = [p for p in model.asked if "Summarize" in p.user]
     assert len(summaries) > 2, "in pieces, and then what was said of them"
     assert "".join(p.prefix for p in summaries[:-1]) == text
@@ -130,7 +134,7 @@ def test_a_window_without_room_is_refused_with_the_settings_that_decide():
     narrow = chat(context_window=600, max_output_tokens=100)
     model = Model(lambda text: "context")
     result = contextualize_with_model([(whole, chunks)], SETTINGS, narrow, model)
-    assert "chats.small.context_window 600" in str(result.documents[0])
+    assert "chats.small.context_window 600" in str(result[0])
     assert not model.asked
     short, few = document("It fits.")
     assert context_prompts(short, few, SETTINGS, narrow)

@@ -1,64 +1,35 @@
 """What calls to models cost: prices, the ledger of every call, and the budget that it holds."""
 
-from rag_pipeline.calls.costs.charging import (
-    charging,
-    forfeit,
-    paying,
-    record,
-    release,
-    require_budget,
-    reserve_batch,
-)
-from rag_pipeline.calls.costs.ledger import Ledger
-from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices, vendor
-from rag_pipeline.calls.costs.purposes import Charge, Kind, Totals, attributed, measuring
-from rag_pipeline.calls.costs.report import GROUPS, Group, totals_by
-from rag_pipeline.calls.costs.reservations import settling
-from rag_pipeline.calls.costs.tokens import (
-    ESTIMATE_ERROR,
-    USUAL_OUTPUT,
-    Learned,
-    estimate_tokens,
-    estimating,
-    framing_tokens,
-    most_tokens,
-    request_texts,
-    request_tokens,
-    usual_output,
-)
-
-__all__ = [
-    "ESTIMATE_ERROR",
-    "FREE",
-    "GROUPS",
-    "USUAL_OUTPUT",
-    "Charge",
-    "ChargedTokens",
-    "Group",
-    "Kind",
-    "Learned",
-    "Ledger",
-    "Price",
-    "Prices",
-    "Totals",
-    "attributed",
-    "charging",
-    "estimate_tokens",
-    "estimating",
-    "forfeit",
-    "framing_tokens",
-    "load_prices",
-    "measuring",
-    "most_tokens",
-    "paying",
-    "record",
-    "release",
-    "request_texts",
-    "request_tokens",
-    "require_budget",
-    "reserve_batch",
-    "settling",
-    "totals_by",
-    "usual_output",
-    "vendor",
-]
+from rag_pipeline.calls.costs.charging import charging as charging
+from rag_pipeline.calls.costs.charging import forfeit as forfeit
+from rag_pipeline.calls.costs.charging import paying as paying
+from rag_pipeline.calls.costs.charging import record as record
+from rag_pipeline.calls.costs.charging import release as release
+from rag_pipeline.calls.costs.charging import require_budget as require_budget
+from rag_pipeline.calls.costs.charging import reserve_batch as reserve_batch
+from rag_pipeline.calls.costs.ledger import Ledger as Ledger
+from rag_pipeline.calls.costs.prices import FREE as FREE
+from rag_pipeline.calls.costs.prices import ChargedTokens as ChargedTokens
+from rag_pipeline.calls.costs.prices import Price as Price
+from rag_pipeline.calls.costs.prices import Prices as Prices
+from rag_pipeline.calls.costs.prices import load_prices as load_prices
+from rag_pipeline.calls.costs.prices import vendor as vendor
+from rag_pipeline.calls.costs.purposes import Charge as Charge
+from rag_pipeline.calls.costs.purposes import Kind as Kind
+from rag_pipeline.calls.costs.purposes import Totals as Totals
+from rag_pipeline.calls.costs.purposes import attributed as attributed
+from rag_pipeline.calls.costs.purposes import measuring as measuring
+from rag_pipeline.calls.costs.report import GROUPS as GROUPS
+from rag_pipeline.calls.costs.report import Group as Group
+from rag_pipeline.calls.costs.report import totals_by as totals_by
+from rag_pipeline.calls.costs.reservations import settling as settling
+from rag_pipeline.calls.costs.tokens import ESTIMATE_ERROR as ESTIMATE_ERROR
+from rag_pipeline.calls.costs.tokens import USUAL_OUTPUT as USUAL_OUTPUT
+from rag_pipeline.calls.costs.tokens import Learned as Learned
+from rag_pipeline.calls.costs.tokens import estimate_tokens as estimate_tokens
+from rag_pipeline.calls.costs.tokens import estimating as estimating
+from rag_pipeline.calls.costs.tokens import framing_tokens as framing_tokens
+from rag_pipeline.calls.costs.tokens import most_tokens as most_tokens
+from rag_pipeline.calls.costs.tokens import request_texts as request_texts
+from rag_pipeline.calls.costs.tokens import request_tokens as request_tokens
+from rag_pipeline.calls.costs.tokens import usual_output as usual_output

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from rag_pipeline.cli.console import command, console, counting, print_json, set_quiet, show_next
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    counting,
+    print_json,
+    say,
+    set_quiet,
+    show_next,
+)
 from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
 from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
 
@@ -59,14 +67,14 @@ def init(
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", documents.resolve().stem).strip("_")
     target = output or Path(f"{name}.yaml")
     chosen = write_corpus_file(name, documents, queries, store, target, shown_path(target), force)
-    console.print(f"wrote {escape(str(target))} and its schema", soft_wrap=True)
+    say(f"wrote {escape(str(target))} and its schema")
     if chosen:
-        console.print(escape(chosen), soft_wrap=True)
+        say(escape(chosen))
     run = rag("run", file=target.expanduser(), corpus=name)
     if queries is None:
         console.print("There are no questions yet, so nothing is measured: make some first.")
         show_next(rag("questions", file=target.expanduser(), corpus=name))
-        console.print(f"      {command(run)}", soft_wrap=True)
+        say(f"      {command(run)}")
     else:
         show_next(run)
 
@@ -117,7 +125,7 @@ def schema(
         print_json(corpus_schema())
     else:
         write_schema(output.expanduser())
-        console.print(f"wrote {escape(str(output))}", soft_wrap=True)
+        say(f"wrote {escape(str(output))}")
 
 
 @app.command("import", short_help="Turn a public data set into a corpus.")
@@ -153,8 +161,7 @@ def run(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     configuration: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Only this configuration and what it needs."),
+        str | None, typer.Option(metavar="NAME", help="Only this configuration and what it needs.")
     ] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write the results here.")

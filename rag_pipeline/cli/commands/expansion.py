@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from rag_pipeline.assistant.expansion import ExpandedDocuments
 
 app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Show and forget what was found outside.",
+    no_args_is_help=True, rich_markup_mode=None, help="Show and forget what was found outside."
 )
 
 

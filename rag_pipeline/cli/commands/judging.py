@@ -102,8 +102,7 @@ def why(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     of: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Configuration or release [what is served]."),
+        str | None, typer.Option(metavar="NAME", help="Configuration or release [what is served].")
     ] = None,
     against: Annotated[
         str | None,

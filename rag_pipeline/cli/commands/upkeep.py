@@ -43,8 +43,7 @@ def doctor(
         bool, typer.Option("--repair", help="Mend what is wrong in the store.")
     ] = False,
     full: Annotated[
-        bool,
-        typer.Option("--full", help="Read every byte of the store, held against its hash."),
+        bool, typer.Option("--full", help="Read every byte of the store, held against its hash.")
     ] = False,
 ) -> None:
     """Check the installation, the corpus file and its store; say what to mend.

@@ -17,8 +17,6 @@ from rag_pipeline.loading.importers import (
 from rag_pipeline.loading.importers.dataset import DataSet
 from rag_pipeline.loading.importers.destination import Progress, write
 
-__all__ = ["FORMATS", "ImportReport", "import_dataset"]
-
 _READERS: dict[str, Callable[[Path], DataSet]] = {
     "legalbench-rag": legalbench_rag.read,
     "chroma-chunking": chroma_chunking.read,
@@ -68,7 +66,11 @@ def import_dataset(
     dataset = _READERS[format](source)
     if not dataset.documents:
         raise InputError(f"{source}: no documents in it to import; {_reasons(dataset)}")
-    paths = write(dataset, format, destination, progress)
+    try:
+        paths = write(dataset, format, destination, progress)
+    except OSError as error:
+        place = error.filename2 or error.filename or destination
+        raise InputError(f"{place}: can't be written: {error.strerror}") from error
     return ImportReport(
         documents=len(dataset.documents),
         queries=len(dataset.queries),

@@ -14,12 +14,7 @@ from pydantic import RootModel
 
 from rag_pipeline.datamodels import Chunk
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.dataset import (
-    DataSet,
-    Evidence,
-    SpanNotFoundError,
-    safe_path,
-)
+from rag_pipeline.loading.importers.dataset import DataSet, Evidence, SpanNotFoundError, safe_path
 from rag_pipeline.loading.importers.parsing import (
     NonBlank,
     SourceRecord,
@@ -127,9 +122,8 @@ def _locate_chunks(
     for given in sorted(document.chunks, key=lambda c: c.original_index):
         if given.original_index in located:
             raise InputError(f"{where}: original_index {given.original_index} is there twice")
-        place = _find_chunk(
-            text, given.content, spans[-1] if spans else Chunk(document_id, -1, 0, "")
-        )
+        previous = spans[-1] if spans else Chunk(document_id, -1, 0, "")
+        place = _find_chunk(text, given.content, previous)
         span = None
         if place is None:
             reason = f"its text is not in {document_id}" if given.content.strip() else "it is blank"

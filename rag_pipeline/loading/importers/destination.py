@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rag_pipeline.datamodels import Chunk, Query
+from rag_pipeline.datamodels import Chunk, GoldSpan, Query
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, safe_path
 from rag_pipeline.loading.importers.parsing import SourceRecord, parse_file
@@ -30,18 +30,9 @@ def write(
     """Write documents, chunks and queries; return their paths.
 
     Files that an earlier import wrote and this one doesn't have are removed; files of others are
-    left alone. Raises InputError when the destination holds something else or can't be written.
+    left alone. Raises InputError when the destination holds something else, OSError when it can't
+    be written.
     """
-    try:
-        return _write(dataset, format, destination, progress)
-    except OSError as error:
-        place = error.filename2 or error.filename or destination
-        raise InputError(f"{place}: can't be written: {error.strerror}") from error
-
-
-def _write(
-    dataset: DataSet, format: str, destination: Path, progress: Progress | None
-) -> tuple[Path, ...]:
     earlier = _earlier_documents(format, destination)
     documents, queries = destination / "documents", destination / "queries.jsonl"
     documents.mkdir(parents=True, exist_ok=True)
@@ -64,7 +55,7 @@ def _write(
     paths = [documents, queries]
     if dataset.chunks is not None:
         paths.append(destination / "chunks.jsonl")
-        put(paths[-1], _lines(_chunk_fields(c) for c in dataset.chunks))
+        put(paths[-1], _lines(map(_span_fields, dataset.chunks)))
     _replace(marker, _marker(format, dataset.documents), destination / _PART)
     put(queries, _lines(_query_fields(q) for q in dataset.queries))
     (destination / _PART).unlink(missing_ok=True)
@@ -122,16 +113,14 @@ def _query_fields(query: Query) -> dict[str, Any]:
     return {
         "query_id": query.query_id,
         "query": query.query,
-        "gold_spans": [
-            {"document_id": s.document_id, "start": s.start, "end": s.end} for s in query.gold_spans
-        ],
+        "gold_spans": list(map(_span_fields, query.gold_spans)),
         **({} if query.answer is None else {"answer": query.answer}),
         "tags": list(query.tags),
     }
 
 
-def _chunk_fields(chunk: Chunk) -> dict[str, Any]:
-    return {"document_id": chunk.document_id, "start": chunk.start, "end": chunk.end}
+def _span_fields(span: Chunk | GoldSpan) -> dict[str, Any]:
+    return {"document_id": span.document_id, "start": span.start, "end": span.end}
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> bytes:

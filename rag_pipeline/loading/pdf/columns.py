@@ -6,7 +6,7 @@ crosses a gutter, as a title does, ends the band.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rag_pipeline.loading.pdf.glyphs import Word
@@ -84,7 +84,7 @@ class _Reader:
                 else:
                     self._plain(band, inside)
                 continue
-            for column in _split(inside, gutters):
+            for column in between(inside, [(a + b) / 2 for a, b in gutters]):
                 self.read(column, depth + 1)
 
     def _plain(self, band: _Band, around: list[Word]) -> None:
@@ -201,7 +201,7 @@ def _supported(band: _Band) -> list[tuple[int, int]]:
     found = []
     for gutter in _gutters(band.mask, _NARROW):
         width = gutter[1] - gutter[0]
-        lines = _lines_beside(band, gutter)
+        lines = _lines_beside(band, [gutter])
         if lines and _is_margin_of_marks(band, gutter):
             continue
         if (lines >= 4) or (lines >= 2 and width >= _WIDE * size) or (
@@ -215,10 +215,11 @@ def _smallest(band: _Band) -> float:
     return max(min(strip.size for strip in band.strips), 1.0)
 
 
-def _lines_beside(band: _Band, gutter: tuple[int, int]) -> float:
-    """Return how many lines have text on both sides of a gutter."""
+def _lines_beside(band: _Band, gutters: Sequence[tuple[int, int]]) -> float:
+    """Return how many lines have text on both sides of one of the gutters."""
     height = 1.2 * _smallest(band)
-    return sum(max((s.y1 - s.y0) / height, 1.0) for s in band.strips if _both_sides(s, gutter))
+    both = (s for s in band.strips if any(_both_sides(s, gutter) for gutter in gutters))
+    return sum(max((s.y1 - s.y0) / height, 1.0) for s in both)
 
 
 def _is_margin_of_marks(band: _Band, gutter: tuple[int, int]) -> bool:
@@ -256,7 +257,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
     if not lost:
         return True
     # A wide gap between two words is no gutter yet.
-    weak = all(_lines_beside(band, gutter) < _NARROW for gutter in lost)
+    weak = all(_lines_beside(band, [gutter]) < _NARROW for gutter in lost)
     return weak and len(lost) < len(guides)
 
 
@@ -328,7 +329,7 @@ def _merged(bands: list[_Band]) -> list[_Band]:
     """Make bands of one strip with a gap in it, and bands without columns, one."""
     result: list[_Band] = []
     for band in bands:
-        if band.gutters and not _is_columnar(band):
+        if band.gutters and _lines_beside(band, band.gutters) < 2:
             band.gutters = []
         if result and not result[-1].gutters and not band.gutters:
             result[-1].strips += band.strips
@@ -338,15 +339,9 @@ def _merged(bands: list[_Band]) -> list[_Band]:
     return result
 
 
-def _is_columnar(band: _Band) -> bool:
-    size = max(min(s.size for s in band.strips), 1.0)
-    both = [s for s in band.strips if any(_both_sides(s, g) for g in band.gutters)]
-    return sum(max((s.y1 - s.y0) / (1.2 * size), 1.0) for s in both) >= 2
-
-
-def _split(words: list[Word], gutters: list[tuple[float, float]]) -> list[list[Word]]:
-    columns: list[list[Word]] = [[] for _ in range(len(gutters) + 1)]
+def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
+    """Part words at borders from left to right, each by its middle."""
+    columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     for word in words:
-        middle = (word.x0 + word.x1) / 2
-        columns[sum(middle > (a + b) / 2 for a, b in gutters)].append(word)
+        columns[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)
     return columns

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
 
-from rag_pipeline.loading.pdf.frame import Frame, turn
+from rag_pipeline.loading.pdf.frame import Frame, Sides, around, turn
 
 _MOST_OBJECTS = 20_000
 _MOST_SEGMENTS = 400
@@ -55,11 +55,9 @@ def read_drawings(page: Any, frame: Frame) -> Drawings:
 
 def image_pixels(page: Any) -> int:
     """Return how many pixels the images of a loaded page hold; decodes none."""
-    return sum(
-        _pixels(one)
-        for one, _ in _objects(page)
-        if pdfium.FPDFPageObj_GetType(one) == pdfium.FPDF_PAGEOBJ_IMAGE
-    )
+    kind = pdfium.FPDF_PAGEOBJ_IMAGE
+    objects = (one for one, _ in _objects(page))
+    return sum(_pixels(one) for one in objects if pdfium.FPDFPageObj_GetType(one) == kind)
 
 
 def _pixels(image: Any) -> int:
@@ -92,8 +90,7 @@ def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
 def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
     """Return a line as it lies once text of `direction` is level."""
     one = turn(rule.x0, rule.y0, direction, frame.width, frame.height)
-    two = turn(rule.x1, rule.y1, direction, frame.width, frame.height)
-    return Rule(min(one[0], two[0]), min(one[1], two[1]), max(one[0], two[0]), max(one[1], two[1]))
+    return Rule(*around(one, turn(rule.x1, rule.y1, direction, frame.width, frame.height)))
 
 
 def _product(one: tuple[float, ...], two: tuple[float, ...]) -> tuple[float, ...]:
@@ -110,13 +107,11 @@ def _apply(matrix: tuple[float, ...], x: float, y: float) -> tuple[float, float]
     return a * x + c * y + e, b * x + d * y + f
 
 
-def _bounds(one: Any, matrix: tuple[float, ...], frame: Frame) -> tuple[float, ...]:
+def _bounds(one: Any, matrix: tuple[float, ...], frame: Frame) -> Sides:
     sides = [ctypes.c_float() for _ in range(4)]
     pdfium.FPDFPageObj_GetBounds(one, *sides)
     x0, y0, x1, y1 = (side.value for side in sides)
-    points = [frame.point(*_apply(matrix, x, y)) for x in (x0, x1) for y in (y0, y1)]
-    xs, ys = [p[0] for p in points], [p[1] for p in points]
-    return min(xs), min(ys), max(xs), max(ys)
+    return around(*(frame.point(*_apply(matrix, x, y)) for x in (x0, x1) for y in (y0, y1)))
 
 
 def _rules(path: Any, matrix: tuple[float, ...], frame: Frame) -> list[Rule]:
@@ -146,18 +141,12 @@ def _rules(path: Any, matrix: tuple[float, ...], frame: Frame) -> list[Rule]:
         if kind == pdfium.FPDF_SEGMENT_MOVETO:
             start = point
         elif kind == pdfium.FPDF_SEGMENT_LINETO:
-            rules.extend(_between(last, point))
+            rules.extend(_levelled(*around(last, point)))
         last = point
         if pdfium.FPDFPathSegment_GetClose(segment):
-            rules.extend(_between(last, start))
+            rules.extend(_levelled(*around(last, start)))
             last = start
     return rules
-
-
-def _between(one: tuple[float, float], two: tuple[float, float]) -> list[Rule]:
-    return _levelled(
-        min(one[0], two[0]), min(one[1], two[1]), max(one[0], two[0]), max(one[1], two[1])
-    )
 
 
 def _levelled(x0: float, y0: float, x1: float, y1: float) -> list[Rule]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rag_pipeline.loading.pdf.columns import rows_of
+from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
@@ -205,10 +205,7 @@ def _heads(row: _Row, below: _Row, borders: Sequence[float]) -> bool:
 
 
 def _cells(words: Sequence[Word], borders: Sequence[float]) -> list[str]:
-    cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
-    for word in words:
-        cells[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)
-    return [_tidy(join(cell)) if cell else "" for cell in cells]
+    return [_tidy(join(cell)) if cell else "" for cell in between(words, borders)]
 
 
 def _tidy(text: str) -> str:

@@ -4,6 +4,15 @@ from typing import Any
 
 import pypdfium2.raw as pdfium
 
+Sides = tuple[float, float, float, float]
+"""Left, top, right and bottom of an area."""
+
+
+def around(*points: tuple[float, float]) -> Sides:
+    """Return the sides of the smallest area that holds some points."""
+    xs, ys = zip(*points, strict=True)
+    return min(xs), min(ys), max(xs), max(ys)
+
 
 class Frame:
     """Turn coordinates of a page's content into those of the displayed page."""
@@ -41,10 +50,4 @@ def turn(x: float, y: float, direction: int, width: float, height: float) -> tup
 
 def turn_back(x: float, y: float, direction: int, w: float, h: float) -> tuple[float, float]:
     """Undo `turn`; `w` and `h` are the displayed page's width and height."""
-    if direction == 90:
-        return y, h - x
-    if direction == 180:
-        return w - x, h - y
-    if direction == 270:
-        return w - y, x
-    return x, y
+    return turn(x, y, -direction % 360, *((h, w) if direction in (90, 270) else (w, h)))

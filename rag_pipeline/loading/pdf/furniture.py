@@ -99,12 +99,15 @@ def _repeated(edges: Sequence[list[tuple[Line, bool]]], count: int) -> set[int]:
         if key == "#" or not key:
             continue
         for page, line in lines:
-            near = {
-                p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page
-            }
+            near = _pages_near(page, line, lines)
             if len(near) >= 2 or (near and (count <= 4 or min(abs(p - page) for p in near) <= 2)):
                 repeated.add(id(line))
     return repeated
+
+
+def _pages_near(page: int, line: Line, lines: Sequence[tuple[int, Line]]) -> set[int]:
+    """Return the other pages of which one of the lines stands at the same height."""
+    return {p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page}
 
 
 def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]:
@@ -119,10 +122,7 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
     rows: set[tuple[int, int]] = set()
     for lines in offsets.values():
         for page, line in lines:
-            near = {
-                p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page
-            }
-            if near:
+            if _pages_near(page, line, lines):
                 found_ids.add(id(line))
                 rows.add((page, round(line.base)))
     for page, found in enumerate(edges):
@@ -143,16 +143,11 @@ def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
     small = all(
         line.table is None and line.size <= _SMALL * body and len(line.text) < 120 for line in row
     )
-    return (
-        {id(line) for line in row}
-        if small and first < _TOP * height and (below - first > 2 * body)
-        else set()
-    )
+    is_alone = small and first < _TOP * height and below - first > 2 * body
+    return {id(line) for line in row} if is_alone else set()
 
 
 def _is_number(line: Line, count: int) -> bool:
     """Return whether the line says nothing but the page's number."""
-    key = _key(line.text)
-    if not _PAGE_WORDS.fullmatch(key):
-        return False
-    return count > 1 or not line.text.strip().isalpha()
+    told = _PAGE_WORDS.fullmatch(_key(line.text)) is not None
+    return told and (count > 1 or not line.text.strip().isalpha())

@@ -10,7 +10,6 @@ _ADDRESS = re.compile(r"(https?://|www\.)\S*[./_=&?#-]$")
 _GOES_ON = re.compile(r"[\w%~./-]+")
 _LONGEST = 60
 _LONGEST_ADDRESS = 200
-_FIRST = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _COMPOUNDS = frozenset(
     "all cross double four fourth full half high left long low multi non one open post real "
     "right second self semi short single so state then third three top triple two well".split()
@@ -43,7 +42,7 @@ class Hyphens:
         """Return `before` and `after` as one text, where `before` is the end of a line."""
         if _ADDRESS.search(before[-_LONGEST_ADDRESS:]) and _GOES_ON.match(after):
             return before + after
-        broken, rest = _LAST.search(before[-_LONGEST:]), _FIRST.match(after)
+        broken, rest = _LAST.search(before[-_LONGEST:]), _WORD.match(after)
         if broken is None or rest is None:
             glued = before.endswith("-") and before[-2:-1].isalnum() and after[:1].isalnum()
             return before + after if glued else f"{before} {after}"

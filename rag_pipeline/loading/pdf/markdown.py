@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from rag_pipeline.loading.page_map import Box, PageMap
 from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.lines import Line, is_cjk
-from rag_pipeline.loading.pdf.paragraphs import Block
+from rag_pipeline.loading.pdf.paragraphs import BULLET, Block
 
-_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗]|[o*–—-](?=\s))\s*(?=\S)")
 _LEADERS = re.compile(r"(?:\s?[.…·_]){5,}\s?")
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\xad]")
 _BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")
@@ -43,7 +42,7 @@ class _Writer:
             return
         texts = [clean(line.text) for line in block.lines]
         if block.kind == "item":
-            texts[0] = _BULLET.sub("- ", texts[0])
+            texts[0] = BULLET.sub("- ", texts[0])
         text, offsets = _join(texts, block.breaks, hyphens)
         if not text.strip():
             return

@@ -6,7 +6,7 @@ from typing import Any
 from rag_pipeline.loading.page_map import Box
 from rag_pipeline.loading.pdf.columns import read_columns, table_line
 from rag_pipeline.loading.pdf.figures import Table
-from rag_pipeline.loading.pdf.frame import turn_back
+from rag_pipeline.loading.pdf.frame import around, turn_back
 from rag_pipeline.loading.pdf.furniture import without_line_numbers
 from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word, read_glyphs
 from rag_pipeline.loading.pdf.lines import Line
@@ -44,10 +44,7 @@ class Page:
         width, height = self.displayed
         one = turn_back(line.x0, top, self.turned, width, height)
         two = turn_back(line.x1, bottom, self.turned, width, height)
-        return Box(
-            line.page + 1, min(one[0], two[0]), min(one[1], two[1]),
-            max(one[0], two[0]), max(one[1], two[1]),
-        )  # fmt: skip
+        return Box(line.page + 1, *around(one, two))
 
 
 def read_page(page: Any, number: int) -> Page:

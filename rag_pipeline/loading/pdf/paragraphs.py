@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.loading.pdf.lines import Line
 
-_BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗]|[o*–—-](?=\s))\s*(?=\S)")
+BULLET = re.compile(r"^([•◦‣▪▫■□●○➢➤✓✔❖·∗]|[o*–—-](?=\s))\s*(?=\S)")
 _ITEM = re.compile(r"^(\(?(\d{1,3}|[a-z]|[ivx]{1,5})[.)]|\[[\w+]{1,8}\])\s+\S")
 _CAPTION = re.compile(
     r"^(fig(ure|\.)?|table|tab\.|abbildung|tabelle|algorithm|listing|tableau|scheme)"
@@ -18,7 +18,7 @@ _CAPTION = re.compile(
 NUMBERED = re.compile(
     r"^((\d{1,2}(\.\d{1,2}){0,4}\.?)|([IVX]{1,5}\.)|([A-Z](\.\d{1,2}){0,3}\.?)|"
     r"(§+\s*\d+[\d.]*)|((Appendix|Chapter|Section|Part|Article|Annex|Schedule|Kapitel|Chapitre)"
-    r"\s+[\dA-Z]+[.:]?))\s+\S",
+    r"\s+[\dA-Z]+[.:]?))\s+\S"
 )
 NAMED = re.compile(
     r"(abstract|summary|introduction|references|bibliography|acknowledge?ments?|contents|"
@@ -176,7 +176,8 @@ def _split_notes(
     blocks: list[Block] = []
     for column in columns.values():
         start = len(column)
-        while start and _is_small(column[start - 1], styles):
+        largest = _SMALL * styles.body
+        while start and column[start - 1].table is None and column[start - 1].size <= largest:
             start -= 1
         first = next(
             (
@@ -202,10 +203,6 @@ def _split_notes(
                 blocks.append(Block("note"))
             blocks[-1].lines.append(line)
     return [line for line in lines if id(line) not in taken], blocks
-
-
-def _is_small(line: Line, styles: Styles) -> bool:
-    return line.table is None and line.size <= _SMALL * styles.body
 
 
 def _marked(line: Line) -> bool:
@@ -266,7 +263,7 @@ def _page_blocks(lines: Sequence[Line], styles: Styles) -> Iterator[Block]:
             yield Block("table", [line])
             continue
         following = lines[index + 1] if index + 1 < len(lines) else None
-        kind = _kind(line, styles)
+        kind = _kind(line)
         how = _break(block, line, kind, styles, following) if block is not None else "new"
         if how == "new":
             if block is not None:
@@ -281,10 +278,10 @@ def _page_blocks(lines: Sequence[Line], styles: Styles) -> Iterator[Block]:
         yield _judged(block, styles, None)
 
 
-def _kind(line: Line, styles: Styles) -> str:
+def _kind(line: Line) -> str:
     if _CAPTION.match(line.text):
         return "caption"
-    if _BULLET.match(line.text) or _ITEM.match(line.text):
+    if BULLET.match(line.text) or _ITEM.match(line.text):
         return "item"
     return "text"
 
@@ -316,7 +313,7 @@ def _break(block: Block, line: Line, kind: str, styles: Styles, following: Line 
     if kind == "caption" and step > 0:
         return "new" if short or step > 1.05 * leading else "join"
     if kind == "item" and (short or _ENDS.search(last.text) or abs(indent) < 2 or indent < 0):
-        marked = _BULLET.match(line.text) or block.kind == "item" or short
+        marked = BULLET.match(line.text) or block.kind == "item" or short
         return "new" if marked else "join"
     if block.kind == "item" and indent < -0.5 * size and short:
         return "new"
@@ -362,7 +359,7 @@ def _is_heading(block: Block, styles: Styles, following: Line | None) -> bool:
         or len(block.lines) > 4
         or letters < (2 if not text.isascii() else 3)
         or letters < 0.5 * len(text.replace(" ", ""))
-        or _BULLET.match(text)
+        or BULLET.match(text)
         or not _REAL_WORD.search(text)
         or _MEASURE.match(text)
     ):

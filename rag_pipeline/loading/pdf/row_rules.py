@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rag_pipeline.loading.pdf.columns import rows_of
+from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.drawings import Rule
 from rag_pipeline.loading.pdf.figures import Table
 from rag_pipeline.loading.pdf.glyphs import Word
@@ -53,7 +53,8 @@ def row_ruled(
     if len(bands) < _LEAST_ROWS:
         return None
     parted = [_parted(band, borders) for band in bands]
-    if sum(_is_one_row(cells) for cells in parted) < _MOST * len(bands):
+    of_one_row = sum(min(len(cell) for cell in cells if cell) == 1 for cells in parted)
+    if of_one_row < _MOST * len(bands):
         return None
     if sum(sum(map(bool, cells)) >= 2 for cells in parted) < _MOST * len(bands):
         return None
@@ -65,14 +66,7 @@ def row_ruled(
 
 def _parted(band: Sequence[Word], borders: Sequence[float]) -> list[list[list[Word]]]:
     """Return the lines of each cell."""
-    cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
-    for word in band:
-        cells[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)
-    return [rows_of(cell) if cell else [] for cell in cells]
-
-
-def _is_one_row(cells: Sequence[Sequence[object]]) -> bool:
-    return min(len(cell) for cell in cells if cell) == 1
+    return [rows_of(cell) if cell else [] for cell in between(band, borders)]
 
 
 def _heads(words: Sequence[Word], level: float, borders: Sequence[float]) -> list[Word]:

@@ -5,9 +5,10 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from rag_pipeline.loading.pdf.columns import rows_of
+from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.drawings import Rule
 from rag_pipeline.loading.pdf.figures import Table, figure_tables
+from rag_pipeline.loading.pdf.frame import Sides
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 from rag_pipeline.loading.pdf.row_rules import joined, row_ruled
@@ -32,7 +33,7 @@ def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Wor
     rest = list(words)
     tables: list[Table] = []
     rules = rules if 2 <= len(rules) <= _MOST_RULES else ()
-    used: list[tuple[float, float, float, float]] = []
+    used: list[Sides] = []
     for group in _touching(rules):
         levels = _positions(r.y0 for r in group if r.y1 - r.y0 < r.x1 - r.x0)
         uprights = _positions(r.x0 for r in group if r.y1 - r.y0 >= r.x1 - r.x0)
@@ -64,8 +65,7 @@ def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Wor
     for box, levels in stacks:
         if any(_overlap(box, other) for other in used):
             continue
-        inside = _inside(rest, box)
-        if table := _between_rules(inside, levels):
+        if table := _between_rules(_inside(rest, box), levels):
             rest = _outside(rest, box)
             tables.append(table)
             used.append(box)
@@ -116,10 +116,8 @@ def _share_numeric(column: Sequence[str]) -> float:
 
 
 def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
-    cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
-    for word in sorted(row, key=lambda w: w.x0):
-        cells[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)
-    return [join(cell) if cell else "" for cell in cells]
+    ordered = sorted(row, key=lambda w: w.x0)
+    return [join(cell) if cell else "" for cell in between(ordered, borders)]
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:
@@ -171,10 +169,7 @@ def _positions(values: Iterable[float]) -> list[float]:
     return found
 
 
-def _grid(
-    words: Sequence[Word], xs: list[float], ys: list[float],
-    box: tuple[float, float, float, float],
-) -> Table | None:  # fmt: skip
+def _grid(words: Sequence[Word], xs: list[float], ys: list[float], box: Sides) -> Table | None:
     inside = _inside(words, box)
     n_rows, n_columns = len(ys) - 1, len(xs) - 1
     if not inside or n_rows < 1 or n_columns < 2 or n_rows * n_columns < 4:
@@ -223,9 +218,7 @@ def _all_numbers(lines: Sequence[Sequence[Word]]) -> bool:
     return all(_NUMERIC.fullmatch(join(line)) for line in lines)
 
 
-def _stacks(
-    rules: Sequence[Rule],
-) -> list[tuple[tuple[float, float, float, float], list[float]]]:
+def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
     """Return the areas between level rules of the same ends, with the rules' heights."""
     by_ends: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
@@ -299,15 +292,15 @@ def _borders(rows: Sequence[Sequence[Word]]) -> list[float]:
     return borders
 
 
-def _inside(words: Sequence[Word], box: tuple[float, float, float, float]) -> list[Word]:
+def _inside(words: Sequence[Word], box: Sides) -> list[Word]:
     return [word for word in words if _is_inside(word, box)]
 
 
-def _outside(words: Sequence[Word], box: tuple[float, float, float, float]) -> list[Word]:
+def _outside(words: Sequence[Word], box: Sides) -> list[Word]:
     return [word for word in words if not _is_inside(word, box)]
 
 
-def _is_inside(word: Word, box: tuple[float, float, float, float]) -> bool:
+def _is_inside(word: Word, box: Sides) -> bool:
     x, y = (word.x0 + word.x1) / 2, word.base - 0.3 * word.size
     return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
 
@@ -317,17 +310,15 @@ def _without(words: Sequence[Word], table: Table) -> list[Word]:
     return [word for word in words if id(word) not in held]
 
 
-def _around(rows: Sequence[Sequence[Word]]) -> tuple[float, float, float, float]:
+def _around(rows: Sequence[Sequence[Word]]) -> Sides:
     words = [word for row in rows for word in row]
     x0, x1 = min(word.x0 for word in words), max(word.x1 for word in words)
     return x0, min(word.top for word in words), x1, max(word.base for word in words)
 
 
-def _holds(one: tuple[float, float, float, float], two: tuple[float, float, float, float]) -> bool:
+def _holds(one: Sides, two: Sides) -> bool:
     return one[1] - 2 <= two[1] and two[3] <= one[3] + 2 and one[0] < two[2] and two[0] < one[2]
 
 
-def _overlap(
-    one: tuple[float, float, float, float], two: tuple[float, float, float, float]
-) -> bool:
+def _overlap(one: Sides, two: Sides) -> bool:
     return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]

@@ -47,7 +47,7 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
     first = [
         block for block in blocks
         if block.lines[0].page == 0 and block.kind in ("heading", "text")
-        and _letters(block) >= _LEAST_LETTERS
+        and sum(map(str.isalpha, text_of(block))) >= _LEAST_LETTERS
     ]  # fmt: skip
     large = [b for b in first if b.lines[0].size >= _BIGGER * styles.body and b.kind == "heading"]
     if not large:
@@ -68,7 +68,3 @@ def text_of(block: Block) -> str:
 def without_marks(title: str) -> str:
     """Return a title without the marks of its footnotes."""
     return title.rstrip("∗*†‡§ ").strip()
-
-
-def _letters(block: Block) -> int:
-    return sum(c.isalpha() for line in block.lines for c in line.text)

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from typing import Any
 
 import openai
 
-from rag_pipeline.calls import LONGEST_TIMEOUT, Received, open_endpoint
+from rag_pipeline.calls import Received, open_endpoint
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
 from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config.models import Completion
@@ -14,7 +15,7 @@ from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 from rag_pipeline.models.providers.openai_batch import OpenAIBatches
-from rag_pipeline.models.providers.openai_sdk import key_of, sdk_errors
+from rag_pipeline.models.providers.openai_sdk import client_of, key_of, sdk_errors
 
 _CHARACTERS_PER_TOKEN = 4
 _CUT = ("length", "content_filter")
@@ -33,15 +34,7 @@ class OpenAIChat:
         keep_secret(key)
         self._key = key or key_of(settings)
         self._endpoint = open_endpoint(self._what, settings)
-        # The endpoint retries and keeps the time.
-        self._client = openai.AsyncOpenAI(
-            api_key=self._key or "none",
-            base_url=settings.base_url,
-            timeout=openai.Timeout(
-                LONGEST_TIMEOUT * settings.timeout_seconds, connect=settings.timeout_seconds
-            ),
-            max_retries=0,
-        )
+        self._client = client_of(self._key, settings.base_url, settings.timeout_seconds)
 
     async def complete(
         self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
@@ -112,17 +105,9 @@ class OpenAIChat:
             usage.completion_tokens if usage else 0,
         )
         # Whatever the answer says, it is paid for.
-        record(
-            "chat",
-            self._settings.provider,
-            self._settings.model,
-            base_url=self._settings.base_url,
-            input_tokens=used.input_tokens,
-            cached_tokens=used.cached_tokens,
-            output_tokens=used.output_tokens,
-            batch=call_id is not None,
-            call_id=call_id,
-        )
+        settings, address = self._settings, self._settings.base_url
+        charged = {**asdict(used), "batch": call_id is not None, "call_id": call_id}
+        record("chat", settings.provider, settings.model, base_url=address, **charged)
         choice = made.choices[0] if made.choices else None
         if choice is None or choice.message is None:
             raise TransientError(f"{self._what}: the reply has no choices")

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import openai
 
-from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
+from rag_pipeline.calls import unreachable
 from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.openai import OpenAIEmbedding
+from rag_pipeline.models.providers.openai_sdk import client_of
 from rag_pipeline.models.providers.remote import RequestBuilder, identity
 
 _HOME = "https://api.openai.com/v1"
@@ -21,22 +22,12 @@ class OpenAIEmbedder(RequestBuilder):
         super().__init__(settings, _HOME)
         usual = self.limits.dimensions[0] if self.limits.dimensions else None
         self._shorten = settings.shorten or (usual is not None and self.dimension != usual)
-        self.identity = identity(
-            self._server,
-            self.model,
-            self.dimension,
-            self.limits.text_tokens if settings.truncate else "whole",
-        )
+        cut = self.limits.text_tokens if settings.truncate else "whole"
+        self.identity = identity(self._server, self.model, self.dimension, cut)
 
     def connected(self) -> openai.AsyncOpenAI:
         """Open the connections of the running event loop."""
-        # The endpoint retries and keeps the time.
-        return openai.AsyncOpenAI(
-            api_key=self._server.key,
-            base_url=self._server.address,
-            timeout=openai.Timeout(LONGEST_TIMEOUT * self._timeout, connect=self._timeout),
-            max_retries=0,
-        )
+        return client_of(self._server.key, self._server.address, self._timeout)
 
     async def ask(
         self, client: openai.AsyncOpenAI, inputs: list[list[str]], input_type: InputType

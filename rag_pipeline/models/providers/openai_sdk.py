@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import openai
 
-from rag_pipeline.calls import failure_of_status, unreachable
+from rag_pipeline.calls import LONGEST_TIMEOUT, failure_of_status, unreachable
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
@@ -17,6 +17,19 @@ _STOPPING_CODES = (
     "insufficient_quota",
     "billing_hard_limit_reached",
 )
+
+
+def client_of(key: str | None, address: str | None, timeout: float) -> openai.AsyncOpenAI:
+    """Return a client for one event loop, which neither tries again nor ends a call in time.
+
+    The endpoint does both.
+    """
+    return openai.AsyncOpenAI(
+        api_key=key or "none",
+        base_url=address,
+        timeout=openai.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
+        max_retries=0,
+    )
 
 
 def key_of(settings: OpenAIProtocol) -> str | None:

@@ -57,17 +57,12 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
             made = raw.parse()
         if not isinstance(made, openai.types.responses.Response):
             raise TransientError(f"{what}: the reply is not JSON: {str(made)[:80]!r}")
-        used = made.usage
-        tokens = (used.input_tokens, used.output_tokens) if used else (0, 0)
+        read, written = (u.input_tokens, u.output_tokens) if (u := made.usage) else (0, 0)
         record(
-            "chat",
-            settings.provider,
-            settings.model,
-            base_url=settings.base_url,
-            input_tokens=tokens[0],
-            output_tokens=tokens[1],
-        )
-        return Received(cited_pages(made.model_dump(warnings=False)), raw.headers, sum(tokens))
+            "chat", settings.provider, settings.model, base_url=settings.base_url,
+            input_tokens=read, output_tokens=written,
+        )  # fmt: skip
+        return Received(cited_pages(made.model_dump(warnings=False)), raw.headers, read + written)
 
     async def paid() -> Received[list[CitedPage]]:
         asked = estimate_tokens(_INSTRUCTIONS + query) + _PAGES_TOKENS

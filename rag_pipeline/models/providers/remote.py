@@ -5,6 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import numpy as np
@@ -99,14 +100,8 @@ class Server:
 
     def charge(self, kind: Kind, usage: Usage) -> None:
         """Note what a reply costs, whatever it says."""
-        record(
-            kind,
-            self.provider,
-            self._model,
-            base_url=self._settings.base_url,
-            input_tokens=usage.input_tokens,
-            searches=usage.searches,
-        )
+        address = self._settings.base_url
+        record(kind, self.provider, self._model, base_url=address, **asdict(usage))
 
     def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> ProviderError:
         """Return the error of an HTTP reply that is none."""
@@ -120,12 +115,8 @@ class RequestBuilder(ABC):
     """What remote embedders share: texts, or the chunks of documents, grouped into requests."""
 
     def __init__(self, settings: RemoteEmbedding, home: str) -> None:
-        self.limits = embedding_limits(
-            settings.model,
-            settings.max_texts,
-            settings.max_request_tokens,
-            settings.max_text_tokens,
-        )
+        own = settings.max_texts, settings.max_request_tokens, settings.max_text_tokens
+        self.limits = embedding_limits(settings.model, *own)
         self.model = settings.model
         self.dimension = self.limits.dimension(settings.model, settings.dimensions)
         self.max_concurrency = settings.max_concurrency

@@ -60,12 +60,8 @@ class VoyageEmbedder(RequestBuilder):
         limits = self.limits
         # A length is asked for where the model has more than one.
         self._asked = self.dimension if len(limits.dimensions) > 1 else None
-        self.identity = identity(
-            self._server,
-            self.model,
-            self.dimension,
-            limits.text_tokens if settings.truncate or limits.contextual else "whole",
-        )
+        cut = limits.text_tokens if settings.truncate or limits.contextual else "whole"
+        self.identity = identity(self._server, self.model, self.dimension, cut)
 
     def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
         """Open what sends the requests of the running event loop."""

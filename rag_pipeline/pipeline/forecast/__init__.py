@@ -6,29 +6,16 @@ call cache (`calls.recording`). What rests on a reply that does not exist yet is
 known, and says so.
 """
 
-from rag_pipeline.pipeline.forecast.budget import (
-    ERROR,
-    Outlook,
-    hold_budget,
-    hold_budget_of_step,
-    is_known,
-)
-from rag_pipeline.pipeline.forecast.payees import called_vendor, pays
-from rag_pipeline.pipeline.forecast.staleness import made_from, stale_steps
-from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast, needed_calls
-
-__all__ = [
-    "ERROR",
-    "RERANKING",
-    "Forecast",
-    "Outlook",
-    "called_vendor",
-    "forecast",
-    "hold_budget",
-    "hold_budget_of_step",
-    "is_known",
-    "made_from",
-    "needed_calls",
-    "pays",
-    "stale_steps",
-]
+from rag_pipeline.pipeline.forecast.budget import ERROR as ERROR
+from rag_pipeline.pipeline.forecast.budget import Outlook as Outlook
+from rag_pipeline.pipeline.forecast.budget import hold_budget as hold_budget
+from rag_pipeline.pipeline.forecast.budget import hold_budget_of_step as hold_budget_of_step
+from rag_pipeline.pipeline.forecast.budget import is_known as is_known
+from rag_pipeline.pipeline.forecast.payees import called_vendor as called_vendor
+from rag_pipeline.pipeline.forecast.payees import pays as pays
+from rag_pipeline.pipeline.forecast.staleness import made_from as made_from
+from rag_pipeline.pipeline.forecast.staleness import stale_steps as stale_steps
+from rag_pipeline.pipeline.forecast.steps import RERANKING as RERANKING
+from rag_pipeline.pipeline.forecast.steps import Forecast as Forecast
+from rag_pipeline.pipeline.forecast.steps import forecast as forecast
+from rag_pipeline.pipeline.forecast.steps import needed_calls as needed_calls

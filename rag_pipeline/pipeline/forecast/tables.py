@@ -10,13 +10,7 @@ from dataclasses import dataclass, field
 
 from rag_pipeline.calls.costs import ChargedTokens
 from rag_pipeline.errors import UnknownReplyError
-from rag_pipeline.indexing import (
-    Report,
-    TableStage,
-    open_stage,
-    plan,
-    plan_documents,
-)
+from rag_pipeline.indexing import Report, TableStage, open_stage, plan, plan_documents
 from rag_pipeline.pipeline.forecast.payees import asks_a_chat, learned_of
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step, upstream

@@ -26,29 +26,14 @@ import pyarrow as pa
 from rag_pipeline.config import Lexical
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search.lexical_index.bm25s_engine import Bm25sEngine
-from rag_pipeline.search.lexical_index.documents import (
-    DocumentHeads,
-    DocumentIndex,
-    write_documents,
-)
+from rag_pipeline.search.lexical_index.documents import DocumentHeads, write_documents
+from rag_pipeline.search.lexical_index.documents import DocumentIndex as DocumentIndex
 from rag_pipeline.search.lexical_index.lance_engine import LANCE_B, LANCE_K1, LanceEngine
 from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_matrix
 from rag_pipeline.search.lexical_index.rank_bm25_engine import RankBm25Engine
-from rag_pipeline.search.lexical_index.ranking import Engine, Hits, Mask, Rows
+from rag_pipeline.search.lexical_index.ranking import Engine, Mask, Rows
+from rag_pipeline.search.lexical_index.ranking import Hits as Hits
 from rag_pipeline.search.tokenization import Tokenizer
-
-__all__ = [
-    "DocumentIndex",
-    "Earlier",
-    "Hits",
-    "LexicalIndex",
-    "LexicalStats",
-    "build_lexical_index",
-    "built_with",
-    "check_engine",
-    "is_extensible",
-    "open_lexical_index",
-]
 
 _ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
     "bm25s": Bm25sEngine,
