@@ -87,8 +87,8 @@ def test_a_heading_goes_with_what_follows(method):
 
 def test_settings_without_tokens_have_the_fingerprint_of_earlier_versions():
     plain = RecursiveChunking(method="recursive")
-    assert plain.model_dump() == {"method": "recursive", "max_characters": 500}
-    assert FixedChunking(method="fixed").model_dump() == {
+    assert plain.fingerprinted() == {"method": "recursive", "max_characters": 500}
+    assert FixedChunking(method="fixed").fingerprinted() == {
         "method": "fixed",
         "tokens": 200,
         "overlap": 0,
