@@ -55,13 +55,15 @@ def show_plan(file: Path, as_json: bool) -> None:
                 table.add_row(step, *[""] * (2 + asks), f"[dim]{_doing(row)}[/dim]")
             step = f"  {row.step.partition}"
         asset = row.step.asset
+        known = ASSETS.get(asset)
+        embeds = known is not None and known.unit == "texts"
         own = row.step.partition or row.stale or row.orphaned
         what = _documents(row) if own else describe(row)
         table.add_row(
             escape(step),
-            _number(row.chunks, row.exact) if asset in ASSETS and ASSETS[asset].sharded else "",
+            _number(row.chunks, row.exact) if known and known.sharded else "",
             *([_number(row.asks, row.exact) if row.asks != 0 else ""] if asks else []),
-            _number(row.calls, row.exact) if row.calls != 0 or _embeds(asset) else "",
+            _number(row.calls, row.exact) if row.calls != 0 or embeds else "",
             what,
         )
     console.print(table)
@@ -136,10 +138,6 @@ def describe(row: Forecast) -> str:
 def _doing(row: Forecast) -> str:
     asset = row.step.asset
     return ASSETS[asset].doing if asset in ASSETS else "let a model reorder what was found"
-
-
-def _embeds(asset: str) -> bool:
-    return asset in ASSETS and ASSETS[asset].unit == "texts"
 
 
 def totals(found: Sequence[Forecast]) -> list[str]:

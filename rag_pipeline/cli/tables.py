@@ -90,11 +90,13 @@ def show_leaderboard(board: Board) -> None:
         table.add_row(escape(row.name), *cells, *counts[: len(counted)], *own, *verdicts)
     console.print(table)
     if rows:
+        groups = rows[0].summary(by).groups
+        unit = f" Intervals and verdicts rest on {groups} documents or groups." if groups else ""
         console.print(
             "AP@k, Answer Presence@k: the share of queries with an answer in the first k. "
             f"{_DOCUMENTS_TOLD if documents else ''}"
             f"{_MISMATCH_TOLD if 'DocumentMismatch@5' in metrics else ''}"
-            f"n: queries measured.{_unit(rows[0].summary(by))}",
+            f"n: queries measured.{unit}",
             style="dim",
         )
     else:
@@ -115,14 +117,6 @@ def show_leaderboard(board: Board) -> None:
         lost = board.queries_left_out
         queries = "1 query is" if lost == 1 else f"{lost:,} queries are"
         console.print(f"[yellow]{queries} left out, as gold is not in the documents[/yellow]")
-
-
-def _unit(found: Summary) -> str:
-    return (
-        f" Intervals and verdicts rest on {found.groups} documents or groups."
-        if found.groups
-        else ""
-    )
 
 
 def _verdict(row: BoardRow, metric: str, kind: str, name: str) -> str:

@@ -39,7 +39,8 @@ def language_of(text: str) -> str:
     if first is None:
         return ""
     head = text[first.start() : first.start() + _READ]
-    if len(_LETTER.findall(head[:100])) < _LEAST_LETTERS and not _is_chinese(head):
+    is_chinese = re.match(r"[\u3400-\u9fff]{2}", head)
+    if len(_LETTER.findall(head[:100])) < _LEAST_LETTERS and not is_chinese:
         return ""
     identifier, lock = _identifier()
     with lock:
@@ -63,10 +64,6 @@ def languages_of(texts: Iterable[str]) -> dict[str, float]:
     counts = Counter(code for text in texts if (code := language_of(text)))
     total = counts.total()
     return {code: count / total for code, count in counts.most_common()}
-
-
-def _is_chinese(text: str) -> bool:
-    return bool(re.match(r"[\u3400-\u9fff]{2}", text))
 
 
 @cache

@@ -62,6 +62,10 @@ class Parsed(NamedTuple):
     lacks: str = ""
 
 
+Parser = Callable[[str, bytes, int], Parsed]
+"""From a document's id, its bytes and `documents.max_bytes`."""
+
+
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
     """Turn one file of PARSED_SUFFIXES into Markdown.
 
@@ -188,32 +192,20 @@ def _cell(value: Any) -> str:
     return one_line(str(value)).replace("|", "\\|")
 
 
-def _parse_notebook(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    return _read(read_notebook(document_id, raw, _clean))
-
-
-def _parse_mail(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    return _read(read_mail(document_id, raw, lambda html: _html_text(document_id, html)))
-
-
-def _parse_outlook_mail(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-    return _read(read_outlook_mail(document_id, raw, lambda html: _html_text(document_id, html)))
-
-
-def _parse_epub(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+def _parse_epub(document_id: str, raw: bytes, max_bytes: int) -> Read:
     _checked_office_title(document_id, raw, ".epub", max_bytes)
-    return _read(read_epub(raw, lambda html: _html_text(document_id, html)))
+    return read_epub(raw, _text_of_html(document_id))
 
 
-def _parse_odt(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+def _parse_odt(document_id: str, raw: bytes, max_bytes: int) -> Read:
     _checked_office_title(document_id, raw, ".odt", max_bytes)
-    return _read(read_odt(raw))
+    return read_odt(raw)
 
 
-def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Read:
     if not raw.startswith(b"{\\rtf"):
         raise DocumentError(document_id, r"not RTF: it does not begin with {\rtf")
-    return _read(read_rtf(raw))
+    return read_rtf(raw)
 
 
 def _parse_code(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Parsed:
@@ -223,13 +215,18 @@ def _parse_code(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Pa
     return Parsed(text, title, metadata=symbols_metadata(text, suffix))
 
 
-def _read(read: Read) -> Parsed:
-    text, title, metadata = read
-    return Parsed(text, title, metadata=metadata)
+def _of(read: Callable[[str, bytes, int], Read]) -> Parser:
+    """Return the parser of a format that tells text, title and metadata alone."""
+
+    def parsed(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
+        text, title, metadata = read(document_id, raw, max_bytes)
+        return Parsed(text, title, metadata=metadata)
+
+    return parsed
 
 
-def _html_text(document_id: str, html: bytes) -> str:
-    return _clean(_parse_html(document_id, html, len(html)).text)
+def _text_of_html(document_id: str) -> Callable[[bytes], str]:
+    return lambda html: _clean(_parse_html(document_id, html, len(html)).text)
 
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
@@ -316,17 +313,17 @@ PARSER_VERSIONS = {
 }
 """Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
 
-PARSERS: dict[str, Callable[[str, bytes, int], Parsed]] = {
+PARSERS: dict[str, Parser] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), _parse_html),
     ".pdf": _parse_pdf,
     **{suffix: functools.partial(_parse_office, suffix) for suffix in (".docx", ".pptx")},
     ".xlsx": _parse_xlsx,
-    ".ipynb": _parse_notebook,
-    ".eml": _parse_mail,
-    ".msg": _parse_outlook_mail,
-    ".epub": _parse_epub,
-    ".odt": _parse_odt,
-    ".rtf": _parse_rtf,
+    ".ipynb": _of(lambda name, raw, _: read_notebook(name, raw, _clean)),
+    ".eml": _of(lambda name, raw, _: read_mail(name, raw, _text_of_html(name))),
+    ".msg": _of(lambda name, raw, _: read_outlook_mail(name, raw, _text_of_html(name))),
+    ".epub": _of(_parse_epub),
+    ".odt": _of(_parse_odt),
+    ".rtf": _of(_parse_rtf),
     **{suffix: functools.partial(_parse_code, suffix) for suffix in CODE_SUFFIXES},
 }
-"""A parser by suffix: (document_id, bytes, max_bytes) -> Parsed."""
+"""A parser by suffix."""

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rag_pipeline import release as releases
 from rag_pipeline.config import LEVELS
@@ -18,7 +18,7 @@ from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
 from rag_pipeline.release.judging import FOLDER
-from rag_pipeline.store import Store, Table
+from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 
 WORTH_SWEEPING = 0.1
@@ -92,17 +92,12 @@ def _forget(workspace: Workspace, release: Release, dry_run: bool) -> Freed:
     if not dry_run:
         # First the manifest: a manifest whose versions may go would be worse than a stray tag.
         releases.remove(workspace, release.release_id)
-        for table in _pinned_tables(workspace, release):
-            table.unpin(release.release_id)
+        for name in (release.pinned.vector_table, workspace.documents().name):
+            table = workspace.store.table(name, None)
+            if table.exists():
+                table.unpin(release.release_id)
     keep = workspace.config.retention.keep_releases
     return Freed("release", release.release_id, f"older than the newest {keep}", 0)
-
-
-def _pinned_tables(workspace: Workspace, release: Release) -> Iterator[Table]:
-    for name in (release.pinned.vector_table, workspace.documents().name):
-        table = workspace.store.table(name, None)
-        if table.exists():
-            yield table
 
 
 def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
@@ -129,7 +124,7 @@ def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
 def _lexical(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Iterator[Freed]:
     store, config = workspace.store, workspace.config
     wanted = {r.pinned.lexical_path for r in kept}
-    wanted |= {note.get("lexical_path") for note in _run_pins(workspace)}
+    wanted |= {note.get("pinned", {}).get("lexical_path") for note in RUN.notes(workspace)}
     for key in dict.fromkeys(c.context_key for c in config.all_configurations.values()):
         wanted |= {workspace.lexical_path(key, engine) for engine in config.lexical_engines(key)}
     stray = (path for path in _lexical_paths(store) if path not in wanted)
@@ -157,10 +152,6 @@ def _old(
             if not dry_run:
                 remove(path)
             yield path, size
-
-
-def _run_pins(workspace: Workspace) -> Iterator[dict[str, Any]]:
-    return (note.get("pinned", {}) for note in RUN.notes(workspace))
 
 
 def _results(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:

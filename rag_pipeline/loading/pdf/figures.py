@@ -120,7 +120,10 @@ def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Side]]:
             if plain > _MOST_LABELS or row.label_end > min(x0 for x0, _ in sides) - row.size:
                 break
             continue
-        places = [_meeting(sides, figure) for figure in row.figures]
+        places = [
+            [i for i, (x0, x1) in enumerate(sides) if figure[0] < x1 and x0 < figure[1]]
+            for figure in row.figures
+        ]
         if not any(places) or row.label_end > row.figures[0][0]:
             break
         for figure, met in zip(row.figures, places, strict=True):
@@ -134,10 +137,6 @@ def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Side]]:
         found += len(row.figures) >= _LEAST_COLUMNS
         past, plain = index + 1, 0
     return (past, sorted(sides)) if found >= _LEAST_ROWS else (0, [])
-
-
-def _meeting(sides: Sequence[Side], figure: Side) -> list[int]:
-    return [i for i, (x0, x1) in enumerate(sides) if figure[0] < x1 and x0 < figure[1]]
 
 
 def _is_full(row: _Row) -> bool:

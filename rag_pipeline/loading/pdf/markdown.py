@@ -89,12 +89,9 @@ def plain(block: Block, hyphens: Hyphens) -> str:
 
 def clean(text: str) -> str:
     """Return the text without control characters and rows of dots, with single blanks."""
-    text = _LEADERS.sub(" ... ", _UNWANTED.sub(_replaced, text))
+    text = _UNWANTED.sub(lambda wrong: "\ufffd" if wrong[0] >= "\ud800" else "", text)
+    text = _LEADERS.sub(" ... ", text)
     return _BLANKS.sub(" ", text).strip()
-
-
-def _replaced(unwanted: re.Match[str]) -> str:
-    return "\ufffd" if unwanted[0] >= "\ud800" else ""
 
 
 def _join(texts: Sequence[str], breaks: set[int], hyphens: Hyphens) -> tuple[str, list[int]]:
