@@ -99,3 +99,23 @@ def test_an_ordinal_period_is_read_before_of_and_no_date_is_taken_for_one():
     ]
     assert "fifth (5th) consecutive day" in found
     assert "third day" not in [e.text for e in extract("It ends on the third day of March.")]
+
+
+def test_what_a_period_runs_from_and_what_a_sum_recurs_by_are_no_statements_of_their_own():
+    def times(text):
+        return [e.text for e in extract(text) if e.kind == "TIME"]
+
+    assert times("It lasts for ten (10) years after expiry.") == ["ten (10) years"]
+    assert times("She works three days a week for USD 60 a month.") == ["three days"]
+    assert times("After expiry it lasts for ten years.") == ["ten years", "After expiry"]
+    assert times("Invoices are sent each month.") == ["each month"]
+
+
+def test_the_parts_of_a_fact_that_the_text_states_are_not_wrong_and_the_same_elsewhere_is():
+    truth = {"ORGANIZATION": [["prospective lenders and investors"]]}
+    inside = "Prospective lenders and investors are no party."
+    score = score_entities(inside, extract(inside), truth)
+    assert score.total == Counts(extracted=1, right=1, facts=1, found=1)
+    besides = f"{inside} The investors and the Auditor may object."
+    score = score_entities(besides, extract(besides), truth)
+    assert score.total == Counts(extracted=3, right=1, facts=1, found=1)

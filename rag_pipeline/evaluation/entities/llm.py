@@ -30,7 +30,7 @@ ENTITIES_SCHEMA = {
 class ChatEntities(EntityExtractor):
     """A chat model lists the entities; they are matched as those of `rules`."""
 
-    code_version = 3
+    code_version = 4
     extractor: Literal["llm"]
     chat: ChatName
 

@@ -13,7 +13,7 @@ from rag_pipeline.evaluation.entities.values import quantities
 class RuleEntities(EntityExtractor):
     """Patterns and word lists."""
 
-    code_version = 3
+    code_version = 4
     extractor: Literal["rules"] = "rules"
 
     def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
@@ -140,8 +140,12 @@ def extract(text: str) -> list[Entity]:
 
 
 def _all(text: str) -> Iterator[Entity]:
+    ends = set()
     for quantity in quantities(text):
         yield Entity(quantity.kind, text[quantity.start : quantity.end].strip())
+        ends |= {quantity.end, quantity.end + 1}
     for kind, pattern in _PATTERNS.items():
         for match in pattern.finditer(text):
-            yield Entity(kind, match.group().strip())
+            # "ten years after expiry" and "USD 60 a month" each state one thing
+            if kind != "TIME" or match.start() not in ends:
+                yield Entity(kind, match.group().strip())

@@ -125,7 +125,8 @@ def score_entities(
     """Count an answer's entities and facts, per type of the ground truth.
 
     Entities that amount to the same count once. A fact that only the text states, such as a
-    condition that no pattern knows, counts as an entity extracted and right.
+    condition that no pattern knows, counts as an entity extracted and right; entities that stand
+    nowhere but inside of it are parts of it, and neither right nor wrong.
     """
     entities = list(extracted)
     by_type: dict[str, Counts] = {}
@@ -134,6 +135,7 @@ def score_entities(
     for kind, groups in truth.items():
         of_type = _distinct(kind, [e.text for e in entities if e.kind == kind])
         right: set[str] = set()
+        parts: set[str] = set()
         found = unextracted = 0
         for variants in groups:
             stating = {
@@ -142,13 +144,18 @@ def score_entities(
                 if any(matches(kind, entity, variant, similarity) for variant in variants)
             }
             right |= stating
-            in_text = bool(stating) or any(find(kind, v, answer, similarity) for v in variants)
+            places = [] if stating else [find(kind, v, answer, similarity) for v in variants]
+            place = next(filter(None, places), None)
+            if place:
+                said = answer[slice(*place)]
+                parts |= {e for e in of_type if answer.count(e) == said.count(e)}
+            in_text = bool(stating or place)
             found += in_text
-            unextracted += in_text and not stating
+            unextracted += place is not None
             facts.append((kind, variants[0], in_text))
         all_right += len(right)
         by_type[kind] = Counts(
-            extracted=len(of_type) + unextracted,
+            extracted=len(set(of_type) - (parts - right)) + unextracted,
             right=len(right) + unextracted,
             facts=len(groups),
             found=found,
