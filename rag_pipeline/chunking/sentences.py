@@ -16,10 +16,11 @@ _END = re.compile(
 """Always consumes the run of stops that it looked at: a million dots are seen once."""
 
 _NUMBER = r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[A-Za-z]|[ivxlcIVXLC]{1,4})"
-_UNIT = (
+_UNIT_WORD = (
     r"(?:sections?|articles?|clause|chapter|part|item|exhibit|schedule|annex|appendix|paragraph|"
-    r"rule|figure|table|§+)\s+"
+    r"rule|figure|table|§+)"
 )
+_UNIT = rf"{_UNIT_WORD}\s+"
 _CLAUSE_HEADING = re.compile(
     rf"""(?:{_UNIT})?{_NUMBER}[)\]]?
       | (?:{_UNIT}{_NUMBER}[.)\]:]* | {_NUMBER}[.)\]]+ | \d{{1,3}}(?:\.\d{{1,3}})+)
@@ -63,6 +64,17 @@ _MONTH = re.compile(
     r"sept?(?:ember)?|okt(?:ober)?|nov(?:ember)?|dez(?:ember)?)\b",
     re.IGNORECASE,
 )
+_SPLIT = {
+    re.compile(
+        r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|teen|twenty|hundred|"
+        r"(?:thir|for|fif|six|seven|eigh|nine)ty)$",
+        re.IGNORECASE,
+    ): re.compile(r"\(\d{1,3}\)\s"),
+    re.compile(rf"(?<!\w){_UNIT_WORD}$", re.IGNORECASE): re.compile(r"\d{1,3}(?:\.\d)+"),
+    re.compile(r"[^\W\d_]$"): re.compile(rf"\d{{1,2}}\.\s+{_MONTH.pattern}", re.IGNORECASE),
+}
+"""How a line ends and the next one starts that go on: "eight / (8) weeks", "under clause / 10.2",
+"am / 31. Dezember"."""
 _LONGEST_WRAPPED_LINE = 200
 
 
@@ -98,9 +110,18 @@ def _hard_breaks(text: str) -> Iterator[int]:
 
 
 def _is_hard(line: str, following: str, width: int) -> bool:
-    if width > _LONGEST_WRAPPED_LINE or _LIST_ITEM.match(following):
+    if width > _LONGEST_WRAPPED_LINE:
+        return True
+    if _LIST_ITEM.match(following) and not _goes_on(line.rstrip(), following):
         return True
     return len(line.rstrip()) + 1 + len(following.split(maxsplit=1)[0]) <= width
+
+
+def _goes_on(line: str, following: str) -> bool:
+    """Tell whether what looks like an item is the rest of a sentence: see `_SPLIT`."""
+    return any(
+        last.search(line) and first.match(following.lstrip()) for last, first in _SPLIT.items()
+    )
 
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:

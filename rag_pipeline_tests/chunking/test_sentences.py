@@ -44,6 +44,9 @@ def test_sentences_without_spaces_between() -> None:
         ["The parties agree to this much:", "1.1 to keep it", "(b) to return it", "iv) more"],
         ["# Heading", "| a table | of cells |", "| one | two |"],
         ["A line over two hundred characters is a paragraph " * 5 + "here", "and so is this"],
+        ["1.2 It is, after six years, twenty-eight\n(28) weeks at half pay, as in clause\n10.2."],
+        ["Er endet spätestens zum Ablauf am\n31. Dezember 2024 ohne Kündigung."],
+        ["The parties agree to these", "(1) return plans to an owner", "(2) keep no copy"],
     ],
 )
 def test_line_ends_end_sentences_unless_the_text_is_wrapped(sentences: list[str]) -> None:
