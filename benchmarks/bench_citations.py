@@ -27,11 +27,12 @@ from rag_pipeline.answering import (
     detect,
     distinct,
     form_answers,
+    passages_read,
     passages_wanted,
     sentence_vectors,
 )
+from rag_pipeline.answering.confidence import read_asked
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
-from rag_pipeline.answering.sentences import read_passages
 from rag_pipeline.config import ExtractiveAnswers, load_config
 from rag_pipeline.datamodels import Citation, Query, ScoredChunk
 from rag_pipeline.evaluation.runs import load_queries
@@ -77,19 +78,22 @@ def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
         if not query.gold_spans:
             continue
         kind = detect(query.query).kind
-        wanted = passages_wanted(query.query, kind, settings)
+        first = passages_wanted(query.query, kind, settings)
+        wanted = passages_read(query.query, kind, settings)
         found = corpus.retrieve(query.query, wanted, deepen=False, tokens=True)
         chunks = distinct(found.chunks)
-        asked = ToAnswer(found.ask, kind, chunks, found.token_weights, query.query)
+        asked = ToAnswer(found.ask, kind, chunks, found.token_weights, query.query, first)
         (formed,) = form_answers([asked], settings, sentence_vectors, corpus.calibration())
-        read = read_passages(found.ask, chunks, sentence_vectors)
+        read, _ = read_asked(
+            *(found.ask, query.query, chunks, first, sentence_vectors, found.token_weights)
+        )
         sentences, features = sentence_features(
             found.ask, read, sentence_vectors, found.token_weights
         )
         places = [(s.chunk.document_id, s.start, s.start + len(s.text)) for s in sentences]
         yield Measured(
             _reported(query, name),
-            any(_hits(chunk, query) for chunk in chunks),
+            any(_hits(one.chunk, query) for one in read),
             [_hits(c, query) for c in formed.answer.citations[: settings.sentences]],
             features,
             np.array([_hits(place, query) for place in places], float),

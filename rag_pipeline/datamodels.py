@@ -173,7 +173,8 @@ class ToAnswer(NamedTuple):
     """A question: what of it is searched for, what kind of answer it wants, its passages.
 
     `weights` are those of the tokens of the index that the passages are from; `query` is the whole
-    question, "" where that is what is searched for.
+    question, "" where that is what is searched for. Quotes are of the `first` passages, and of the
+    others only where these hardly meet the question; 0 stands for all.
     """
 
     ask: str
@@ -181,6 +182,7 @@ class ToAnswer(NamedTuple):
     chunks: Sequence[ScoredChunk]
     weights: Weights | None = None
     query: str = ""
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)

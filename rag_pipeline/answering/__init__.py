@@ -12,6 +12,7 @@ from rag_pipeline.answering.forms import NEUTRAL_QUERIES as NEUTRAL_QUERIES
 from rag_pipeline.answering.forms import NO_ANSWER as NO_ANSWER
 from rag_pipeline.answering.forms import distinct as distinct
 from rag_pipeline.answering.forms import form_answers as form_answers
+from rag_pipeline.answering.forms import passages_read as passages_read
 from rag_pipeline.answering.forms import passages_wanted as passages_wanted
 from rag_pipeline.answering.intent import Intent as Intent
 from rag_pipeline.answering.intent import detect as detect

@@ -20,6 +20,11 @@ EVIDENCE = ("late interaction", "worst met", "lead", "same document")
 """What the chance is worked out from (see `evidence`)."""
 FEWEST = 20
 """Number of questions with an answer, and of those without, from which a model is fitted."""
+_UNSURE = 0.35
+"""Chance by `DEFAULT` below which the passages after the first are read too (see `read_asked`).
+
+Chosen on one half of the sample's documents.
+"""
 _COMPARED = 5
 """Number of passages, the best ones, that each passage is compared with."""
 _UNRELATED = 0.2
@@ -105,6 +110,25 @@ def evidence(
             rows[n, 2] = late[n] - late[others].mean()
             rows[n, 3] = (documents[others] == documents[n]).mean()
     return Evidence(rows, int(late.argmax()))
+
+
+def read_asked(
+    ask: str,
+    query: str,
+    chunks: Sequence[ScoredChunk],
+    first: int,
+    reader: Reader,
+    weights: Weights | None = None,
+) -> tuple[list[ReadPassage], Evidence | None]:
+    """Read a question's first chunks, and all of them where these hardly meet it (0: at once).
+
+    Returns what was read with its evidence, None where there are no words to read.
+    """
+    read = read_passages(ask, chunks[: first or None], reader)
+    found = evidence(query, read, reader, weights) if read else None
+    if 0 < first < len(chunks) and (found is None or DEFAULT.chances(found.row) < _UNSURE):
+        return read_asked(ask, query, chunks, 0, reader, weights)
+    return read, found
 
 
 def passage_chances(

@@ -1,6 +1,7 @@
 """Answers made of the chunks' own sentences: verbatim, cited, and none where nothing fits."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering.confidence import DEFAULT, Calibration, evidence
+from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_asked
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.interaction import Floats, cosines, importance, nearest, rarity
-from rag_pipeline.answering.sentences import Reader, ReadPassage, read_passages, terms_of
+from rag_pipeline.answering.sentences import Reader, ReadPassage, terms_of, token_ids
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, Span
@@ -40,6 +41,13 @@ _OF_CONTEXT = 0.7
 
 The document's name stands in each context: a sentence need not repeat it, such as a preamble does.
 """
+_OF_NAMES = 0.3
+"""What a token of a name counts of another: names say whose, and stand where parties are named."""
+_NAME = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
+_GERMAN = re.compile(
+    r"\b(?:der|das|dem|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|kann|für|nach|zu[mr])\b"
+)
+"""Words of questions in German, which writes all nouns as English does names."""
 _WITHIN = 3.0
 """Further sentences are added while they score this much less than the best at most."""
 _WITHIN_FACTS = 1.2
@@ -71,7 +79,7 @@ class Asked(NamedTuple):
 
     `ask` is the part of it that is searched for, `query` the whole ("" where that is the same).
     `weights` are those of the tokens of the index that the chunks are from. `lists` says that facts
-    of several documents may be asked for.
+    of several documents may be asked for. For `first` see `ToAnswer`.
     """
 
     ask: str
@@ -79,6 +87,7 @@ class Asked(NamedTuple):
     weights: Weights | None = None
     query: str = ""
     lists: bool = False
+    first: int = 0
 
 
 def extract_answers(
@@ -100,10 +109,10 @@ def extract_answers(
 def _answer(
     asked: Asked, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
 ) -> Answer:
-    read = read_passages(asked.ask, asked.chunks[: settings.contexts], reader)
-    if not read:
+    query, chunks = asked.query or asked.ask, asked.chunks[: settings.contexts]
+    read, found = read_asked(asked.ask, query, chunks, asked.first, reader, asked.weights)
+    if found is None:
         return _nothing(0.0)
-    found = evidence(asked.query or asked.ask, read, reader, asked.weights)
     confidence = float(calibration.chances(found.row))
     least = calibration.least if settings.confidence is None else settings.confidence
     sentences, features = sentence_features(asked.ask, read, reader, asked.weights)
@@ -135,9 +144,9 @@ def sentence_features(
 ) -> Compared:
     """Return the sentences of passages that were read, best first, with their features.
 
-    - late interaction: the mean, weighted by the tokens' rarity, of the cosine of each token of
-      the query to the nearest of the sentence, or of its chunk's context, which says what the
-      document is and counts `_OF_CONTEXT` as much (see `interaction`);
+    - late interaction: the mean, weighted by the tokens' rarity, names by `_OF_NAMES` as much, of
+      the cosine of each token of the query to the nearest of the sentence, or of its chunk's
+      context, which says what the document is and counts `_OF_CONTEXT` as much (see `interaction`);
     - standardised: that less its mean over all sentences, by its standard deviation;
     - passage: the same of the whole chunk's text;
     - backwards: the same from the sentence's tokens to the query's, standardised;
@@ -152,6 +161,9 @@ def sentence_features(
         return Compared([], np.empty((0, len(FEATURES))))
     question = reader.question(query)
     shares = importance(question.ids, [one.tokens.ids for one in read], weights)
+    if names := " ".join(_names(query)):
+        shares *= np.where(np.isin(question.ids, token_ids(names)), _OF_NAMES, 1.0)
+        shares /= shares.sum()
     best_score = max(one.chunk.score for one in read)
     kinds = kinds_asked(query)
     seen: set[tuple[str, int, int]] = set()
@@ -185,6 +197,11 @@ def sentence_features(
         features[:, column] -= features[:, column].mean() if len(rows) else 0.0
         features[:, column] /= (features[:, column].std() if len(rows) else 0.0) + 1e-6
     return Compared(sentences, features)
+
+
+def _names(query: str) -> list[str]:
+    """Return the words that are written as names are: capitalised inside of a sentence."""
+    return [] if _GERMAN.search(query) else _NAME.findall(query)
 
 
 # The same chunks are found for many queries, and under many configurations.

@@ -17,6 +17,8 @@ NEUTRAL_QUERIES = ("definitions", "glossary")
 _READ = 50
 _COMPARED_FILES = 6
 _COMPARED_PASSAGES = 8
+_FURTHER = 4
+"""Where the first passages hardly meet a question, this many times `contexts` are read."""
 _LISTED_PASSAGES = 3
 """Lists and comparisons are made from this many times as many passages as other answers."""
 _LIMITS: dict[Kind, dict[str, int]] = {
@@ -38,6 +40,14 @@ def passages_wanted(query: str, kind: Kind, settings: AnswerSettings) -> int:
         if kinds_asked(query):
             return settings.contexts * 8 // 5
     return settings.contexts
+
+
+def passages_read(query: str, kind: Kind, settings: AnswerSettings) -> int:
+    """Return how many ranked chunks an answer is made from where the first ones hardly meet it."""
+    wanted = passages_wanted(query, kind, settings)
+    if not isinstance(settings, ExtractiveAnswers) or kind in ("comprehensive", "comparison"):
+        return wanted
+    return max(settings.contexts * _FURTHER, wanted)
 
 
 def distinct(chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
@@ -64,7 +74,7 @@ def form_answers(
     A clause lookup, a definition or a general question gets up to `sentences` sentences, headed by
     "Yes" or "No" where that is certain (see `verdict`); a comprehensive one up to 12; a comparison
     one row a document, from its own chunks, which is empty where these state no fact of the kind
-    that is asked for. All chunks are read.
+    that is asked for.
     """
     made = []
     for asked in questions:
@@ -72,7 +82,10 @@ def form_answers(
         compared = asked.kind == "comparison"
         parts = list(_by_document(asked.chunks).values()) if compared else [asked.chunks]
         lists = asked.kind == "comprehensive"
-        of_parts = [Asked(asked.ask, part, asked.weights, asked.query, lists) for part in parts]
+        first = 0 if compared else asked.first
+        of_parts = [
+            Asked(asked.ask, part, asked.weights, asked.query, lists, first) for part in parts
+        ]
         answers = extract_answers(of_parts, form, reader, calibration)
         made.append(_formed(asked, _to_the_point(asked.ask, answers) if compared else answers))
     return made

@@ -18,7 +18,7 @@ from rag_pipeline.answering.interaction import Signs
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import ScoredChunk, Span
 from rag_pipeline.models.providers import LocalEmbedder, Tokens, Vectors
-from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens
+from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens, TokenIds
 from rag_pipeline.search.tokenization import default_tokenizer
 
 _REMEMBERED = 20_000
@@ -36,7 +36,7 @@ SentenceEmbed = Callable[[Sequence[str]], Vectors]
 class PassageTokens(NamedTuple):
     """The tokens of a passage's text; of those of an index, as many as it keeps."""
 
-    ids: npt.NDArray[np.uint32]
+    ids: TokenIds
     whole: Signs
     """Signs of the text's tokens, then of those of the context that the index keeps with it."""
     spans: Sequence[Span]
@@ -178,6 +178,11 @@ def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> 
         left_out = {rank for rank, _ in anew[_READ_ANEW:]}
         ranked = [pair for pair in ranked if pair[0] not in left_out]
     return [ReadPassage(rank, chunk, reader.passage(chunk)) for rank, chunk in ranked]
+
+
+def token_ids(text: str) -> TokenIds:
+    """Return the numbers of a text's tokens, as the packaged model cuts it."""
+    return _packaged().tokens_of(text)[0]
 
 
 @lru_cache(maxsize=16384)

@@ -26,6 +26,8 @@ class Asked:
     where: str | None
     instructions: str
     k: int
+    first: int
+    """How many of the `k` passages are read at first (see `ToAnswer`)."""
     by_model: ModelOrRules
     answers: AnswerSettings
     """Settings of how answers are made."""
@@ -80,7 +82,9 @@ class Answerer:
         """Answer by rule; where the release's answers are a model's, with the defaults."""
         answers = asked.answers
         settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
-        question = ToAnswer(found.ask, asked.intent.kind, chunks, found.token_weights, asked.query)
+        question = ToAnswer(
+            *(found.ask, asked.intent.kind, chunks, found.token_weights, asked.query, asked.first)
+        )
         (formed,) = form_answers([question], settings, self._reader, calibration_of(asked.chosen))
         return formed
 

@@ -11,6 +11,7 @@ from rag_pipeline.answering import (
     Formed,
     Reader,
     passage_chances,
+    passages_read,
     passages_wanted,
 )
 from rag_pipeline.answering.intent import Intent, detect
@@ -204,10 +205,12 @@ class Assistant:
             if instructions and self.model is None:
                 detail["instructions"] = "ignored: no model is configured"
         answers, answer = answers_of(chosen)
-        wanted = k or passages_wanted(asked_as, intent.kind, answers)
+        first = read = k or passages_wanted(asked_as, intent.kind, answers)
+        if k is None and self.model is None:
+            read = passages_read(asked_as, intent.kind, answers)
         asked = Asked(
             *(asked_as, intent, chosen, document_id, where, instructions),
-            *(wanted, by_model, answers, answer),
+            *(read, first, by_model, answers, answer),
         )
         with trace.stage("search") as detail:
             boost = self._boost(asked, detail)
@@ -346,6 +349,12 @@ class Assistant:
         with trace.stage("citations") as detail:
             held = cache(self._searcher.held)  # most citations are of the same few documents
             answer, sources = cited(formed.answer, draft.passages, held)
+            quoted = {citation.chunk_id for citation in answer.citations}
+            passages = [
+                passage
+                for number, passage in enumerate(draft.passages)
+                if number < asked.first or passage.chunk.chunk_id in quoted
+            ]
             detail |= {
                 "checked": len(answer.citations),
                 "verified": sum(c.supports for c in answer.citations),
@@ -357,7 +366,7 @@ class Assistant:
             asked.intent,
             sources,
             tuple(draft.documents[: self.settings.files]),
-            tuple(draft.passages),
+            tuple(passages),
             answer.confidence,
             answer.problems,
             asked.by_model.warnings,

@@ -70,13 +70,15 @@ class AnswerSettings(Settings):
 class ExtractiveAnswers(AnswerSettings):
     """Verbatim sentences of the first `contexts` chunks, chosen by late interaction.
 
+    Where these hardly meet the question, four times as many are read.
+
     At most `sentences` of them, in the form that the kind of the question asks for: quotes, a list
     or a table (of three times as many chunks). It is said that nothing answers where the chance
     that the chunks hold the answer lies below `confidence`; by default, where it is so low that
     this is wrong of at most a share of `error` of the questions that they do answer.
     """
 
-    code_version = 7
+    code_version = 8
     method: Literal["extractive"] = "extractive"
     sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share | None = None

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from rag_pipeline.answering import NOTHING_ANSWERS, extract_answers, sentence_vectors
-from rag_pipeline.answering.extractive import FEATURES, sentence_features
+from rag_pipeline.answering import NOTHING_ANSWERS, extract_answers, extractive, sentence_vectors
+from rag_pipeline.answering.extractive import FEATURES, Asked, sentence_features
 from rag_pipeline.answering.sentences import PassageTokens, read_passages
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import ScoredChunk
@@ -80,6 +80,48 @@ def test_only_the_first_contexts_are_read():
     chunks = [chunk(0, end), chunk(end, len(DOCUMENT))]
     found = answer("How long does confidentiality last?", chunks, contexts=1)
     assert all(citation.chunk_id == chunks[0].chunk_id for citation in found.citations)
+
+
+def test_further_passages_are_read_only_where_the_first_hardly_meet_the_question():
+    end = DOCUMENT.index("The obligations")
+    unlike = ScoredChunk(
+        "lunch.txt#0-44", "lunch.txt", 0, 44, "The canteen opens at noon on all days.", 1
+    )
+    long = chunk(end, len(DOCUMENT))
+    query = "How long do the obligations of confidentiality last?"
+
+    def cited(first_chunk, other):
+        asked = Asked(query, [first_chunk, other], first=1)
+        (made,) = extract_answers([asked], ExtractiveAnswers(), sentence_vectors)
+        return {citation.document_id for citation in made.citations}
+
+    assert cited(unlike, long) == {"nda.txt"}
+    assert cited(long, unlike) == {"nda.txt"}
+    again = ScoredChunk("other.txt#0-99", "other.txt", 0, 99, long.text.replace("five", "six"), 1)
+    assert cited(long, again) == {"nda.txt"}
+
+
+def test_a_name_that_the_question_holds_weighs_less_than_what_it_asks():
+    text = "Made between Halvorsk Marine and Brennwater Robotics. The penalty is paid at once."
+    found = answer(
+        "What penalty do Halvorsk Marine and Brennwater Robotics owe?",
+        [ScoredChunk("d#0-83", "d", 0, len(text), text, 1.0)],
+    )
+    assert found.citations[0].text == "The penalty is paid at once."
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        (
+            "What does Halvorsk's NDA with Okonjo-Reyes say? Who signs?",
+            ["Halvorsk", "Okonjo-Reyes"],
+        ),
+        ("Wie lange gilt die Vertraulichkeit der Vereinbarung?", []),
+    ],
+)
+def test_names_are_told_by_their_capitals_but_in_german(question, names):
+    assert extractive._names(question) == names
 
 
 class _Two:

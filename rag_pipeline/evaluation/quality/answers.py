@@ -16,6 +16,7 @@ from rag_pipeline.answering import (
     detect,
     distinct,
     form_answers,
+    passages_read,
     passages_wanted,
     sentence_vectors,
 )
@@ -50,10 +51,9 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     source = ANSWERS.made_from(workspace, configuration.name)
     queries = load_queries(workspace)
     kinds = [detect(query.query).kind for query in queries]
-    wanted = [
-        passages_wanted(query.query, kind, settings)
-        for query, kind in zip(queries, kinds, strict=True)
-    ]
+    asked_of = list(zip(queries, kinds, strict=True))
+    wanted = [passages_read(query.query, kind, settings) for query, kind in asked_of]
+    first = [passages_wanted(query.query, kind, settings) for query, kind in asked_of]
     ranked = load_ranked(workspace, configuration.name, max(wanted, default=0))
     passages = [distinct(ranked[q.query_id][:k]) for q, k in zip(queries, wanted, strict=True)]
     counts = CallCounts()
@@ -71,8 +71,8 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
         assert isinstance(settings, ExtractiveAnswers)
         index = searched_index(workspace, configuration)
         asked = [
-            _asked(asks.get(q.query_id, q.query), kind, own, index, q.query)
-            for q, kind, own in zip(queries, kinds, passages, strict=True)
+            _asked(asks.get(q.query_id, q.query), kind, own, index, q.query, at_first)
+            for q, kind, own, at_first in zip(queries, kinds, passages, first, strict=True)
         ]
         made = _extracted(workspace, configuration, asked, settings, counts, index, calibration)
     advance("queries", len(queries))
@@ -159,13 +159,18 @@ def _extracted(
 
 
 def _asked(
-    ask: str, kind: Kind, chunks: Sequence[ScoredChunk], index: Index | None, query: str
+    ask: str,
+    kind: Kind,
+    chunks: Sequence[ScoredChunk],
+    index: Index | None,
+    query: str,
+    first: int = 0,
 ) -> ToAnswer:
     """Return a question with its chunks' tokens, as a search of the release tells them."""
     if index is None:
-        return ToAnswer(ask, kind, chunks, query=query)
+        return ToAnswer(ask, kind, chunks, query=query, first=first)
     found = with_tokens(index, Retrieved(list(chunks), ask))
-    return ToAnswer(ask, kind, found.chunks, found.token_weights, query)
+    return ToAnswer(ask, kind, found.chunks, found.token_weights, query, first)
 
 
 def load_calibration(workspace: Workspace, configuration: str) -> Calibration:

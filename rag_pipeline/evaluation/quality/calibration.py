@@ -15,12 +15,12 @@ from rag_pipeline.answering import (
     Calibration,
     detect,
     distinct,
+    passages_read,
     passages_wanted,
     sentence_vectors,
 )
-from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, evidence, fit
+from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, fit, read_asked
 from rag_pipeline.answering.interaction import Floats
-from rag_pipeline.answering.sentences import read_passages
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
 from rag_pipeline.datamodels import Query, ScoredChunk
@@ -119,15 +119,20 @@ def examples(
                 continue
             asked.append((without.chunks, True))
         ask = asks.get(query.query_id, query.query)
-        contexts = passages_wanted(query.query, detect(query.query).kind, settings)
+        kind = detect(query.query).kind
+        first = passages_wanted(query.query, kind, settings)
+        contexts = passages_read(query.query, kind, settings)
         for chunks, removed in asked:
             found = Retrieved(distinct(chunks[:contexts]), ask)
             if with_signs:
                 found = with_tokens(index, found)
-            read = read_passages(ask, found.chunks, sentence_vectors)
-            if read:
-                rows.append(evidence(query.query, read, sentence_vectors, found.token_weights).row)
-                made.answers.append(not removed and _answered(query, found.chunks))
+            read, met = read_asked(
+                *(ask, query.query, found.chunks, first, sentence_vectors, found.token_weights)
+            )
+            if met is not None:
+                rows.append(met.row)
+                read_chunks = [one.chunk for one in read]
+                made.answers.append(not removed and _answered(query, read_chunks))
                 made.removed.append(removed)
                 made.groups.append(query.group or next(iter(gold), query.query_id))
                 made.asked.append(query.group or query.query_id)
