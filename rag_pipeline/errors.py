@@ -68,7 +68,7 @@ class NotReleasedError(StoreError):
 
 
 _SHOWN = 8
-"""Fewer characters of a key than this may be shown: they are in many words."""
+"""Number of characters from which a part of a key is secret; fewer are in many words."""
 _secrets: set[str] = set()
 
 

@@ -49,7 +49,7 @@ _GERMAN = re.compile(
 )
 """Words of questions in German, which writes all nouns as English does names."""
 _WITHIN = 3.0
-"""Further sentences are added while they score this much less than the best at most."""
+"""Largest difference in score from the best sentence at which a further one is added."""
 _WITHIN_FACTS = 1.2
 """The same where the best states the kind of fact that is asked for: another states a wrong one.
 

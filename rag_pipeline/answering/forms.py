@@ -20,7 +20,7 @@ _COMPARED_PASSAGES = 8
 _FURTHER = 4
 """Where the first passages hardly meet a question, this many times `contexts` are read."""
 _LISTED_PASSAGES = 3
-"""Lists and comparisons are made from this many times as many passages as other answers."""
+"""Factor by which lists and comparisons read more passages than other answers."""
 _LIMITS: dict[Kind, dict[str, int]] = {
     "comprehensive": {"sentences": 12},
     "comparison": {"sentences": 2},

@@ -22,9 +22,9 @@ from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens, Token
 from rag_pipeline.search.tokenization import default_tokenizer
 
 _REMEMBERED = 20_000
-"""Vectors of 384 numbers: some 35 MB."""
+"""Maximum number of vectors of 384 numbers that stay in memory: some 35 MB."""
 _PASSAGES = 2_000
-"""Passages whose tokens are remembered, at some 8 kB each."""
+"""Maximum number of passages whose tokens stay in memory, some 8 kB each."""
 
 _READ_ANEW = 8
 """Maximum number of passages per question that are embedded, where no index keeps their tokens."""

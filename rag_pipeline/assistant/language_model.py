@@ -32,7 +32,7 @@ _MOST_QUERIES = 5
 _LONGEST_QUERY = 300
 _MOST_ENTITIES = 20
 _MARGIN = 1.25
-"""A prompt may have that many times the tokens that it is estimated to have."""
+"""Factor by which a prompt may exceed its estimated tokens."""
 _MARKUP = re.compile(r"<(?=\s*/?\s*passage)|\[\[(?=\s*##)", re.IGNORECASE)
 _VERDICTS = ("grounded", "complete", "consistent", "specific")
 

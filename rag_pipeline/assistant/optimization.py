@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 _FEWEST_QUERIES = 6
 _MOST_EXAMPLES = 4
 _GOOD_ENOUGH = 0.5
-"""An answer that scores less is no example."""
+"""Least score of an answer that may be an example."""
 _K = 5
 
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 _PATIENCE = 60.0
-"""Seconds to wait for a lock."""
+"""Maximum time in seconds to wait for a lock."""
 
 
 class Connections(threading.local):

@@ -19,7 +19,7 @@ from rag_pipeline.errors import StoreError
 
 _NAME = "claims.json"
 _SEEN_SECONDS = 90.0
-"""A machine that has not been seen for so long asks nothing any more."""
+"""Time in seconds after which a machine that was not seen counts as gone."""
 _RENEWED_SECONDS = 20.0
 POLL_SECONDS = 2.0
 

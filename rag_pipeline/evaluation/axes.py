@@ -16,7 +16,7 @@ from rag_pipeline.evaluation.summary import UNMEASURED, Summary, summarize_all
 
 CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _MOST_VARIANTS = 12
-"""Subsets of more variants than this are not searched for a better match."""
+"""Maximum number of variants of which subsets are searched for a better match."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from rag_pipeline.evaluation.summary import Summary, summarize
 
 FOLDS = 10
 _REPEATS = 5
-"""The folds are drawn so many times: one division into folds is luck."""
+"""Number of times that the folds are drawn: one division into folds is luck."""
 _FEWEST = 10
-"""Fewest units to divide."""
+"""Least number of units that are divided into folds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from rag_pipeline.workspace import Workspace
 _LOAD_CHARACTERS = 4_000_000
 _LOADED = "documents.listing.json"
 _FREE_DELETIONS = 10
-"""Up to so many documents may always go, whatever share of the corpus they are."""
+"""Number of documents that may always be deleted, whatever share of the corpus they are."""
 
 
 def plan_documents(workspace: Workspace) -> Plan:

@@ -4,7 +4,7 @@ from rag_pipeline.workspace import Workspace
 
 _DOCUMENTS = 20
 _CHUNKS = 400
-"""What is looked at of each chunking: documents evenly over the corpus, and chunks of them."""
+"""Numbers of documents, evenly over the corpus, and of their chunks that are looked at."""
 _SPECIAL_TOKENS = 2
 """Tokens that a model puts around each text."""
 

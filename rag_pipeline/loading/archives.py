@@ -15,10 +15,10 @@ from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate_in, ov
 ARCHIVE_SUFFIX = ".zip"
 _MOST_MEMBERS = 10_000
 _MOST_TOTAL = 20
-"""Times `max_bytes` that the members of an archive may unpack to together."""
+"""Factor of `max_bytes` to which an archive's members may unpack together."""
 _MOST_RATIO = 200
 _SMALL = 10_000_000
-"""Bytes: what unpacks to less is no bomb, whatever its ratio."""
+"""Size in bytes below which an unpacked archive is no bomb, whatever its ratio."""
 _HIDDEN = re.compile(r"(^|/)(\.(?!\.?/)|__MACOSX/)")
 _OUTSIDE = re.compile(r"^([/\\]|[A-Za-z]:)|(^|[/\\])\.\.([/\\]|$)|\\")
 

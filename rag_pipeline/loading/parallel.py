@@ -13,7 +13,7 @@ from rag_pipeline.loading.sources import Rejected, Source
 
 _MOST_WAITING = 64
 _MOST_BYTES = 64_000_000
-"""What is read and waits behind a document that takes long: so many, of so many raw bytes."""
+"""Maximum raw bytes, of at most `_MOST_WAITING` documents, that wait behind a slow one."""
 
 T = TypeVar("T")
 Loaded = tuple[Source | Rejected, T, Document | DocumentError]

@@ -24,7 +24,7 @@ from rag_pipeline.loading.parsers import Parsed, parse
 _MOST_PARSERS = 4
 _MEMORY = {".pdf": 500 << 20}
 _MOST_MEMORY = 2 << 30
-"""Bytes that the parser's process may grow by with one document; `_MEMORY` by suffix."""
+"""Maximum growth in bytes of the parser's process with one document; `_MEMORY` by suffix."""
 _LARGE_BLOCK = 256 << 10
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)

@@ -10,7 +10,7 @@ from rag_pipeline.loading.languages import languages_of
 from rag_pipeline.loading.sources import Source, scan_file
 
 _SAMPLE = 40
-"""Files that are read, evenly spread over the folder."""
+"""Maximum number of files that are read, evenly spread over the folder."""
 _LEAST_CHARACTERS = 200
 _MOST_BYTES = 5_000_000
 _PARSE_SECONDS = 20

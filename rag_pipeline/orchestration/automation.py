@@ -29,7 +29,7 @@ from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
 SENSOR_SECONDS = 15
-"""The least time between two looks of a sensor."""
+"""Least time in seconds between two looks of a sensor."""
 
 _NAMED = 5
 _PRIORITIES = {"documents": "20", "queries": "10", "leaderboard": "10", "release": "20"}

@@ -16,7 +16,7 @@ from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 
 MOST_AT_ONCE = 200
-"""At most this many runs are deleted at the end of one run; the next goes on."""
+"""Maximum number of runs that are deleted at the end of one run; the next goes on."""
 
 _DAY = 86_400.0
 _PAGE = 500

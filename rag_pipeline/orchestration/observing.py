@@ -19,7 +19,7 @@ from rag_pipeline.store.lease import at_work
 from rag_pipeline.workspace import Workspace
 
 OBSERVED_SECONDS = 30
-"""The least time between two looks at the inputs."""
+"""Least time in seconds between two looks at the inputs."""
 
 
 def graph_of(workspace: Workspace) -> Graph:

@@ -9,7 +9,7 @@ from rag_pipeline.calls.progress import listening
 from rag_pipeline.pipeline.planning import Step
 
 LOG_SECONDS = 30.0
-"""The least time between two lines of a step."""
+"""Least time in seconds between two lines of a step."""
 
 
 @contextmanager

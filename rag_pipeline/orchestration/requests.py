@@ -29,7 +29,7 @@ LEFT_TAG = "rag_pipeline/left"
 """What a run of the whole corpus could not make, each with its inputs."""
 PARTITION_TAG = "dagster/partition"
 MOST_INTERRUPTIONS = 3
-"""A run is asked for this often while each is interrupted; then a person is told."""
+"""Maximum number of requests of a run while each is interrupted; then a person is told."""
 
 _LOOKED_AT = 20
 _NOTHING = "its last run came to nothing"

@@ -132,7 +132,7 @@ _MULTILINGUAL = {
     "language": ", language: auto",
 }
 _LEAST_FOREIGN = 0.1
-"""The share of documents in other languages from which the packaged model is not enough."""
+"""Least share of documents in other languages at which the packaged model is not enough."""
 
 
 def write_corpus_file(

@@ -29,11 +29,11 @@ from rag_pipeline.search.lexical_index.documents import readable_name
 from rag_pipeline.search.tokenization import Tokenizer
 
 _PASSAGE = 400
-"""Most characters of the passages that are searched."""
+"""Maximum characters of the passages that are searched."""
 _FOUND = 10
-"""The search finds the span if it is among so many first passages of all documents."""
+"""Number of first passages of all documents among which a search must find the span."""
 _FOUND_INSIDE = 5
-"""And among so many of its own document's, by what is asked besides the document's name."""
+"""The same among those of its own document, by what is asked besides the document's name."""
 _RIVALS_AMONG = 40
 _RIVAL = 0.8
 """Another sentence answers as well if it covers this share of what the gold sentence covers."""

@@ -40,7 +40,7 @@ from rag_pipeline.search.retrieval import remembering, retrieve_all
 from rag_pipeline.workspace import Workspace
 
 MOST_ROWS = 50_000
-"""Indexes are built anew for a rerun: up to so many chunks."""
+"""Maximum number of chunks of an index that is built anew for a rerun."""
 
 
 @dataclass(frozen=True)

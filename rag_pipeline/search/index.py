@@ -16,8 +16,8 @@ from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.reranking import Weights, token_weights
 
 RESIDENT_BYTES = 400 << 20
-"""Up to this size the vectors stay in memory: reading hundreds of a query's candidates from disk
-takes longer than all else together."""
+"""Maximum size in bytes of vectors that stay in memory: reading hundreds of a query's candidates
+from disk takes longer than all else together."""
 
 Positions = npt.NDArray[np.int64]
 """Numbers of chunks in an opened index: their places in the order of the chunk ids."""

@@ -30,7 +30,7 @@ _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _STEMMED = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "ar")
 _UNSTEMMED = ("none", "chinese")
 _TOO_SHORT_TO_TELL = 100
-"""Characters; questions in a few words are taken for another language now and then."""
+"""Length in characters up to which a question may be taken for another language."""
 _ASKING = {
     "german": "wie was wer wem wen wann wo wohin woher warum weshalb welche welcher welches "
     "welchem welchen wieviel",

@@ -10,9 +10,9 @@ from rag_pipeline.datamodels import ScoredChunk
 
 _WORDS = re.compile(r"\w+")
 _SHINGLE = 3
-"""Words in a row that are compared as one."""
+"""Number of words in a row that are compared as one."""
 _ALIKE = 0.9
-"""Share of shingles, of all that either has, from which on two texts say the same (Jaccard)."""
+"""Share of both texts' shingles from which on they say the same (Jaccard)."""
 
 
 def is_varied(settings: RetrieverSettings) -> bool:

@@ -17,20 +17,20 @@ from rag_pipeline.store.failures import clear_errors
 from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000
-"""Up to here an exact scan is fast; above, an IVF index is built and maintained."""
+"""Maximum number of rows that are scanned exactly; above, an IVF index is built and maintained."""
 RowIds = npt.NDArray[np.uint64]
 """LanceDB's numbers of rows, good for one version of a table."""
 _REFINE = 4
 _REFINED_ROWS = 400
-"""At least so many rows are compared exactly: a short answer needs a deeper second look."""
+"""Least number of rows that are compared exactly: a short answer needs a deeper second look."""
 _NPROBES = 64
 _PROBED = 6
-"""Partitions for each one that is searched, of which there are at least `_NPROBES`: fewer searched
+"""Number of partitions for each one that is searched; `_NPROBES` are at least. Fewer searched
 partitions miss neighbours as a table grows, more cost time."""
 _OUTGROWN = 1.5
-"""Partitions are trained anew when there are so many times too few or too many of them."""
+"""Factor of too few or too many partitions from which on they are trained anew."""
 _SKEWED = 3.0
-"""… or when the largest holds so many times the share of the rows that it held once trained."""
+"""Factor by which the largest partition's share may grow before they are trained anew."""
 _LARGEST = "rag_pipeline.largest_partition"
 _TRAINING = {"sample_rate": 64, "max_iterations": 20}
 """Settings of k-means: fewer samples a partition than Lance takes, as its time grows with them."""

@@ -14,7 +14,7 @@ from rag_pipeline.search.index import Index
 EXPAND: tuple[Expand, ...] = get_args(Expand)
 """From the least to the most."""
 _LONGEST = 4_000
-"""Characters up to which a section is returned whole."""
+"""Maximum characters of a section that is returned whole."""
 
 
 def widened(

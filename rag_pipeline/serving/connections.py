@@ -18,7 +18,7 @@ from rag_pipeline.serving.settings import ServerSettings
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
 _CONNECTIONS = 8
-"""Open connections for each request that may run; each holds at most one body."""
+"""Number of open connections for each request that may run; each holds at most one body."""
 
 
 def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:

@@ -19,7 +19,7 @@ from rag_pipeline.serving.tracing import answered, request_span
 
 log = logging.getLogger("rag_pipeline.serving")
 _OPEN_PATHS = ("/health", "/", "/review")
-"""Answered without a token: they tell nothing of the documents."""
+"""Paths that are answered without a token; they tell nothing of the documents."""
 _REMEMBERED_CLIENTS = 10_000
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
 _SINGLE = (b"authorization", b"content-length", b"host", b"origin")

@@ -13,7 +13,7 @@ from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.models.providers.openai_chat import request_body
 
 _SECONDS = 20.0
-"""Twice so long is less than a request may take."""
+"""Timeout of a call in seconds; two calls are shorter than a request may take."""
 
 
 def header_model(url: str, name: str, key: str) -> LanguageModel:

@@ -15,7 +15,7 @@ from rag_pipeline.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 _MOST_BYTES = 64 * 1024 * 1024
-"""Nothing is added to a file of this size."""
+"""Size in bytes from which on nothing is added to a file."""
 
 
 class QuestionLog:

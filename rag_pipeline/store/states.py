@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 _MOST_DOCUMENTS = 500_000
-"""What the cache holds over all tables; a document takes some 400 bytes."""
+"""Maximum number of documents in the cache over all tables; each takes some 400 bytes."""
 
 
 class DocumentState(NamedTuple):

@@ -39,7 +39,7 @@ _CANDIDATES = 3
 """Number of documents that are looked at for each one that may be kept."""
 _PASSAGES_READ = 50
 _LEAST_CONFIDENCE = 0.1
-"""A document with a lower chance to hold the answer is not kept."""
+"""Least chance to hold the answer at which a document is kept."""
 _HOUR = 3_600.0
 _LOCKS = 16
 

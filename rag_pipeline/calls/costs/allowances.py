@@ -21,9 +21,9 @@ CREATE TABLE IF NOT EXISTS allowances (
 )
 """
 _SHARE = 1 / 16
-"""The part of what is left that is granted at once."""
+"""Share of the rest of the budget that a machine is granted at once."""
 _SEEN_SECONDS = 90.0
-"""A machine whose calls are on their way and that was not seen for so long is not waited for."""
+"""Time in seconds after which a machine that was not seen is not waited for."""
 
 
 class State(NamedTuple):

@@ -19,11 +19,11 @@ USUAL_OUTPUT = 150
 """Output tokens of a usual reply: two or three sentences, or a small JSON value."""
 
 _FRAME_TOKENS = 8
-"""Tokens that a message adds to its text at most."""
+"""Maximum number of tokens that a message adds to its text."""
 _OPENAI_MESSAGE, _OPENAI_REPLY = 4, 3
 """Tokens that OpenAI adds for each message and for the reply (its cookbook on tiktoken)."""
 _MOST_COUNTED = 1_000_000
-"""Estimated tokens of an alphabet that are counted one by one: they take about a second."""
+"""Maximum estimated tokens of an alphabet that are counted one by one, in about a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ _YEAR = re.compile(r"(19|20)\d\d")
 _LEAST_ROWS = 3
 _LEAST_COLUMNS = 2
 _MOST_LABELS = 3
-"""Rows without figures between two that have some."""
+"""Maximum number of rows without figures between two rows with figures."""
 _MOST_HEADS = 3
 _WIDEST_STEP = 3.2
-"""Of baselines, in font sizes."""
+"""Largest distance between the baselines of two rows, in font sizes."""
 _TIDY = ((re.compile(r"(?<=[\d\w]) +(?=[)%])"), ""), (re.compile(r"(?<=[($€£¥]) +(?=[\d(])"), ""))
 
 

@@ -16,7 +16,7 @@ from rag_pipeline.loading.pdf.drawings import Rule, read_drawings, turned_rule
 from rag_pipeline.loading.pdf.frame import Frame, turn
 
 MOST_CHARACTERS = 200_000
-"""A page with more is no page that anyone reads: the rest is left out."""
+"""Maximum number of characters that are read of a page."""
 _SPACE = 0.13
 """The least gap between words, in font sizes; kerning stays below it."""
 _BEARING = 0.045

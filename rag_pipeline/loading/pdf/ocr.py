@@ -18,7 +18,7 @@ from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word
 
 _DPI = 200
 _LARGEST_SIDE = 3600
-"""Pixels: what is larger is drawn smaller, so that a page of any size takes the same memory."""
+"""Maximum side of a drawn page in pixels, so that a page of any size takes the same memory."""
 _FINDING_SIDE = 1280
 _LEAST_CONFIDENCE = 0.5
 _DOUBTFUL = 0.85

@@ -36,9 +36,9 @@ _LONGEST_HEADING = 220
 _MOST_HEADING_WORDS = 26
 _FLOATING = ("table", "caption")
 _MOST_LABELS = 12
-"""Blocks in which a figure with its labels ends."""
+"""Maximum number of blocks over which a figure with its labels extends."""
 _JUSTIFIED = 6
-"""Lines that end at the same place where text is set to fill its column."""
+"""Least number of lines with the same end that show text set to fill its column."""
 
 
 @dataclass(slots=True)

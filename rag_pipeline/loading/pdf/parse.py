@@ -27,7 +27,7 @@ from rag_pipeline.loading.quality import measure
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
 _MOST_RECOGNISED = 500
-"""Pages of one document that are recognised; more count as unread."""
+"""Maximum number of pages of a document that are recognised; more count as unread."""
 _RECOGNITION_SECONDS = 120.0
 _RECOGNITION_BYTES = 3 << 30
 _MOST_UNMAPPED = 0.3

@@ -8,10 +8,10 @@ from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.pdf.drawings import image_pixels
 
 MOST_PIXELS = 300_000_000
-"""What the images of a page may hold together to be drawn: a sheet of A0 scanned at 400 dpi."""
+"""Maximum pixels of a page's images together: a sheet of A0 scanned at 400 dpi."""
 _SCALE = 1.6
 _LONGEST_SIDE = 1_800
-"""Pixels, at `_SCALE` pixels a point for pages of the usual sizes."""
+"""Maximum side of an image in pixels; pages of the usual sizes have `_SCALE` pixels a point."""
 
 
 def too_large(pixels: int) -> str:

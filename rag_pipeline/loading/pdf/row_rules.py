@@ -12,7 +12,7 @@ from rag_pipeline.loading.pdf.lines import join
 _TOUCH = 3.0
 _LEAST_ROWS = 3
 _MOST_HEAD = 3
-"""Lines of the heads above the first level line."""
+"""Maximum number of lines of heads above the first level line."""
 _MOST_CELL_WORDS = 80
 _MOST = 0.7
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 MOST_REQUESTS = 50_000
 MOST_BYTES = 190_000_000
-"""The API's limits are 50,000 requests and 200 MB a file."""
+"""Maximum size of a file in bytes; the API takes 50,000 requests and 200 MB."""
 
 _ENDED = ("completed", "failed", "expired", "cancelled")
 

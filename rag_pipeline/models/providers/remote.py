@@ -64,7 +64,7 @@ class RemoteEmbedding(RemoteModel, EmbeddingSettings):
 
 _COUNTER = TokenCounter()
 _READ_AT_LEAST = 0.9
-"""A server that counts fewer of the tokens has cut some; the rest is the tokenizers' difference."""
+"""Least share of the tokens that a server counts if it cut none: tokenizers differ by the rest."""
 
 
 class Server:

@@ -53,7 +53,7 @@ class Forecast:
     calls: int | None = 0
     exact: bool = True
     asks: int | None = 0
-    """Prompts that would be sent to a chat model."""
+    """Number of prompts that would be sent to a chat model."""
     model: str = ""
     """The models that would be paid for them, "" where none is."""
     tokens: ChargedTokens = field(default_factory=ChargedTokens)

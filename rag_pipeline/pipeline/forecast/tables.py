@@ -17,9 +17,9 @@ from rag_pipeline.pipeline.planning import Step, upstream
 from rag_pipeline.workspace import Workspace
 
 MOST_CHARACTERS = 3_000_000
-"""Characters of a chunking's documents that are built dry; of more, counts are scaled up."""
+"""Maximum characters of a chunking's documents that are built dry; of more, counts are scaled."""
 _AT_ONCE = 64
-"""Documents whose rows are in memory together."""
+"""Number of documents whose rows are in memory together."""
 
 DOCUMENTS = Step("documents")
 QUERIES = Step("queries")

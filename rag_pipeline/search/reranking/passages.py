@@ -27,7 +27,7 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyEr
 from rag_pipeline.models.providers.limits import TokenCounter
 
 _PER_SEARCH = 100
-"""Passages that a reranker charges as one search (Cohere)."""
+"""Number of passages that a reranker charges as one search (Cohere)."""
 
 
 def score_passages(
