@@ -1,6 +1,8 @@
 """A file of a released store is gone, cut or full of garbage: a search works or says so clearly."""
 
 import shutil
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -34,51 +36,59 @@ def _damage(file: Path, damage: str) -> None:
         file.write_bytes(change(file.read_bytes()))
 
 
-def _copied(built: Path, tmp_path: Path) -> Path:
+@pytest.fixture
+def copy(built: Path, tmp_path: Path) -> Path:
     shutil.copytree(built.parent, tmp_path, dirs_exist_ok=True)
     return tmp_path / built.name
 
 
+def _vectors(file: Path) -> Path:
+    (data,) = file.parent.glob("store/tiny/tables/vector_index*structural*/data/*.lance")
+    return data
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_vector_table_is_named_with_what_to_do(built, tmp_path, damage):
-    file = _copied(built, tmp_path)
-    (data,) = tmp_path.glob("store/tiny/tables/vector_index*structural*/data/*.lance")
-    _damage(data, damage)
+def test_a_damaged_vector_table_is_named_with_what_to_do(copy, damage):
+    _damage(_vectors(copy), damage)
     with pytest.raises(
         StoreError, match=r"vector_index\.recursive_150\.structural\.minilm, ver"
     ) as e:
-        Corpus(load_config(file)).search("How long is the notice?")
+        Corpus(load_config(copy)).search("How long is the notice?")
     assert "`rag doctor --full --repair` and `rag run` mend it" in str(e.value)
-    assert rag("doctor", "--full", "--repair", "-c", file).code == 0
-    assert rag("run", file, "--quiet").code == 0
-    assert Corpus(load_config(file)).search("How long is the notice?")
 
 
-def test_a_file_that_is_damaged_while_it_is_searched_is_told_too(built, tmp_path):
-    corpus = Corpus(load_config(_copied(built, tmp_path)))
-    (data,) = tmp_path.glob("store/tiny/tables/vector_index*structural*/data/*.lance")
+def test_what_the_message_says_mends_the_table(copy):
+    _damage(_vectors(copy), "garbage")
+    assert rag("doctor", "--full", "--repair", "-c", copy).code == 0
+    assert rag("run", copy, "--quiet").code == 0
+    assert Corpus(load_config(copy)).search("How long is the notice?")
+
+
+def test_a_file_that_is_damaged_while_it_is_searched_is_told_too(copy):
+    corpus = Corpus(load_config(copy))
     assert corpus.search("How long is the notice?")
-    data.write_bytes(b"")
+    _vectors(copy).write_bytes(b"")
     with pytest.raises(StoreError, match="cannot search"):
         corpus.search("Who pays for repairs?")
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_no_file_of_a_release_brings_down_a_search_or_the_board(built, tmp_path, damage):
-    file = _copied(built, tmp_path)
+def test_no_file_of_a_release_brings_down_a_search_or_the_board(copy):
+    """Each file by one damage, and each kind of file by several: there are many of a kind."""
     files = [
         path
-        for path in sorted((tmp_path / "store" / "tiny").rglob("*"))
+        for path in sorted((copy.parent / "store" / "tiny").rglob("*"))
         if path.is_file() and "none" not in path.as_posix()
     ]
     assert len(files) > 50
+    config = load_config(copy)
     told = 0
-    for path in files:
+    for path, damage in zip(files, cycle(DAMAGES), strict=False):
         before = path.read_bytes()
         _damage(path, damage)
-        for ask in (lambda corpus: corpus.search("notice", k=3), lambda corpus: corpus.board()):
+        corpus = Corpus(config)
+        for ask in (partial(corpus.search, "notice", k=3), corpus.board):
             try:
-                ask(Corpus(load_config(file)))
+                ask()
             except RagPipelineError:
                 told += 1
         path.write_bytes(before)
