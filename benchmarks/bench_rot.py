@@ -139,11 +139,14 @@ def _trial(
 
 def _healed(workspace: Workspace, expected: dict[str, Any]) -> bool:
     for _ in range(ROUNDS):
-        for finding in inspect(workspace, full=True):
+        findings = inspect(workspace, full=True)
+        if not findings:
+            break
+        for finding in findings:
             if finding.mend is None:
                 return False
             finding.mend()
-    if inspect(workspace, full=True):
+    else:
         return False
     workspace = Workspace(workspace.config)
     reindex(workspace)

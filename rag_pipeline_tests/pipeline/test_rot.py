@@ -58,8 +58,10 @@ def newest(workspace, pattern):
 def repaired(workspace):
     """Mend what a full inspection finds, three times, and run; return whether all is whole."""
     for _ in range(3):
-        for finding in inspect(workspace, full=True):
+        for finding in (findings := inspect(workspace, full=True)):
             finding.mend()
+        if not findings:
+            break
     workspace = Workspace(workspace.config)
     reindex(workspace)
     found = Corpus(workspace.config).search("fee of contract 0", k=1)
