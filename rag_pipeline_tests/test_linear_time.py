@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -129,24 +130,50 @@ def seconds(function, *arguments):
     return time.process_time() - started
 
 
+def held_to_linear_time(name, function):
+    """Fail if the work of a function of a text's length grows faster than that."""
+    few, many = calls(function, SMALL), calls(function, SMALL * TIMES)
+    assert many <= TIMES * 1.2 * few + 500, f"{name}: {few} calls, {many} for {TIMES} times it"
+    # What one call takes (a regular expression, a sort) is not counted: it is timed, with room
+    # for noise. Quadratic work takes 64 times as long for 8 times the text.
+    quick = max(seconds(function, SMALL), 0.002)
+    for _ in range(3):
+        slow = seconds(function, SMALL * 8)
+        if slow <= 28 * quick:
+            return
+    pytest.fail(f"{name}: {quick:.4f} s, {slow:.4f} s for 8 times it")
+
+
+def _of_runs(function, run, settings, size):
+    return function(run * (size // len(run)), settings)
+
+
 @pytest.mark.parametrize("work", WORK)
 def test_work_grows_no_faster_than_the_text(work):
     function, settings = WORK[work]
     function("warm up", settings)
     for name, run in RUNS.items():
-        small = run * (SMALL // len(run))
-        few = calls(function, small, settings)
-        many = calls(function, small * TIMES, settings)
-        assert many <= TIMES * 1.2 * few + 500, f"{name}: {few} calls, {many} for {TIMES} times it"
-        # What one call takes (a regular expression, a sort) is not counted: it is timed, with room
-        # for noise. Quadratic work takes 64 times as long for 8 times the text.
-        quick = max(seconds(function, small, settings), 0.002)
-        for _ in range(3):
-            slow = seconds(function, small * 8, settings)
-            if slow <= 28 * quick:
-                break
-        else:
-            pytest.fail(f"{name}: {quick:.4f} s, {slow:.4f} s for 8 times it")
+        held_to_linear_time(name, partial(_of_runs, function, run, settings))
+
+
+@pytest.mark.parametrize(
+    ("before", "run", "after"),
+    [
+        ("", "<i>\n", "</i>\n"),
+        ("", "<blockquote>a", ""),
+        ("<ol>", "<li>a\n", "</ol>"),
+        ("<table>", "<tr><td>a<td>b", ""),
+        ("", "<b><p>a</b>", ""),
+    ],
+)
+def test_markup_is_read_in_time_that_grows_no_faster_than_it(before, run, after):
+    def read(size):
+        count = size // len(run)
+        after_each = after * (count if after.endswith("\n") else 1)
+        return parse("a.html", f"{before}{run * count}{after_each}".encode(), ".html", 10**9)
+
+    read(100)
+    held_to_linear_time(run, read)
 
 
 def test_every_chunker_and_contextualizer_is_held_to_it():

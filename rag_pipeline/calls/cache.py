@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_pipeline.calls.databases import Connections, open_database
-from rag_pipeline.calls.sharing import Exchange, SharedRecord, open_outbox, post
+from rag_pipeline.calls.segments import SharedRecord
+from rag_pipeline.calls.sharing import Exchange, open_outbox, post
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
 
@@ -64,7 +65,17 @@ class CallCache:
     _local: Connections = field(default_factory=Connections)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the known answers of these keys, but not those that are not what was stored."""
+        """Return the known answers of these keys, but not those that are not what was stored.
+
+        Those that only other machines have are fetched.
+        """
+        answers = self._held(keys)
+        if self.exchange is not None:
+            fetched = self.exchange.fetch([key for key in keys if key not in answers])
+            answers |= self._held(list(fetched))
+        return answers
+
+    def _held(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         answers: dict[bytes, bytes] = {}
         long_ago: list[bytes] = []
         rotten: list[bytes] = []
@@ -165,6 +176,13 @@ class CallCache:
 
     def known(self, keys: Sequence[bytes]) -> set[bytes]:
         """Return which of these keys have an answer, without reading the answers."""
+        held = self.held(keys)
+        if self.exchange is not None:
+            held |= self.exchange.located([key for key in keys if key not in held])
+        return held
+
+    def held(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which of these keys have an answer on this machine."""
         return {key for (key,) in self._select("SELECT key FROM calls", keys)}
 
     def claimed(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, float]]:
@@ -236,7 +254,7 @@ class CallCache:
         )
 
     def refresh(self) -> None:
-        """Take what other machines have learned, where there are any."""
+        """Take note of what other machines have learned, where there are any."""
         if self.exchange is not None:
             self.exchange.pull()
 

@@ -64,15 +64,14 @@ class RecordingCache(CallCache):
                     noted[key] = tokens(key)
         return missing
 
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the known answers of these keys; don't note their use."""
+    def _held(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         if not self.path.exists():
             return {}
-        return dict(self._select("SELECT key, value FROM calls", keys))
+        return dict(self._select("SELECT key, value FROM calls", keys))  # their use is not noted
 
-    def known(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Return which of these keys have an answer."""
-        return CallCache.known(self, keys) if self.path.exists() else set()
+    def held(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which of these keys have an answer on this machine."""
+        return CallCache.held(self, keys) if self.path.exists() else set()
 
     def put(self, answers: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
         """Raise StoreError: a dry run has no answers to store."""

@@ -2,25 +2,36 @@
 
 Each machine works on SQLite files of its own. What is added to one of them is put into its
 `outbox` in the same transaction. `Exchange.push` writes the outboxes as one segment, a Parquet
-file that is named by its content and never changed, and `Exchange.pull` adopts the segments that
-are new here. Adopting twice changes nothing, so that a process may be killed between any two steps:
-it loses nothing, for an outbox is emptied only after its segment is in the bucket.
+file that is named by its content and never changed. `Exchange.pull` adopts the charges and batches
+of the segments that are new here, and notes which answers they hold; `Exchange.fetch` adopts those
+that are needed. Adopting twice changes nothing, so that a process may be killed between any two
+steps: it loses nothing, for an outbox is emptied only after its segment is in the bucket.
 """
 
 import fcntl
 import hashlib
+import io
 import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, TypeVar
 
 from rag_pipeline.calls.registers import Register
+from rag_pipeline.calls.segments import (
+    Places,
+    SharedRecord,
+    first_part,
+    pack,
+    some_parts,
+    unpack,
+)
 from rag_pipeline.calls.shared_claims import SharedClaims
 from rag_pipeline.errors import RagPipelineError, StoreError
 
@@ -34,16 +45,9 @@ MOST_SEGMENTS = 64
 SMALL_BYTES = 16 << 20
 """Segments above this are never merged again, so that a record is rewritten a few times at most."""
 _FOLDER = "segments"
+_Found = TypeVar("_Found")
 
 _log = logging.getLogger(__name__)
-
-
-class SharedRecord(NamedTuple):
-    """One row of a segment: what it is (`answer`, `charge`, `batch` …), its key and its value."""
-
-    kind: str
-    key: bytes
-    value: bytes
 
 
 class SharedFiles(Protocol):
@@ -57,6 +61,9 @@ class SharedFiles(Protocol):
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return a file's content, None if there is none."""
+
+    def open_file(self, path: str) -> Any:
+        """Open a file to read parts of it; raise FileNotFoundError if there is none."""
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write a file as a whole."""
@@ -118,6 +125,7 @@ class Exchange:
     _posted: int = 0
     _pulled: float = float("-inf")
     _torn: set[str] = field(default_factory=set)
+    _read_parts: dict[str, set[int]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -157,34 +165,74 @@ class Exchange:
             _log.warning("%s; what was learned is kept here and shared by the next run", error)
 
     def pull(self, at_most_every: float = PULL_SECONDS) -> None:
-        """Adopt what other machines have learned since. Raises StoreError."""
+        """Take what other machines have learned since. Raises StoreError.
+
+        Charges and batches are adopted; of answers it is noted where they are.
+        """
         with self._lock:
             if time.monotonic() - self._pulled < at_most_every:
                 return
             self._pulled = time.monotonic()
-        with self._alone(), self._names() as known:
-            present = self._segments()
+        with self._alone(), self._places() as places:
+            present, known = self._segments(), places.segments()
+            places.forget(known.keys() - set(present))
             for name in present:
                 if name not in known and name not in self._torn:
-                    self._adopt(name, known)
-            small = [name for name in present if known.bytes(name) < SMALL_BYTES]
+                    self._take(name, places)
+            known = places.segments()
+            small = [n for n in present if n in known and known[n][0] < SMALL_BYTES]
             if len(small) > MOST_SEGMENTS:
-                self._compact(small, known)
+                self._compact(small, places)
+
+    def located(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which of these keys' answers the segments seen so far hold. Raises StoreError."""
+        with self._places() as places:
+            return {key for key, _, _ in places.of(keys)}
+
+    def fetch(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Adopt the answers of these keys that are in the segments seen so far.
+
+        Returns the keys of those found. Raises StoreError.
+        """
+        records, are_gone = self._fetch(keys)
+        if are_gone:  # merged into others meanwhile
+            self.pull(0.0)
+            records += self._fetch(keys)[0]
+        self._adopt(records)
+        found = {record.key for record in records if record.kind == "answer"} & set(keys)
+        if missed := self.located([key for key in keys if key not in found]):
+            with self._places() as places:
+                places.forget_keys(missed)
+        return found
+
+    def _fetch(self, keys: Sequence[bytes]) -> tuple[list[SharedRecord], bool]:
+        """Return the parts that hold these keys, and whether one could not be read."""
+        wanted: dict[str, set[int]] = {}
+        with self._places() as places:
+            for _, name, part in places.of(keys):
+                wanted.setdefault(name, set()).add(part)
+        records: list[SharedRecord] = []
+        are_gone = False
+        for name, parts in wanted.items():
+            read = self._read_parts.setdefault(name, set())
+            found = self._open(name, partial(some_parts, parts=parts, read=read))
+            are_gone |= found is None
+            records += found or []
+        return records, are_gone
 
     def prune(
         self, before: float, keep: Callable[[Sequence[bytes]], set[bytes]], dry_run: bool = False
     ) -> tuple[int, int]:
-        """Drop old answers from the segments written before a time (Unix seconds).
+        """Drop answers from the segments known here since before a time (Unix seconds).
 
         `keep` returns those of some keys whose answers stay; what is no answer always stays. A
         segment that loses some is written anew before it is deleted. Returns how many answers and
         about how many bytes were dropped, or would be. Raises StoreError.
         """
         answers = freed = 0
-        with self._alone(), self._names() as known:
-            for name in self._segments():
-                old = int(name.partition("-")[0]) / 1000 < before
-                found = self._read(name) if old and name in known else None
+        with self._alone(), self._places() as places:
+            for name, (_, since) in places.segments().items():
+                found = self._read(name) if since < before else None
                 if found is None:
                     continue
                 records, size = found
@@ -193,11 +241,11 @@ class Exchange:
                 if len(kept) == len(records):
                     continue
                 answers += len(records) - len(kept)
-                freed += size - len(_packed(kept)) if kept else size
+                freed += size - len(pack(kept)[0]) if kept else size
                 if not dry_run:
                     if kept:
-                        self._write(kept, known)
-                    self.files.remove_file(f"{_FOLDER}/{name}")
+                        self._write(kept, places)
+                    self._remove([name], places)
         return answers, freed
 
     def _in_background(self) -> None:
@@ -231,8 +279,8 @@ class Exchange:
                 records += [SharedRecord(*row[1:]) for row in rows]
         if not records:
             return False
-        with self._names() as known:
-            self._write(records, known)
+        with self._places() as places:
+            self._write(records, places)
         for shelf, last in taken:
             with shelf.connection() as connection:
                 connection.execute("DELETE FROM outbox WHERE id <= ?", (last,))
@@ -240,15 +288,20 @@ class Exchange:
             self.claims.written([record.key for record in records if record.kind == "answer"])
         return True
 
-    def _write(self, records: Sequence[SharedRecord], known: "_Names") -> None:
-        content = _packed(records)
+    def _write(self, records: Sequence[SharedRecord], places: Places) -> None:
+        content, parts = pack(records)
         # The time first: by name, what was learned earlier comes earlier.
         name = f"{time.time_ns() // 1_000_000:013d}-{_digest(content)}.parquet"
         self.files.write_bytes(f"{_FOLDER}/{name}", content)
-        known.add(name, len(content))
+        places.add(name, len(content), parts)
 
-    def _read(self, name: str) -> tuple[list[SharedRecord], int] | None:
-        """Return a segment's records and bytes; None, and a warning, if it is not whole."""
+    def _remove(self, names: Collection[str], places: Places) -> None:
+        for name in names:
+            self.files.remove_file(f"{_FOLDER}/{name}")
+        places.forget(names)
+
+    def _content(self, name: str) -> bytes | None:
+        """Return a segment's content; None, and a warning, if it is not whole."""
         content = self.files.read_bytes(f"{_FOLDER}/{name}")
         if content is None:  # merged into another meanwhile
             return None
@@ -260,20 +313,38 @@ class Exchange:
                 self.files.address(f"{_FOLDER}/{name}"), len(content),
             )  # fmt: skip
             return None
-        return _unpacked(content), len(content)
+        return content
 
-    def _adopt(self, name: str, known: "_Names") -> None:
-        found = self._read(name)
-        if found is None:
-            return
+    def _read(self, name: str) -> tuple[list[SharedRecord], int] | None:
+        content = self._content(name)
+        return None if content is None else (unpack(io.BytesIO(content)), len(content))
+
+    def _open(self, name: str, read: Callable[[Any], _Found]) -> _Found | None:
+        """Read parts of a segment; None, with a warning unless it is gone, if that fails."""
+        import pyarrow as pa
+
+        try:
+            with self.files.open_file(f"{_FOLDER}/{name}") as file:
+                return read(file)
+        except (OSError, ValueError, pa.ArrowException):  # gone, torn, or the bucket is away
+            content = None if name in self._torn else self._content(name)
+        return None if content is None else read(pa.BufferReader(content))
+
+    def _take(self, name: str, places: Places) -> None:
+        found = self._open(name, lambda file: (*first_part(file), file.size()))
+        if found is not None:
+            records, parts, size = found
+            self._adopt(records)
+            places.add(name, size, parts)
+
+    def _adopt(self, records: Sequence[SharedRecord]) -> None:
         for shelf in self.shelves:
-            mine = [record for record in found[0] if record.kind in shelf.kinds]
+            mine = [record for record in records if record.kind in shelf.kinds]
             if mine:
                 with shelf.connection() as connection:
                     shelf.adopt(connection, mine)
-        known.add(name, found[1])
 
-    def _compact(self, names: Sequence[str], known: "_Names") -> None:
+    def _compact(self, names: Sequence[str], places: Places) -> None:
         """Merge small segments; the merged one is there before any of them is deleted."""
         merged: dict[SharedRecord, None] = {}
         gone: list[str] = []
@@ -288,9 +359,8 @@ class Exchange:
             if size >= 2 * SMALL_BYTES:
                 break
         if merged:
-            self._write(list(merged), known)
-        for name in gone:
-            self.files.remove_file(f"{_FOLDER}/{name}")
+            self._write(list(merged), places)
+        self._remove(gone, places)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -304,62 +374,9 @@ class Exchange:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    @contextmanager
-    def _names(self) -> Iterator["_Names"]:
-        try:
-            with closing(sqlite3.connect(self.folder / "exchange.sqlite", timeout=60)) as opened:
-                opened.execute(
-                    "CREATE TABLE IF NOT EXISTS adopted (name TEXT PRIMARY KEY, bytes INTEGER)"
-                )
-                yield _Names(opened)
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.folder}/exchange.sqlite: {error}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The segments whose records are on this machine."""
-
-    connection: sqlite3.Connection
-
-    def __contains__(self, name: str) -> bool:
-        query = "SELECT 1 FROM adopted WHERE name = ?"
-        return self.connection.execute(query, (name,)).fetchone() is not None
-
-    def add(self, name: str, size: int) -> None:
-        with self.connection:
-            self.connection.execute("INSERT OR REPLACE INTO adopted VALUES (?, ?)", (name, size))
-
-    def bytes(self, name: str) -> float:
-        """Return a segment's size, infinity if it has not been adopted."""
-        query = "SELECT bytes FROM adopted WHERE name = ?"
-        found = self.connection.execute(query, (name,)).fetchone()
-        return float(found[0]) if found else float("inf")
+    def _places(self) -> AbstractContextManager[Places]:
+        return Places.opened(self.folder / "exchange.sqlite")
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
-
-
-def _packed(records: Sequence[SharedRecord]) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds, keys, values = zip(*records, strict=True)
-    columns: Mapping[str, Any] = {
-        "kind": pa.array(kinds, pa.string()),
-        "key": pa.array(keys, pa.binary()),
-        "value": pa.array(values, pa.large_binary()),
-    }
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), sink, compression="zstd")
-    return bytes(sink.getvalue().to_pybytes())
-
-
-def _unpacked(content: bytes) -> list[SharedRecord]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(pa.BufferReader(content))
-    columns = (table.column(name).to_pylist() for name in SharedRecord._fields)
-    return [SharedRecord(*row) for row in zip(*columns, strict=True)]

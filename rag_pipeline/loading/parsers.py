@@ -34,13 +34,13 @@ from rag_pipeline.loading.formats import (
     read_outlook_mail,
     read_rtf,
 )
-from rag_pipeline.loading.text import byte_order_encoding, decode, decode_as, one_line
+from rag_pipeline.loading.html import decode_html, number_items_once, read_nested
+from rag_pipeline.loading.text import decode, one_line
 
 _NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
 _ONE_AT_A_TIME = threading.Lock()
 """Silencing is process-wide, and the parsers hold the interpreter lock anyway."""
 
-_DEEPEST_HTML = 100
 _MOST_CELLS = 20_000_000
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
@@ -97,44 +97,18 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
 
 def _parse_html(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     from bs4 import BeautifulSoup
-    from bs4.dammit import EncodingDetector
 
-    declared = EncodingDetector.find_declared_encoding(raw, is_html=True) or "utf-8"
-    encoding = byte_order_encoding(raw) or _text_encoding(declared)
-    html = decode_as(document_id, raw, encoding).removeprefix("\ufeff")
+    html = decode_html(document_id, raw)
+    nested = read_nested(html)
+    if nested is not None:
+        return Parsed(*nested)
     # lxml closes the <p> and <li> that old pages leave open; the converter's own parser would
     # nest them thousands deep.
     soup = BeautifulSoup(html, "lxml")
     title = soup.title.get_text() if soup.title else ""
     for element in soup(["script", "style"]):
         element.extract()
-    if _depth(soup) > _DEEPEST_HTML:
-        body = soup.body or soup
-        return Parsed(body.get_text("\n", strip=True), title)
     return Parsed(_markdown(str(soup).encode(), ".html"), title)
-
-
-def _text_encoding(declared: str) -> str:
-    """Return what a browser decodes a declared encoding as."""
-    name = declared.lower()
-    if name in ("iso-8859-1", "latin-1", "latin1", "us-ascii", "ascii"):
-        return "windows-1252"
-    if name.startswith(("utf-16", "utf-32")):
-        return "utf-8"  # the declaration itself could be read as ASCII
-    try:
-        b" ".decode(name)  # of no bytes, any name would do
-    except (LookupError, UnicodeError):
-        return "utf-8"
-    return name
-
-
-def _depth(soup: Any) -> int:
-    deepest, pending = 0, [(soup, 0)]
-    while pending:
-        node, depth = pending.pop()
-        deepest = max(deepest, depth)
-        pending.extend((child, depth + 1) for child in getattr(node, "contents", ()))
-    return deepest
 
 
 def _parse_pdf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
@@ -270,6 +244,7 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 def _converter(suffix: str) -> Any:
     from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
 
+    number_items_once()
     return {".html": HtmlConverter, ".docx": DocxConverter, ".pptx": PptxConverter}[suffix]()
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.calls.sharing import Exchange, SharedRecord, open_outbox, post
+from rag_pipeline.calls.segments import SharedRecord
+from rag_pipeline.calls.sharing import Exchange, open_outbox, post
 from rag_pipeline.errors import CallsStoppedError, ProviderError, StoreError, TransientError
 from rag_pipeline.models.providers.batching import (
     MOST_BYTES,

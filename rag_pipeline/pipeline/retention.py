@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import NamedTuple
 
 from rag_pipeline import release as releases
@@ -257,18 +258,23 @@ def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Fr
 
 
 def _segments(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
-    """Yield what a bucket holds of answers that this machine has dropped, now or before."""
+    """Yield what a bucket holds of answers that this machine has not used and does not need."""
     exchange = workspace.cache.exchange
     if exchange is None:
         return
     exchange.pull(at_most_every=0)
 
+    @cache
+    def needed() -> set[bytes]:
+        return set(needed_calls(workspace))
+
     def keep(keys: Sequence[bytes]) -> set[bytes]:
-        return workspace.cache.known(keys) - gone
+        held = workspace.cache.held(keys) - gone
+        return held if held.issuperset(keys) else held | needed().intersection(keys)
 
     answers, size = exchange.prune(_unused_since(workspace), keep, dry_run)
     if answers:
-        why = "of segments as old, and dropped here"
+        why = "of segments as old, neither used nor needed here"
         yield Freed("shared calls", f"{answers:,} answers", why, size)
 
 

@@ -1,5 +1,6 @@
 """Machines that share a bucket and nothing else: each has a cache folder of its own."""
 
+import hashlib
 import json
 import logging
 import signal
@@ -8,13 +9,17 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rag_pipeline.calls import CallCache, sharing
 from rag_pipeline.calls.costs import ChargedTokens, Ledger, charging
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.config import ChatModel, load_config
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import BudgetError, StoreError
 from rag_pipeline.models.batches import BatchNotes
 from rag_pipeline.models.chat import Prompt, Reply, ask
@@ -49,6 +54,33 @@ def machines(tmp_path: Path) -> tuple[Machine, Machine]:
     return Machine(shared, tmp_path / "one"), Machine(shared, tmp_path / "two", budget_usd=0.4)
 
 
+class CountingStore(Store):
+    """Counts the bytes that are read of segments."""
+
+    fetched = 0
+
+    def read_bytes(self, path: str) -> bytes | None:
+        content = super().read_bytes(path)
+        self.fetched += len(content or b"")
+        return content
+
+    def open_file(self, path: str) -> pa.PythonFile:
+        return pa.PythonFile(_Counting(super().open_file(path), self), mode="r")
+
+
+class _Counting:
+    closed = False
+
+    def __init__(self, file: pa.NativeFile, store: CountingStore) -> None:
+        self.seek, self.tell, self.close = file.seek, file.tell, file.close
+        self._file, self._store = file, store
+
+    def read(self, size: int | None = None) -> bytes:
+        content = self._file.read(size)
+        self._store.fetched += len(content)
+        return bytes(content)
+
+
 def answers(*numbers: int) -> dict[bytes, bytes]:
     return {f"key {n}".encode(): f"answer {n}".encode() for n in numbers}
 
@@ -77,6 +109,87 @@ def test_a_second_machine_asks_nothing_that_the_first_one_has_asked(tmp_path, bu
     (ours, theirs) = (list(w.ledger.charges()) for w in (one, two))
     assert ours == theirs
     assert len(ours) == 40
+
+
+@pytest.mark.parametrize("place", ["folder", "bucket"])
+def test_of_many_answers_a_machine_fetches_the_parts_that_hold_what_it_needs(
+    tmp_path, place, request
+):
+    shared = request.getfixturevalue("bucket") if place == "bucket" else str(tmp_path / "shared")
+    one, two = Machine(shared, tmp_path / "one"), Machine(shared, tmp_path / "two")
+    random = Random(0)
+    known = {random.randbytes(32): random.randbytes(1536) for _ in range(4000)}
+    one.cache.put(known, {key: Usage(1, 2) for key in list(known)[:500]})
+    one.exchange.push()
+    assert len(one.segments()) == 3
+    two.files = two.exchange.files = files = CountingStore(shared, SHARED_CALLS)
+    keys = list(known)
+    needed = [keys[10], keys[3990]]
+    two.pull()
+    assert two.cache.known([*needed, b"nobody's"]) == set(needed)
+    assert len(two.cache) == 0
+    assert two.cache.get(needed) == {key: known[key] for key in needed}
+    assert two.cache.usage(needed) == {keys[10]: Usage(1, 2)}
+    assert 4000 * 32 < files.fetched < 0.2 * 4000 * 1536
+    before = files.fetched
+    assert two.cache.get(needed) == {key: known[key] for key in needed}
+    assert files.fetched == before, "what was fetched stays"
+    for first in range(0, 4000, 40):
+        assert two.cache.get(keys[first : first + 40]) == {
+            key: known[key] for key in keys[first : first + 40]
+        }
+    assert files.fetched < 2 * 4000 * 1536, "a machine that needs all of it reads no part again"
+
+
+def test_segments_of_an_earlier_version_are_read(machines):
+    one, two = machines
+    charge = json.dumps(["2026-01-01T00:00:00.000+00:00", "tiny", *[""] * 2, "[]", "chat", "openai",
+                         "gpt-4o-mini", 1, 0, 0, 0, False, 0.15]).encode()  # fmt: skip
+    rows = [
+        {"kind": "answer", "key": b"key 1", "value": b"answer 1"},
+        {"kind": "charge", "key": b"id", "value": charge},
+        # What an earlier version merged of a later one's segments, places and all.
+        {"kind": "part", "key": b"key 2", "value": b"0"},
+        {"kind": "answer", "key": b"key 2", "value": b"answer 2"},
+    ]
+    schema = pa.schema([("kind", pa.string()), ("key", pa.binary()), ("value", pa.large_binary())])
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema), sink, compression="zstd")
+    content = sink.getvalue().to_pybytes()
+    name = f"{1:013d}-{hashlib.sha256(content).hexdigest()[:32]}.parquet"
+    one.files.write_bytes(f"segments/{name}", content)
+    two.pull()
+    assert len(two.cache) == 2
+    assert two.cache.get(list(answers(1, 2))) == answers(1, 2)
+    assert two.ledger.spent() == pytest.approx(0.15)
+
+
+def test_answers_that_were_merged_into_another_segment_are_found_there(machines, monkeypatch):
+    one, two = machines
+    one.cache.put(answers(1))
+    one.exchange.push()
+    two.pull()
+    one.cache.put(answers(2))
+    one.exchange.push()
+    monkeypatch.setattr(sharing, "MOST_SEGMENTS", 1)
+    one.pull()
+    assert len(one.segments()) == 1
+    assert two.cache.get(list(answers(1, 2))) == answers(1, 2), "the merged one is known now"
+
+
+def test_an_answer_that_rots_in_the_bucket_is_nobodys_and_may_be_asked_again(machines, caplog):
+    one, two = machines
+    value = Random(0).randbytes(500)  # not compressed: its bytes stand in the file
+    one.cache.put({b"key 1": value})
+    one.exchange.push()
+    two.pull()
+    (name,) = one.segments()
+    content = one.files.read_bytes(f"segments/{name}")
+    one.files.write_bytes(f"segments/{name}", content.replace(value, value[:-1] + b"!"))
+    assert two.cache.known([b"key 1"]) == {b"key 1"}
+    assert two.cache.get([b"key 1"]) == {}
+    assert two.cache.known([b"key 1"]) == set()
+    assert "may be asked again" in caplog.text
 
 
 def test_both_ledgers_add_up_and_the_budget_holds_for_the_second_machine(machines):
@@ -192,6 +305,7 @@ def test_old_answers_leave_the_segments_and_charges_stay(machines, tmp_path):
     one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
     one.exchange.push()
     two.pull()
+    assert two.cache.get(list(answers(1, 2))) == answers(1, 2)
     before = one.segments()
     tomorrow = time.time() + 86_400
 
@@ -284,4 +398,4 @@ def test_a_full_outbox_is_shared_at_once_in_the_background(machines, monkeypatch
     if background is not None:
         background.join(30)
     two.pull()
-    assert len(two.cache) == 10
+    assert two.cache.known(list(answers(*range(10)))) == answers(*range(10)).keys()

@@ -11,6 +11,7 @@ import yaml
 
 from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
+from rag_pipeline.calls.segments import Places
 from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.inspection import inspect
@@ -45,6 +46,11 @@ def keys(part: str) -> list[str]:
     return [entry["Key"] for entry in listed if part in entry["Key"]]
 
 
+def shared_answers(workspace: Workspace) -> list[bytes]:
+    with Places.opened(workspace.store.calls_path.with_name("exchange.sqlite")) as places:
+        return [key for (key,) in places.connection.execute("SELECT DISTINCT key FROM places")]
+
+
 def copies() -> int:
     return len(list((cache_folder() / "folders").iterdir()))
 
@@ -61,6 +67,7 @@ def test_what_is_past_its_time_is_freed_in_the_bucket_and_on_this_machine(
     workspace.cache.exchange.push()
     with workspace.cache.connection() as connection:  # as if all was long ago
         connection.execute("UPDATE calls SET used = used - 9")
+    once = shared_answers(workspace)
 
     def freed(*options: str) -> dict[str, str]:
         outcome = rag("gc", "-c", file, "--json", *options)
@@ -87,7 +94,8 @@ def test_what_is_past_its_time_is_freed_in_the_bucket_and_on_this_machine(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     other = Workspace(load_config(file))
     other.cache.refresh()
-    assert len(other.cache) == 2
+    assert len(once) == 4
+    assert len(other.cache.get(once)) == len(other.cache) == len(workspace.cache) == 2
     assert len(list(other.ledger.charges())) == len(list(workspace.ledger.charges()))
 
 

@@ -24,7 +24,8 @@ from rag_pipeline.calls.costs.reservations import Cost, Purse
 from rag_pipeline.calls.costs.tokens import Learned, Sampled
 from rag_pipeline.calls.databases import Connections, open_database
 from rag_pipeline.calls.registers import Register
-from rag_pipeline.calls.sharing import SharedRecord, open_outbox, post
+from rag_pipeline.calls.segments import SharedRecord
+from rag_pipeline.calls.sharing import open_outbox, post
 from rag_pipeline.errors import BudgetError, StoreError
 
 _TABLE = """

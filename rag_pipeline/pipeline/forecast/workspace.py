@@ -107,7 +107,7 @@ class DryWorkspace(Workspace):
     @cached_property
     def cache(self) -> RecordingCache:
         """Return the call cache that notes calls."""
-        return RecordingCache(self._real.store.calls_path)
+        return RecordingCache(self._real.store.calls_path, self._real.cache.exchange)
 
     @cached_property
     def ledger(self) -> Ledger:

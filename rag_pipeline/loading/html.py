@@ -1,0 +1,141 @@
+"""HTML -> what it is read from, in time that grows with its length, however it is nested."""
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from rag_pipeline.loading.text import byte_order_encoding, decode_as
+
+_DEEPEST = 100
+_NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
+
+
+def decode_html(document_id: str, raw: bytes) -> str:
+    """Decode as a browser does; raise DocumentError for what is not of its encoding."""
+    from bs4.dammit import EncodingDetector
+
+    declared = EncodingDetector.find_declared_encoding(raw, is_html=True) or "utf-8"
+    encoding = byte_order_encoding(raw) or _text_encoding(declared)
+    return decode_as(document_id, raw, encoding).removeprefix("\ufeff")
+
+
+def _text_encoding(declared: str) -> str:
+    """Return what a browser decodes a declared encoding as."""
+    name = declared.lower()
+    if name in ("iso-8859-1", "latin-1", "latin1", "us-ascii", "ascii"):
+        return "windows-1252"
+    if name.startswith(("utf-16", "utf-32")):
+        return "utf-8"  # the declaration itself could be read as ASCII
+    try:
+        b" ".decode(name)  # of no bytes, any name would do
+    except (LookupError, UnicodeError):
+        return "utf-8"
+    return name
+
+
+def read_nested(html: str) -> tuple[str, str] | None:
+    """Return the text and title of HTML nested more than 100 deep, None of any other.
+
+    Beautiful Soup's tree of it takes time with the square of the depth, and converters of trees
+    call themselves at each level.
+    """
+    from lxml import etree  # type: ignore[import-untyped]
+
+    outline = _Outline()
+    parser = etree.HTMLParser(target=outline, recover=True, huge_tree=True)
+    try:
+        parser.feed(html)
+        parser.close()
+    except etree.ParserError:  # nothing in it
+        return None
+    return (outline.text, outline.title) if outline.deepest > _DEEPEST else None
+
+
+class _Outline:
+    """Receives a parser's events: how deep they go, and the text between tags."""
+
+    def __init__(self) -> None:
+        self.deepest = 0
+        self._open: list[str] = []
+        self._unread = 0
+        self._pieces: list[str] = []
+        self._texts: list[str] = []
+        self._body: list[int] = []
+        self._title: list[str] | None = None
+        self._in_title = False
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self._texts[slice(*self._body)] if self._body else self._texts)
+
+    @property
+    def title(self) -> str:
+        return "".join(self._title or ())
+
+    def start(self, tag: str, attributes: Any) -> None:
+        self._end_text()
+        self._open.append(tag)
+        self._unread += tag in _NO_TEXT
+        self.deepest = max(self.deepest, len(self._open))
+        if tag == "body" and not self._body:
+            self._body = [len(self._texts)]
+        if tag == "title" and self._title is None:
+            self._title, self._in_title = [], True
+
+    def end(self, tag: str) -> None:
+        self._end_text()
+        self._open.pop()
+        self._unread -= tag in _NO_TEXT
+        if tag == "body" and len(self._body) == 1:
+            self._body.append(len(self._texts))
+        if tag == "title":
+            self._in_title = False
+
+    def data(self, data: str) -> None:
+        if self._unread:
+            return
+        self._pieces.append(data)
+        if self._in_title and self._title is not None:
+            self._title.append(data)
+
+    def comment(self, text: str) -> None:
+        self._end_text()
+
+    def pi(self, target: str, data: str | None = None) -> None:
+        self._end_text()
+
+    def doctype(self, name: str, public: str, system: str) -> None:
+        self._end_text()
+
+    def close(self) -> None:
+        self._end_text()
+
+    def _end_text(self) -> None:
+        text = "".join(self._pieces).strip()
+        self._pieces.clear()
+        if text:
+            self._texts.append(text)
+
+
+@cache
+def number_items_once() -> None:
+    """Have markitdown number the items of a list without counting those before, at each of them."""
+    from markitdown.converters import _html_converter as converters
+
+    class Numbering(converters._CustomMarkdownify):  # type: ignore[misc]
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self._before: dict[int, dict[int, int]] = {}
+
+        def convert_li(self, item: Any, text: str, parent_tags: Any) -> Any:
+            items = item.parent
+            if items is None or items.name != "ol":
+                return super().convert_li(item, text, parent_tags)
+            if id(items) not in self._before:
+                listed = items.find_all("li", recursive=False)
+                self._before[id(items)] = {id(one): n for n, one in enumerate(listed)}
+            before = range(self._before[id(items)][id(item)])
+            counted = SimpleNamespace(parent=items, find_previous_siblings=lambda name: before)
+            return super().convert_li(counted, text, parent_tags)
+
+    converters._CustomMarkdownify = Numbering
