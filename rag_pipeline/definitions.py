@@ -1,9 +1,6 @@
 """What Dagster loads: every corpus, and how its runs are executed."""
 
-import re
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 from rag_pipeline.memory import bound_memory, uncollected
@@ -13,10 +10,10 @@ with uncollected():
 
     from rag_pipeline.config import load_config
     from rag_pipeline.config.finding import corpus_files
-    from rag_pipeline.errors import ConfigError, RagPipelineError
-    from rag_pipeline.orchestration.alerts import build_alert_of_mistake
+    from rag_pipeline.errors import RagPipelineError
     from rag_pipeline.orchestration.component import build_definitions
     from rag_pipeline.orchestration.executors import chosen_executor
+    from rag_pipeline.orchestration.mistakes import definitions_of_mistake
     from rag_pipeline.orchestration.secrets import load_secrets
     from rag_pipeline.orchestration.unstable import unstable
 
@@ -28,9 +25,10 @@ warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.B
 def defs() -> dg.Definitions:
     """Return the definitions of all corpora.
 
-    In a checkout these are the corpora under `defs/`; of an installed package, those whose files
-    lie in the working directory, where `rag` finds them, too. A file with a mistake stops its own
-    corpus: a sensor that fails with the mistake stands in its place.
+    They are those that `rag` finds: in a checkout below its folder, of an installed package in the
+    working directory. A file with a mistake stops its own corpus: a sensor that fails with the
+    mistake stands in its place. In a checkout, components of other types under `defs/` are loaded,
+    too.
 
     Runs do their steps in one process: on one machine that is fastest, as every further process
     imports the project and opens the models again. RAG_EXECUTOR names another executor, and the
@@ -39,47 +37,18 @@ def defs() -> dg.Definitions:
     bound_memory()
     load_secrets()
     package = Path(__file__).parent
-    if (package.parent / "pyproject.toml").is_file():
-        tree = dg.ComponentTree.for_project(package)
-        found = [
-            (file, partial(tree.build_defs, file.parent.name))
-            for file in sorted((package / "defs").glob("*/defs.yaml"))
-        ]
-    else:
-        found = [(file, partial(_definitions_of, file)) for file, _ in corpus_files()]
-    with uncollected():
-        corpora = [_isolated(file, build) for file, build in found]
-    return dg.Definitions.merge(*corpora, dg.Definitions(executor=chosen_executor()))
+    checkout = (package.parent / "pyproject.toml").is_file()
+    found = [file for file, _ in corpus_files(package.parent if checkout else Path())]
+    with uncollected(), unstable():
+        built = [_definitions_of(file) for file in found]
+        if others := set(package.glob("defs/*/defs.yaml")).difference(found) if checkout else ():
+            tree = dg.ComponentTree.for_project(package)
+            built += [tree.build_defs(file.parent.name) for file in sorted(others)]
+    return dg.Definitions.merge(*built, dg.Definitions(executor=chosen_executor()))
 
 
 def _definitions_of(file: Path) -> dg.Definitions:
-    return build_definitions(load_config(file))
-
-
-def _isolated(file: Path, build: Callable[[], dg.Definitions]) -> dg.Definitions:
-    """Return a corpus's definitions; of one that has a mistake, sensors that tell it."""
     try:
-        with unstable():
-            return build()
-    except Exception as error:
-        if not any(isinstance(cause, RagPipelineError) for cause in _causes(error)):
-            raise
-        message = str(next(c for c in _causes(error) if isinstance(c, RagPipelineError)))
-    dg.get_dagster_logger().error(message)
-    name = re.sub(r"\W", "_", file.parent.name if file.stem == "defs" else file.stem)
-
-    @dg.sensor(
-        name=f"{name}__has_a_mistake",
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"{file} can't be read, so nothing of its corpus is here: {message}",
-    )
-    def has_a_mistake() -> None:
-        raise ConfigError(message)
-
-    return dg.Definitions(sensors=[has_a_mistake, *build_alert_of_mistake(file, name, message)])
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+        return build_definitions(load_config(file))
+    except RagPipelineError as error:
+        return definitions_of_mistake(file, error)

@@ -10,14 +10,14 @@ from rag_pipeline.config.parsing import COMPONENT_TYPE
 _PLACES = ("*.yaml", "*.yml", "*/defs/*/defs.yaml", "src/*/defs/*/defs.yaml")
 
 
-def corpus_files() -> Iterator[tuple[Path, str]]:
+def corpus_files(folder: Path = Path()) -> Iterator[tuple[Path, str]]:
     """Yield each corpus file with its corpus's name; files with mistakes in them, too.
 
-    Looks in the working directory and, as Dagster projects keep them, in `*/defs/*/defs.yaml`
-    below it.
+    Looks in a folder, by default the working directory, and, as Dagster projects keep them, in
+    `*/defs/*/defs.yaml` below it.
     """
     for place in _PLACES:
-        for file in sorted(Path().glob(place)):
+        for file in sorted(folder.glob(place)):
             try:
                 text = file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):

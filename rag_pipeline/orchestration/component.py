@@ -15,6 +15,7 @@ from rag_pipeline.orchestration.automation import build_jobs, build_schedules, b
 from rag_pipeline.orchestration.checks import build_checks
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.inputs import build_inputs
+from rag_pipeline.orchestration.mistakes import definitions_of_mistake
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
@@ -106,17 +107,31 @@ class RagPipeline(dg.Component):
 
     @classmethod
     def load(cls, attributes: Any, context: dg.ComponentLoadContext) -> "RagPipeline":
-        """Validate the attributes; raise ConfigError naming what is wrong."""
+        """Validate the attributes; a file with a mistake stops its own corpus alone."""
         load_secrets()
         path = Path(context.path)
         file = path / "defs.yaml" if path.is_dir() else path
-        return cls(parse_config(attributes.model_dump() if attributes else {}, file))
+        try:
+            return cls(parse_config(attributes.model_dump() if attributes else {}, file))
+        except ConfigError as error:
+            return _Mistaken(file, error)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the corpus's assets, checks, jobs, schedule and sensors."""
         return build_definitions(
             self.config, workspace_type=self.workspace_type, executor=self.executor
         )
+
+
+class _Mistaken(RagPipeline):
+    """A corpus file with a mistake, which its sensors tell."""
+
+    def __init__(self, file: Path, error: ConfigError) -> None:
+        self.file, self.error = file, error
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
+        """Return what tells the mistake; raise it for `dg check defs`."""
+        return definitions_of_mistake(self.file, self.error)
 
 
 def build_definitions(

@@ -257,6 +257,7 @@ def test_a_corpus_file_is_a_component(tmp_path, monkeypatch):
 def test_a_wrong_file_gives_the_same_error_in_dagster_as_on_the_command_line(
     tmp_path, monkeypatch, changes, message
 ):
+    monkeypatch.setenv("DAGSTER_IS_DEFS_VALIDATION_CLI", "1")  # as `dg check defs` does
     content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes(**changes)}
     file = write_component(tmp_path, content)
     with pytest.raises(ConfigError) as direct:
@@ -268,20 +269,43 @@ def test_a_wrong_file_gives_the_same_error_in_dagster_as_on_the_command_line(
     assert [str(e) for e in found] == [str(direct.value)]
 
 
-def test_a_mistake_in_one_corpus_file_stops_no_other_corpus(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path)
-    good = (tmp_path / "tiny.yaml").read_text()
-    (tmp_path / "worse.yaml").write_text(good.replace("attributes:", "attributes:\n  serv: best"))
-    monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(tmp_path / "x" / "y.py"))
-    loaded = rag_pipeline.definitions.defs()
-    repository = loaded.get_repository_def()
+def assert_only_tiny_is_there(loaded: dg.Definitions, message: str) -> None:
     keys = loaded.resolve_asset_graph().get_all_asset_keys()
     assert {key.path[0] for key in keys} == {"tiny"}
-    told = repository.get_sensor_def("worse__has_a_mistake")
+    told = loaded.get_repository_def().get_sensor_def("worse__has_a_mistake")
     assert told.default_status == dg.DefaultSensorStatus.RUNNING
-    with pytest.raises(ConfigError, match=r"worse\.yaml: serv: unknown setting"):
+    with pytest.raises(ConfigError, match=message):
         told.evaluate_tick(dg.build_sensor_context())
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("attributes:\n  serv: best", r"worse\.yaml: serv: unknown setting"),
+        ("attributes: [}", r"worse\.yaml: not valid YAML: "),
+        ("atributes:", r"worse\.yaml: expected a mapping with .* and `attributes:`"),
+    ],
+)
+def test_a_mistake_in_one_corpus_file_stops_no_other_corpus(
+    tmp_path, monkeypatch, written, message
+):
+    monkeypatch.chdir(tmp_path)
+    good = write_corpus(tmp_path).read_text()
+    (tmp_path / "worse.yaml").write_text(good.replace("attributes:", written))
+    monkeypatch.setattr(rag_pipeline.definitions, "__file__", str(tmp_path / "x" / "y.py"))
+    assert_only_tiny_is_there(rag_pipeline.definitions.defs(), message)
+
+
+def test_a_mistake_stops_no_other_corpus_of_a_users_own_project(tmp_path, monkeypatch):
+    write_corpus(tmp_path)
+    content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes()}
+    file = write_component(tmp_path, content)
+    content["attributes"]["serve"] = "worst"
+    worse = file.parent.with_name("worse") / "defs.yaml"
+    worse.parent.mkdir()
+    worse.write_text(yaml.safe_dump(content))
+    message = r"worse/defs\.yaml: serve: 'worst' is not one of"
+    assert_only_tiny_is_there(load_component(tmp_path, monkeypatch), message)
 
 
 class OwnEmbedder:

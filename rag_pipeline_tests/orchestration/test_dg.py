@@ -106,6 +106,11 @@ def test_dg_checks_lists_and_scaffolds_a_corpus(project):
     assert wrong.returncode == 1
     assert "treshold" in wrong.stdout + wrong.stderr
 
+    write_defs(project, serve="worst")
+    wrong = dg(project, "check", "defs", "--no-check-yaml")
+    assert wrong.returncode == 1
+    assert "serve: 'worst' is not one of" in wrong.stdout + wrong.stderr
+
 
 def test_a_project_runs_a_corpus_with_a_store_and_an_executor_of_its_own(project):
     (project / "theirs" / "ours.py").write_text(OURS)
