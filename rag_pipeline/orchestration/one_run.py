@@ -24,6 +24,7 @@ from rag_pipeline.orchestration.freshness import LOOKED_AT
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
+from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.progress import progress_logged
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
 from rag_pipeline.orchestration.staleness import (
@@ -50,6 +51,7 @@ def build_update_job(
         name=identifier(config, "update_what_is_stale"),
         out=dg.Out(dg.Nothing),
         retry_policy=retries,
+        pool=pool_of(config),
         description="Make every stale step in order; one that fails holds back what reads it.",
     )
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:

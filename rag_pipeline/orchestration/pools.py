@@ -10,12 +10,12 @@ from rag_pipeline.pipeline.forecast import called_vendor
 from rag_pipeline.pipeline.planning import steps
 
 
-def pool_of(config: CorpusConfig, asset: str) -> str:
-    """Return the pool of the op that makes an asset.
+def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
+    """Return the pool of the op that makes an asset, or, without one, all of a corpus.
 
-    An asset whose partitions call several providers has a pool of its own, named by all of them.
+    An op counts towards one pool: where several providers are called, that is one named by all.
     """
-    called = {called_vendor(config, step) for step in steps(config) if step.asset == asset}
+    called = {called_vendor(config, s) for s in steps(config) if asset in (None, s.asset)}
     providers = sorted(filter(None, called))
     return "+".join(providers) or store_pool(config)
 

@@ -42,7 +42,10 @@ def process_tag() -> dict[str, str]:
 def fail_lost_runs(
     instance: dg.DagsterInstance, is_ours: Callable[[dg.DagsterRun], bool]
 ) -> list[str]:
-    """Fail those of our unfinished runs whose process on this machine is gone; return their ids."""
+    """Fail those of our unfinished runs whose process on this machine is gone; return their ids.
+
+    Their places in pools are free at once: Dagster would hold them for minutes.
+    """
     wanted = dg.RunsFilter(statuses=_WITH_A_PROCESS)
     lost = []
     for record in instance.get_run_records(wanted):
@@ -55,6 +58,7 @@ def fail_lost_runs(
         current = instance.get_run_by_id(run.run_id)
         if current is not None and not current.is_finished:  # it may have ended meanwhile
             instance.report_run_failed(current, GONE)
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             lost.append(run.run_id)
     return lost
 

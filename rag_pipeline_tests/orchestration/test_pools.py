@@ -1,13 +1,20 @@
-"""Which pools ops count towards, and that a limit limits."""
+"""Who goes first and how many at once: pools and priorities."""
 
+import socket
+import subprocess
+import sys
 import threading
 
 import dagster as dg
+from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.names import job_name
+from rag_pipeline.orchestration.names import job_name, update_job_name
+from rag_pipeline.orchestration.one_run import build_update_job
+from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.pools import pool_of
+from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_corpus
@@ -37,6 +44,38 @@ def test_an_op_counts_towards_its_provider_or_its_store(tmp_path):
     for one_run, expected in ((False, {"minilm", "tiny__store"}), (True, {"minilm"})):
         graph = build_definitions(one, one_run=one_run).resolve_asset_graph()
         assert graph.get(dg.AssetKey(["tiny", "vector_index"])).pools == expected
+    for each, expected in ((one, "minilm"), (config, "minilm+openai")):
+        (op,) = build_update_job(Workspace(each)).all_node_defs
+        assert isinstance(op, dg.OpDefinition)
+        assert op.pool == expected
+
+
+def test_a_run_whose_process_is_gone_frees_its_place(tmp_path):
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        log = instance.event_log_storage
+        log.set_concurrency_slots("minilm", 1)
+        with subprocess.Popen([sys.executable, "-c", ""]) as process:
+            tags = {PROCESS_TAG: f"{socket.gethostname()}:{process.pid}"}
+        job = dg.JobDefinition(name="job", graph_def=dg.GraphDefinition(name="job"))
+        lost = instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+        log.claim_concurrency_slot("minilm", lost.run_id, "a-step")
+        assert log.get_concurrency_info("minilm").active_slot_count == 1
+        assert fail_lost_runs(instance, lambda run: True) == [lost.run_id]
+        assert log.get_concurrency_info("minilm").active_slot_count == 0
+
+
+def test_loading_and_releasing_leave_the_queue_first(config):
+    """Dagster's own queue, of a run of each job; the one that is asked for first comes last."""
+    definitions = build_definitions(config, one_run=False)
+    names = [*asset_names(config), ""]
+    jobs = {name: job_name(config, name) if name else update_job_name(config) for name in names}
+    tags = {name: definitions.resolve_job_def(job).run_tags for name, job in jobs.items()}
+    queued = [dg.DagsterRun(job_name=name, tags=tags[name]) for name in reversed(names)]
+    daemon = QueuedRunCoordinatorDaemon(interval_seconds=1)
+    ahead = [run.job_name for run in daemon._priority_sort(queued)]
+    assert set(ahead[:2]) == {"documents", "release"}
+    assert set(ahead[2:5]) == {"queries", "leaderboard", ""}
+    assert ahead[5:] == [name for name in reversed(names) if name not in ahead[:5]]
 
 
 def test_a_limit_holds_an_op_back_until_another_has_ended(tmp_path):
