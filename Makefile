@@ -13,13 +13,12 @@ run up: export DAGSTER_HOME := $(DAGSTER_HOME)
 run: $(VENV)/installed .dagster/dagster.yaml  ## Index, evaluate and release the sample corpus
 	$(BIN)/rag run $(CORPUS)
 
-# From .dagster, or Dagster warns of the dagster.yaml beside the workspace; `dg dev`, which it
-# recommends instead of `dagster dev`, needs a package more.
+# From .dagster, or Dagster warns of the dagster.yaml beside the workspace. Given the workspace, it
+# does not check the corpus files before: one with a mistake is shown, and stops no other.
 up: $(VENV)/installed .dagster/dagster.yaml  ## Dagster UI and daemon on http://localhost:3000
 	@echo "Dagster's UI: http://localhost:$(PORT) (Ctrl-C stops it and the daemon)"
-	@cd $(CURDIR)/.dagster && PYTHONWARNINGS='ignore:Function `dev_command`' \
-		$(abspath $(BIN))/dagster dev --workspace $(CURDIR)/workspace.yaml --port $(PORT) \
-		--log-level warning
+	@cd $(CURDIR)/.dagster && $(abspath $(BIN))/dg dev --workspace $(CURDIR)/workspace.yaml \
+		--port $(PORT) --log-level warning
 
 services:  ## Redis and Postgres for many workers on this machine (REDIS_PORT, POSTGRES_PORT)
 	@deploy/services.sh start .dagster/services
@@ -57,7 +56,7 @@ install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dg]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
