@@ -166,11 +166,17 @@ def answer_presence(workspace: Workspace, key: Key) -> Outcome:
 def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
     """Compare the configurations, with what the calls of each cost, and write the report."""
     board = update_leaderboard(workspace, release.released(workspace), costs)
+    best = {
+        name: row.summary(name).mean
+        for row in board.configurations[:1]
+        for name in headline_metrics()
+    }
     content = report.collect(workspace)
     workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
     facts: dict[str, Fact] = {
         **rows("leaderboard", leaderboard_rows(board)),
         "configurations": len(board.configurations),
+        **rounded_values(best),
         "sorted_by": board.sorted_by,
         "queries_left_out": board.queries_left_out,
         "synthetic_questions": board.synthetic,
