@@ -1,5 +1,6 @@
 """What Dagster loads: every corpus, and how its runs are executed."""
 
+import gc
 import warnings
 from pathlib import Path
 
@@ -16,6 +17,8 @@ with uncollected():
     from rag_pipeline.orchestration.mistakes import definitions_of_mistake
     from rag_pipeline.orchestration.secrets import load_secrets
     from rag_pipeline.orchestration.unstable import unstable
+
+    gc.freeze()  # modules live as long as the process: they are not looked through, either
 
 # Dagster says this of its own code whenever it loads asset checks; no user can help it.
 warnings.filterwarnings("ignore", "Parameter `execution_type` of function", dg.BetaWarning)

@@ -6,6 +6,8 @@ words hardly ever stand for another kind in one of the others.
 
 import re
 
+from rag_pipeline.imports import compiled
+
 _NUMBER = (
     r"(?:\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|"
     r"thirty|forty|fifty|sixty|ninety|hundred|"
@@ -128,15 +130,19 @@ _STATED = {
         r"\b(?:ley|leyes|derecho|jurisdicción)\b|法律?|法院|仲裁|قانون|محكم|محاكم",
     ),
 }
-_ASKS = {kind: re.compile("|".join(p), re.IGNORECASE) for kind, p in _ASKED.items()}
-_STATES = {kind: re.compile("|".join(p), re.IGNORECASE) for kind, p in _STATED.items()}
+_ASKS = {kind: "|".join(words) for kind, words in _ASKED.items()}
+_STATES = {kind: "|".join(words) for kind, words in _STATED.items()}
 
 
 def kinds_asked(question: str) -> list[str]:
     """Return the kinds of fact that may answer a question: duration, date, amount, share, law."""
-    return [kind for kind, pattern in _ASKS.items() if pattern.search(question)]
+    return [kind for kind, words in _ASKS.items() if _found(words, question)]
 
 
 def states(sentence: str, kinds: list[str]) -> bool:
     """Tell whether a sentence states a fact of one of the kinds; True where none is asked for."""
-    return not kinds or any(_STATES[kind].search(sentence) for kind in kinds)
+    return not kinds or any(_found(_STATES[kind], sentence) for kind in kinds)
+
+
+def _found(words: str, text: str) -> bool:
+    return bool(compiled(words, re.IGNORECASE).search(text))

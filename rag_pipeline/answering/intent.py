@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from rag_pipeline.datamodels import Kind as Kind
+from rag_pipeline.imports import compiled
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
@@ -73,10 +74,10 @@ _DEFINITION = (
     r"什么意思|定义|指的?是?什么|什么叫|什么是|解释.{0,12}(?:词|术语)",
     r"معنى|تعريف|يعرف|يقصد|المقصود",
 )
-_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("comparison", re.compile("|".join(_COMPARISON), re.IGNORECASE)),
-    ("comprehensive", re.compile("|".join(_COMPREHENSIVE), re.IGNORECASE)),
-    ("definition", re.compile("|".join(_DEFINITION), re.IGNORECASE)),
+_KINDS: tuple[tuple[Kind, str], ...] = (
+    ("comparison", "|".join(_COMPARISON)),
+    ("comprehensive", "|".join(_COMPREHENSIVE)),
+    ("definition", "|".join(_DEFINITION)),
 )
 _CLAUSE = re.compile(
     r"\b(?:clauses?|sections?|articles?|provisions?|paragraphs?|wording|verbatim|exact(?:ly)?|"
@@ -127,7 +128,7 @@ def detect(question: str) -> Intent:
     clause, since each of them is also asked in the words of the next. The first three are known in
     English, German, French, Spanish, Chinese and Arabic, all tried together.
     """
-    found = (kind for kind, pattern in _KINDS if pattern.search(question))
+    found = (kind for kind, words in _KINDS if compiled(words, re.IGNORECASE).search(question))
     kind = next(found, "clause_lookup" if _CLAUSE.search(question) else "general")
     return Intent(kind, _domain(question), key_entities(question))
 

@@ -1,14 +1,11 @@
 """Notebooks, mails, e-books, OpenDocument and RTF files -> Markdown and a title."""
 
-import email
-import email.policy
 import io
 import json
 import posixpath
 import re
 import zipfile
 from collections.abc import Callable, Iterator
-from email.message import EmailMessage
 from typing import Any
 from urllib.parse import unquote
 
@@ -65,16 +62,20 @@ def _output(output: dict[str, Any]) -> str:
     return text if len(text) <= _MOST_OUTPUT else f"{text[:_MOST_OUTPUT]}…"
 
 
-class _MailPolicy(email.policy.EmailPolicy):
-    """Reads at most 10,000 characters of a field: the time that `email` takes is their square."""
-
-    def header_fetch_parse(self, name: str, value: str) -> Any:
-        return super().header_fetch_parse(name, value[:_LONGEST_FIELD])
-
-
 def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Read:
-    """Read a mail (RFC 5322): its fields, its text, the names of what is attached."""
-    message = email.message_from_bytes(raw, policy=_MailPolicy())
+    """Read a mail (RFC 5322): its fields, its text, the names of what is attached.
+
+    Of a field, 10,000 characters are read: the time that `email` takes is their square.
+    """
+    from email import message_from_bytes
+    from email.message import EmailMessage
+    from email.policy import EmailPolicy
+
+    class Bounded(EmailPolicy):
+        def header_fetch_parse(self, name: str, value: str) -> Any:
+            return super().header_fetch_parse(name, value[:_LONGEST_FIELD])
+
+    message = message_from_bytes(raw, policy=Bounded())
     assert isinstance(message, EmailMessage)
     fields = {name: one_line(str(v)) for name in _MAIL_FIELDS if (v := message[name])}
     if not fields:

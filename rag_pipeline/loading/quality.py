@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from rag_pipeline.loading.extras import install, is_installed
 from rag_pipeline.loading.languages import is_no_other
-from rag_pipeline.loading.pdf.lines import is_cjk
+from rag_pipeline.loading.text import is_cjk
 
 _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")

@@ -35,6 +35,12 @@ _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.{0,65536}?)^---[ \t]*\r?$", 
 _HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
 _FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
 _LONGEST_TITLE = 120
+_CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
+
+
+def is_cjk(char: str) -> bool:
+    """Return whether words of the character's script are written without blanks between."""
+    return bool(_CJK.match(char))
 
 
 def byte_order_encoding(raw: bytes) -> str | None:

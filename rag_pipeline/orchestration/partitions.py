@@ -3,7 +3,7 @@
 import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.pipeline.planning import steps, upstream
+from rag_pipeline.pipeline.planning import steps, steps_of
 from rag_pipeline.pipeline.registry import ASSETS
 
 
@@ -16,20 +16,22 @@ def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefini
     """Return an asset's partition keys, in the corpus file's order; None without partitions."""
     if ASSETS[asset].by is None:
         return None
-    keys = [step.partition for step in steps(config) if step.asset == asset]
+    keys = [step.partition for step in steps_of(config, asset)]
     return dg.StaticPartitionsDefinition([key for key in keys if key is not None])
 
 
 def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.PartitionMapping | None:
     """Return which partitions of `after` read which of `before`; None where one has none."""
-    if ASSETS[before].by is None or ASSETS[after].by is None:
+    source, target = ASSETS[before], ASSETS[after]
+    if source.by is None or target.by is None:
         return None
+    chosen = config.all_configurations.values()
+    made = target.keys(config, chosen)
     targets: dict[str, set[str]] = {}
-    for step in steps(config):
-        if step.asset == after and step.partition:
-            for source in upstream(config, step):
-                if source.asset == before and source.partition:
-                    targets.setdefault(source.partition, set()).add(step.partition)
+    for configuration in chosen:
+        key = configuration.key.at(target.by)
+        if key in made and source.applies(config, configuration):
+            targets.setdefault(str(configuration.key.at(source.by)), set()).add(str(key))
     return dg.StaticPartitionMapping(targets)
 
 

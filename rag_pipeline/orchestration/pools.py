@@ -7,7 +7,7 @@
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.pipeline.forecast import called_vendor
-from rag_pipeline.pipeline.planning import steps
+from rag_pipeline.pipeline.planning import steps, steps_of
 
 
 def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
@@ -15,7 +15,8 @@ def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
 
     An op counts towards one pool: where several providers are called, that is one named by all.
     """
-    called = {called_vendor(config, s) for s in steps(config) if asset in (None, s.asset)}
+    counted = steps_of(config, asset) if asset else steps(config)
+    called = {called_vendor(config, step) for step in counted}
     providers = sorted(filter(None, called))
     return "+".join(providers) or store_pool(config)
 

@@ -10,6 +10,7 @@ from rag_pipeline.evaluation.entities.numbers import (
     NUMBER,
     read_number,
 )
+from rag_pipeline.imports import compiled
 
 _SYMBOLS = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
 _CODES = "USD EUR GBP CHF JPY CAD AUD NZD SEK NOK DKK INR CNY SGD HKD ZAR BRL PLN".split()
@@ -41,24 +42,22 @@ _LONG_SCALE = "|".join(
     sorted((s for s in _SCALES if len(s) > 2 and s != "hundred"), key=len, reverse=True)
 )
 _SUM = rf"\d{{1,3}}(?:\ \d{{3}})+(?:[.,]\d{{1,2}})?(?!\d)|{DIGITS}"
-_MONEY = re.compile(
-    rf"(?:(?P<symbol>US\$|[$€£¥₹])\s*|\b(?P<code>{_CODE})\s*)"
+_MONEY = (
+    rf"(?i)(?:(?P<symbol>US\$|[$€£¥₹])\s*|\b(?P<code>{_CODE})\s*)"
     rf"(?P<number>{_SUM})(?:\s*(?P<scale>{_LONG_SCALE}|bn|[mk])\b)?"
     rf"|(?P<words>{NUMBER}|(?<![\w.,])\d{{1,3}}(?:\ \d{{3}})+(?:,\d{{1,2}})?)"
     rf"(?:\s*(?P<scale_after>{_LONG_SCALE}|bn)\.?(?:\s+d['’]|\s+de)?)?\s*"
-    rf"(?:(?P<code_after>{_CODE})\b|(?P<symbol_after>[€£])|\b(?P<name>{_NAMED})s?\b)",
-    re.IGNORECASE,
+    rf"(?:(?P<code_after>{_CODE})\b|(?P<symbol_after>[€£])|\b(?P<name>{_NAMED})s?\b)"
 )
-_EUROS = re.compile(rf"\b(?P<words>{FOREIGN_WORDS})\s+euros?\b", re.IGNORECASE)
+_EUROS = rf"(?i)\b(?P<words>{FOREIGN_WORDS})\s+euros?\b"
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 """A sum in German notation; in dollars and pounds the point is a point."""
-_PERCENT = re.compile(
-    rf"(?P<number>{NUMBER})(?P<half>\s+and\s+(?:a|one)[\s-]half)?\s*"
+_PERCENT = (
+    rf"(?i)(?P<number>{NUMBER})(?P<half>\s+and\s+(?:a|one)[\s-]half)?\s*"
     r"(?:(?P<points>basis\s+points?|bps)\b|%|(?:percent|per\s+cent|pct|Prozent|v\.\s?H|pour\s+cent|"
     rf"por\s+ciento)\b)(?:\s*\(\s*(?:{DIGITS})\s*%\s*\))?"
     r"|\b(?P<fraction>half|one[\s-]third|two[\s-]thirds|three[\s-]quarters|one[\s-]quarter|"
-    r"(?<!once )(?<!twice )(?<!times )a quarter(?=\s+of\b|$))\b",
-    re.IGNORECASE,
+    r"(?<!once )(?<!twice )(?<!times )a quarter(?=\s+of\b|$))\b"
 )
 _FRACTIONS = {
     "half": Decimal(50),
@@ -75,7 +74,7 @@ Amount = tuple[int, int, tuple[str | Decimal, ...]]
 
 def sums(text: str) -> Iterator[Amount]:
     """Yield the sums of money of a text."""
-    for match in _MONEY.finditer(text):
+    for match in compiled(_MONEY).finditer(text):
         written = match["number"] or match["words"]
         scale = (match["scale"] or match["scale_after"] or "").casefold()
         code = match["code"] or match["code_after"]
@@ -95,7 +94,7 @@ def sums(text: str) -> Iterator[Amount]:
         if amount is not None:
             yield *match.span(), (currency, (amount * _SCALES.get(scale, 1)).normalize())
     if "euro" in text.casefold():
-        for match in _EUROS.finditer(text):
+        for match in compiled(_EUROS).finditer(text):
             number = read_number(match["words"])
             if number is not None:
                 yield *match.span(), ("EUR", number.normalize())
@@ -103,7 +102,7 @@ def sums(text: str) -> Iterator[Amount]:
 
 def shares(text: str) -> Iterator[Amount]:
     """Yield the percentages of a text, and its halves, thirds and quarters."""
-    for match in _PERCENT.finditer(text):
+    for match in compiled(_PERCENT).finditer(text):
         fraction = match["fraction"]
         if fraction:
             amount: Decimal | None = _FRACTIONS[re.sub(r"[\s-]+", " ", fraction.casefold())]

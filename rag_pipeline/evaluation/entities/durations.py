@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from rag_pipeline.evaluation.entities.numbers import FOREIGN_WORDS, NUMBER, read_number
+from rag_pipeline.imports import compiled
 
 _ORDINALS = (
     "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth "
@@ -31,32 +32,29 @@ _UNITS: dict[str, tuple[str, int]] = {
 }
 _UNIT = "|".join(_UNITS)
 _WORKING = ("business", "working")
-_DURATION = re.compile(
-    rf"(?P<number>{NUMBER})(?P<half>\s+and\s+(?:a|one)[\s-]half)?[\s-]*"
+_DURATION = (
+    rf"(?i)(?P<number>{NUMBER})(?P<half>\s+and\s+(?:a|one)[\s-]half)?[\s-]*"
     r"(?:or\s+(?:more|less|fewer)\s+)?"
     r"(?P<kind>business|working|calendar|consecutive|full|whole)?\s*"
-    rf"(?P<unit>{_UNIT})s?\b",
-    re.IGNORECASE,
+    rf"(?P<unit>{_UNIT})s?\b"
 )
-_ONE = re.compile(
-    r"(?:^|(?<=\bwithin )|(?<=\bfor )|(?<=\bleast )|(?<=\bmost )|(?<=\bthan )|(?<=\bperiod of )|"
-    r"(?<=\bterm of ))an?\s+(?P<unit>second|minute|hour|day|week|month|year)\b(?!['’])"
+_ONE = (
+    r"(?i)(?:^|(?<=\bwithin )|(?<=\bfor )|(?<=\bleast )|(?<=\bmost )|(?<=\bthan )|"
+    r"(?<=\bperiod of )|(?<=\bterm of ))"
+    r"an?\s+(?P<unit>second|minute|hour|day|week|month|year)\b(?!['’])"
     r"|\ban?\s+(?P<before>hour|day|week|month|year)(?=\s+(?:after|before|from|later)\b|['’]s\s+notice)"
-    r"|\ba\s+(?P<long>fortnight|decade|century)\b",
-    re.IGNORECASE,
+    r"|\ba\s+(?P<long>fortnight|decade|century)\b"
 )
 """One of a unit; "a day" is mostly a rate."""
-_PART = re.compile(
-    r"\b(?P<part>half|a\s+quarter|three[\s-]quarters)\s+(?:of\s+)?(?:an?|one)\s+"
-    r"(?P<unit>minute|hour|day|month|year)\b",
-    re.IGNORECASE,
+_PART = (
+    r"(?i)\b(?P<part>half|a\s+quarter|three[\s-]quarters)\s+(?:of\s+)?(?:an?|one)\s+"
+    r"(?P<unit>minute|hour|day|month|year)\b"
 )
 _PARTS = {"half": Decimal("0.5"), "a quarter": Decimal("0.25"), "three quarters": Decimal("0.75")}
-_ORDINAL = re.compile(
-    rf"\b(?P<word>{'|'.join(_ORDINALS[1:])}|\d{{1,3}}(?:st|nd|rd|th))"
+_ORDINAL = (
+    rf"(?i)\b(?P<word>{'|'.join(_ORDINALS[1:])}|\d{{1,3}}(?:st|nd|rd|th))"
     r"(?:\s*\(\s*\d{1,3}(?:st|nd|rd|th)?\s*\))?\s+(?:(?:business|working|calendar|consecutive|"
-    rf"contract)\s+)?(?P<unit>{_UNIT}|anniversary)\b(?!\s+of\s+(?-i:[A-Z]))",
-    re.IGNORECASE,
+    rf"contract)\s+)?(?P<unit>{_UNIT}|anniversary)\b(?!\s+of\s+(?-i:[A-Z]))"
 )
 _AND = re.compile(r",?\s+(?:and\s+)?")
 _FOREIGN_UNITS = {
@@ -71,16 +69,14 @@ _FOREIGN_UNITS = {
 _FOREIGN_UNIT = "|".join(
     f"(?P<{unit}>{'|'.join(words.split())})" for unit, words in _FOREIGN_UNITS.items()
 )
-_FOREIGN = re.compile(
-    rf"(?P<number>{NUMBER}|\b(?:{FOREIGN_WORDS})(?:\s*\(\s*\d+\s*\))?)\s*"
+_FOREIGN = (
+    rf"(?i)(?P<number>{NUMBER}|\b(?:{FOREIGN_WORDS})(?:\s*\(\s*\d+\s*\))?)\s*"
     rf"(?P<werk>werk|arbeits)?(?:{_FOREIGN_UNIT})\b"
-    r"(?P<after>\s+(?:ouvr[ée]s?|ouvrables?|hábiles|laborables))?",
-    re.IGNORECASE,
+    r"(?P<after>\s+(?:ouvr[ée]s?|ouvrables?|hábiles|laborables))?"
 )
-_MAY_BE_FOREIGN = re.compile(
-    r"\b(?:(?:werk|arbeits)?tage?[ns]?|sekunde|stunde|woche|monat|jahr|seconde|heure|jour|semaine|"
-    r"mois|ans|un an|année|segundo|minuto|horas?|d[ií]as?|semana|mes(?:es)?|años?)",
-    re.IGNORECASE,
+_MAY_BE_FOREIGN = (
+    r"(?i)\b(?:(?:werk|arbeits)?tage?[ns]?|sekunde|stunde|woche|monat|jahr|seconde|heure|jour|semaine|"
+    r"mois|ans|un an|année|segundo|minuto|horas?|d[ií]as?|semana|mes(?:es)?|años?)"
 )
 
 Period = tuple[int, int, tuple[str | Decimal | int, ...]]
@@ -90,7 +86,7 @@ Period = tuple[int, int, tuple[str | Decimal | int, ...]]
 def periods(text: str) -> Iterator[Period]:
     """Yield the periods of a text, and ordinal ones such as "the third year"."""
     last: Period | None = None
-    for match in _DURATION.finditer(text):
+    for match in compiled(_DURATION).finditer(text):
         amount = read_number(match["number"] + (match["half"] or ""))
         if amount is None:
             continue
@@ -103,22 +99,22 @@ def periods(text: str) -> Iterator[Period]:
             # one year and three months
             yield last[0], match.end(), (value[0], Decimal(last[2][1]) + Decimal(value[1]))
         last = found
-    for match in _ONE.finditer(text):
+    for match in compiled(_ONE).finditer(text):
         unit = (match["unit"] or match["before"] or match["long"]).casefold()
         yield *match.span(), _value(*(("decade", 10) if unit == "century" else (unit, 1)))
-    for match in _PART.finditer(text):
+    for match in compiled(_PART).finditer(text):
         part = _PARTS[" ".join(match["part"].casefold().replace("-", " ").split())]
         yield *match.span(), _value(match["unit"].casefold(), part)
-    for match in _ORDINAL.finditer(text):
+    for match in compiled(_ORDINAL).finditer(text):
         word = match["word"].casefold()
         place = _ORDINALS.index(word) if word in _ORDINALS else int(re.sub(r"\D", "", word))
         yield *match.span(), (f"nth {match['unit'].casefold()}", place)
-    if _MAY_BE_FOREIGN.search(text):
+    if compiled(_MAY_BE_FOREIGN).search(text):
         yield from _foreign(text)
 
 
 def _foreign(text: str) -> Iterator[Period]:
-    for match in _FOREIGN.finditer(text):
+    for match in compiled(_FOREIGN).finditer(text):
         amount = read_number(match["number"])
         unit = next(unit for unit in _FOREIGN_UNITS if match[unit])
         # "30 an hour" is English.

@@ -1,6 +1,5 @@
 """Text -> entities by patterns and word lists, made for contracts and policies in English."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -8,6 +7,7 @@ from rag_pipeline.config import EntityExtractor, Models
 from rag_pipeline.datamodels import Entity as Entity
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.entities.values import quantities
+from rag_pipeline.imports import compiled
 
 
 class RuleEntities(EntityExtractor):
@@ -21,16 +21,15 @@ class RuleEntities(EntityExtractor):
         return [extract(text) for text in texts]
 
 
-_WHEN = re.compile(
-    r"\b(?:(?:from|after|following|upon|on|before|until|since)\s+(?:the\s+)?"
+_WHEN = (
+    r"(?i)\b(?:(?:from|after|following|upon|on|before|until|since)\s+(?:the\s+)?"
     r"(?:date|end|start|expiry|expiration|termination|effective\s+date|disclosure|receipt|delivery|"
     r"commencement|beginning|anniversary)(?:\s+of\s+(?:the\s+|this\s+|such\s+)?[\w-]+(?:\s+[\w-]+)?)?"
     r"|(?:beginning|end|start|middle)\s+of\s+(?:the\s+)?(?:\w+\s+)?(?:term|year|month|quarter|week|"
     r"January|February|March|April|May|June|July|August|September|October|November|December)"
     r"|in\s+perpetuity|perpetual(?:ly)?|indefinite(?:ly)?|forever|without\s+limit(?:ation)?\s+in\s+"
     r"time|at\s+any\s+time|immediately|promptly|annually|monthly|quarterly|weekly|daily|"
-    r"(?:per|each|every|a)\s+(?:calendar\s+|contract\s+)?(?:day|week|month|quarter|year))\b",
-    re.IGNORECASE,
+    r"(?:per|each|every|a)\s+(?:calendar\s+|contract\s+)?(?:day|week|month|quarter|year))\b"
 )
 
 _PLACES = (  # countries, then states and provinces, then cities
@@ -64,14 +63,14 @@ _DEMONYMS = (
     "English Finnish French German Greek Indian Irish Israeli Italian Japanese Mexican "
     "Norwegian Polish Portuguese Scottish Spanish Swedish Swiss Turkish Welsh"
 ).split()
-_LOCATION = re.compile(
+_LOCATION = (
     rf"\b(?:{_LONG_PLACES}|{'|'.join(_PLACES)}|(?:{'|'.join(_DEMONYMS)})(?=\s+(?:law|courts?)\b)|"
     r"(?:State|Commonwealth|Province|City|County|Republic|Kingdom)\s+of\s+[A-Z]\w+(?:\s[A-Z]\w+)?)\b"
     r"|\b\d+(?:\.\d+)?[\s-]*(?:miles?|kilomet(?:er|re)s?|km)\b(?:\s+radius)?"
     r"|(?<=[cC]ourts of )[A-Z]\w+|(?<=laws of )[A-Z]\w+|(?<=seated in )[A-Z]\w+"
 )
 
-_ORGANIZATION = re.compile(
+_ORGANIZATION = (
     r"\b(?:[A-Z][\w&'’.-]{0,40}+(?:\s+(?:&|and|of)\s+(?=[A-Z])|\s+)){1,5}"
     r"(?:Inc|Incorporated|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|S\.A|NV|N\.V|BV|B\.V|Oy|AB|"
     r"ApS|DAC|Corp|Corporation|Company|Co|Group|Holdings|Partners|Partnership|Bank|Trust|"
@@ -87,14 +86,13 @@ _ORGANIZATION = re.compile(
     r"|\b(?:prospective\s)?(?:lenders?|investors?|funders?|insurers?|auditors?|regulators?)\b"
 )
 
-_CONDITION = re.compile(
-    r"\b(?:provided\s+(?:always\s+)?that|subject\s+to|unless|except\s+(?:for|that|where|to)|"
+_CONDITION = (
+    r"(?i)\b(?:provided\s+(?:always\s+)?that|subject\s+to|unless|except\s+(?:for|that|where|to)|"
     r"excluding|only\s+(?:if|where|when|with|to\s+the\s+extent)|if\s+and\s+only\s+if|"
     r"whether\s+or\s+not|in\s+the\s+event\s+(?:of|that)|in\s+case\s+of|on\s+condition\s+that|"
     r"as\s+long\s+as|so\s+(?:far|long)\s+as|to\s+the\s+extent|without\s+(?:the\s+)?(?:prior\s+)?|"
     r"with\s+(?:the\s+)?(?:prior\s+)?(?:written\s+)?consent|regardless\s+of|irrespective\s+of|"
-    r"notwithstanding|no\s+later\s+than|if|where)\b[^.;:\n,()]{2,100}",
-    re.IGNORECASE,
+    r"notwithstanding|no\s+later\s+than|if|where)\b[^.;:\n,()]{2,100}"
 )
 
 _VERBS = (
@@ -113,13 +111,12 @@ _DONE = "|".join(
         *"paid kept held given made sold sent lost certified copied stopped submitted".split(),
     ]
 )
-_ACTION = re.compile(
-    rf"\b(?:shall|must|may|will|can|could|agrees?\s+to|undertakes?\s+to|required\s+to|"
+_ACTION = (
+    rf"(?i)\b(?:shall|must|may|will|can|could|agrees?\s+to|undertakes?\s+to|required\s+to|"
     rf"entitled\s+to|has\s+to|have\s+to|obliged\s+to)\s+(?:not\s+)?(?:\w+ly\s+)?"
     rf"(?:{_VERB}|be\s+(?:\w+ly\s+)?(?:{_DONE}))\b(?:\s+(?!and\b|or\b|if\b|unless\b)[\w'’-]+){{0,4}}"
     rf"|\b(?:is|are|was|were|be)\s+(?:deemed\s+)?(?:\w+ly\s+)?(?:{_DONE})\b"
-    rf"|\b(?:\w+ly\s+)?(?:{_VERB})s?\s+(?:(?:all|any|the|its|their|copies|no)\s+[\w'’-]+)",
-    re.IGNORECASE,
+    rf"|\b(?:\w+ly\s+)?(?:{_VERB})s?\s+(?:(?:all|any|the|its|their|copies|no)\s+[\w'’-]+)"
 )
 
 _PATTERNS = {
@@ -145,7 +142,7 @@ def _all(text: str) -> Iterator[Entity]:
         yield Entity(quantity.kind, text[quantity.start : quantity.end].strip())
         ends |= {quantity.end, quantity.end + 1}
     for kind, pattern in _PATTERNS.items():
-        for match in pattern.finditer(text):
+        for match in compiled(pattern).finditer(text):
             # "ten years after expiry" and "USD 60 a month" each state one thing
             if kind != "TIME" or match.start() not in ends:
                 yield Entity(kind, match.group().strip())

@@ -1,6 +1,5 @@
 """Words -> lines of text: blanks between words, right-to-left order, the style of a line."""
 
-import re
 import statistics
 import unicodedata
 from collections import Counter
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rag_pipeline.loading.pdf.glyphs import Word
+from rag_pipeline.loading.text import is_cjk
 
 _SPACE = 0.13
 _WIDE = 1.8
@@ -16,7 +16,6 @@ _RAISED = 0.15
 _MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _RTL = ("R", "AL")
 _WEAK_NUMBER = ("EN", "AN")
-_CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
 
 @dataclass(slots=True)
@@ -50,11 +49,6 @@ class Line:
     def top(self) -> float:
         """Return the y above which nothing of a common letter reaches."""
         return self.row_bases[0] - self.size if self.row_bases else self.base - 0.75 * self.size
-
-
-def is_cjk(char: str) -> bool:
-    """Return whether words of the character's script are written without blanks between."""
-    return bool(_CJK.match(char))
 
 
 def make_line(words: Sequence[Word], left: float, right: float) -> Line:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 from rag_pipeline.loading.page_map import Box, PageMap
 from rag_pipeline.loading.pdf.hyphens import Hyphens
-from rag_pipeline.loading.pdf.lines import Line, is_cjk
+from rag_pipeline.loading.pdf.lines import Line
 from rag_pipeline.loading.pdf.paragraphs import BULLET, Block
+from rag_pipeline.loading.text import is_cjk
 
 _LEADERS = re.compile(r"(?:\s?[.…·_]){5,}\s?")
 _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\xad]")
