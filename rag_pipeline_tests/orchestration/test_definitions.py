@@ -304,10 +304,9 @@ def test_a_mistake_stops_no_other_corpus_of_a_users_own_project(tmp_path, monkey
     write_corpus(tmp_path)
     content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes()}
     file = write_component(tmp_path, content)
-    content["attributes"]["serve"] = "worst"
     worse = file.parent.with_name("worse") / "defs.yaml"
     worse.parent.mkdir()
-    worse.write_text(yaml.safe_dump(content))
+    worse.write_text(yaml.safe_dump(content | {"attributes": attributes(serve="worst")}))
     message = r"worse/defs\.yaml: serve: 'worst' is not one of"
     assert_only_tiny_is_there(load_component(tmp_path, monkeypatch), message)
 

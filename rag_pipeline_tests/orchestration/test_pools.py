@@ -44,10 +44,10 @@ def test_an_op_counts_towards_its_provider_or_its_store(tmp_path):
     for one_run, expected in ((False, {"minilm", "tiny__store"}), (True, {"minilm"})):
         graph = build_definitions(one, one_run=one_run).resolve_asset_graph()
         assert graph.get(dg.AssetKey(["tiny", "vector_index"])).pools == expected
-    for each, expected in ((one, "minilm"), (config, "minilm+openai")):
+    for each, pool in ((one, "minilm"), (config, "minilm+openai")):
         (op,) = build_update_job(Workspace(each)).all_node_defs
         assert isinstance(op, dg.OpDefinition)
-        assert op.pool == expected
+        assert op.pool == pool
 
 
 def test_a_run_whose_process_is_gone_frees_its_place(tmp_path):
