@@ -8,24 +8,11 @@ from functools import cached_property
 from hashlib import sha256
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.calls.costs import (
-    Ledger,
-    Totals,
-    attributed,
-    charging,
-    load_prices,
-    vendor,
-)
+from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_prices, vendor
 from rag_pipeline.calls.registers import Register, Scoped, deployed_register
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.calls.telemetry import stage
-from rag_pipeline.config import (
-    ChatSettings,
-    CorpusConfig,
-    Key,
-    Models,
-    keeps_tokens,
-)
+from rag_pipeline.config import ChatSettings, CorpusConfig, Key, Models, keeps_tokens
 from rag_pipeline.config.addresses import (
     addresses_of,
     at_first_addresses,
@@ -193,10 +180,7 @@ class Workspace:
         return open_embedder(self.config.located(self.config.embeddings[embedding]))
 
     def embed(
-        self,
-        embedding: str,
-        counts: CallCounts | None = None,
-        input_type: InputType = "document",
+        self, embedding: str, counts: CallCounts | None = None, input_type: InputType = "document"
     ) -> Callable[..., Embedded]:
         """Return a function from texts, and the document of each, to vectors, through the cache."""
         embedder = self.embedder(embedding)

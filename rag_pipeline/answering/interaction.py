@@ -47,9 +47,7 @@ def rarity(ids: npt.NDArray[np.uint32], weights: Weights | None) -> Floats:
 
 
 def importance(
-    ids: npt.NDArray[np.uint32],
-    read: Sequence[npt.NDArray[np.uint32]],
-    weights: Weights | None,
+    ids: npt.NDArray[np.uint32], read: Sequence[npt.NDArray[np.uint32]], weights: Weights | None
 ) -> Floats:
     """Return each token's share of a question, by its rarity: in the index, else in what is read.
 

@@ -35,21 +35,13 @@ def cited(
     return answer, sources
 
 
-def place_in(
-    span: Citation | ScoredChunk,
-    passage: Passage,
-    held: Held,
-) -> Place | None:
+def place_in(span: Citation | ScoredChunk, passage: Passage, held: Held) -> Place | None:
     """Return where a span stands in a passage's document, None where that is not held."""
     document = held(passage.dataset, span.document_id, passage.origin is not None)
     return None if document is None else place_of(document, span.start, span.end)
 
 
-def _bears_out(
-    citation: Citation,
-    of_chunk: Mapping[str, Passage],
-    held: Held,
-) -> bool:
+def _bears_out(citation: Citation, of_chunk: Mapping[str, Passage], held: Held) -> bool:
     """Tell whether a document has the cited text where the citation says."""
     passage = of_chunk.get(citation.chunk_id)
     if passage is None or passage.chunk.document_id != citation.document_id:

@@ -75,12 +75,7 @@ class ModelOrRules:
         self._failed: dict[str, str] = {}
 
     def __call__(
-        self,
-        detail: Detail,
-        step: str,
-        ask: Callable[[], T],
-        rule: Callable[[], T],
-        of: str = "",
+        self, detail: Detail, step: str, ask: Callable[[], T], rule: Callable[[], T], of: str = ""
     ) -> T:
         """Return what a model says, else what a rule does; `by_rule` of `detail` then says why.
 

@@ -27,21 +27,8 @@ from rag_pipeline.assistant.citations import cited, place_in
 from rag_pipeline.assistant.datasets import Boost, Dataset
 from rag_pipeline.assistant.expansion import ExpandedDataset
 from rag_pipeline.assistant.model import Model, ModelOrRules, Reflection
-from rag_pipeline.assistant.passages import (
-    PassageScorer,
-    Searched,
-    Searcher,
-    checked,
-    widened,
-)
-from rag_pipeline.assistant.results import (
-    Assisted,
-    Detail,
-    FoundDocument,
-    Passage,
-    Progress,
-    Stage,
-)
+from rag_pipeline.assistant.passages import PassageScorer, Searched, Searcher, checked, widened
+from rag_pipeline.assistant.results import Assisted, Detail, FoundDocument, Passage, Progress, Stage
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import RagPipelineError
@@ -96,10 +83,7 @@ class Assistant:
         self._searcher = Searcher(datasets, self.expansions, settings, reranker)
 
     def with_backends(
-        self,
-        datasets: Mapping[str, Dataset],
-        model: Model | None,
-        reranker: PassageScorer | None,
+        self, datasets: Mapping[str, Dataset], model: Model | None, reranker: PassageScorer | None
     ) -> "Assistant":
         """Return an assistant of the same settings with other backends.
 

@@ -110,12 +110,7 @@ def reply_told(model: str | None, finish_reasons: Sequence[str] = ()) -> None:
 
 
 def used(
-    kind: str,
-    provider: str,
-    model: str,
-    tokens: Mapping[str, int],
-    usd: float | None,
-    batch: bool,
+    kind: str, provider: str, model: str, tokens: Mapping[str, int], usd: float | None, batch: bool
 ) -> None:
     """Note what a call used and cost; one of a batch has no request of its own.
 

@@ -51,9 +51,7 @@ class BestOfMany:
 
 
 def best_of_many(
-    metric: str,
-    values: Mapping[str, Mapping[str, float | None]],
-    groups: Mapping[str, str],
+    metric: str, values: Mapping[str, Mapping[str, float | None]], groups: Mapping[str, str]
 ) -> BestOfMany | None:
     """Return what choosing by a metric is worth; None for one configuration or few questions.
 

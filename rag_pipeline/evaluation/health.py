@@ -173,12 +173,7 @@ def checked(limits: HealthLimits) -> dict[str, str]:
 
 
 def _alert(
-    name: str,
-    value: float | None,
-    limit: float,
-    at_least: bool,
-    severity: Severity,
-    cure: str,
+    name: str, value: float | None, limit: float, at_least: bool, severity: Severity, cure: str
 ) -> Alert:
     label = name.replace("_", " ")
     if value is None:

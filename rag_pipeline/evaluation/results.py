@@ -147,8 +147,7 @@ class JudgedResults(Results):
 _QUERY_ID = ("query_id", pa.string())
 
 QUERIES = Results(
-    name="queries",
-    schema=pa.schema([_QUERY_ID, ("query", pa.string()), ("record", pa.string())]),
+    name="queries", schema=pa.schema([_QUERY_ID, ("query", pa.string()), ("record", pa.string())])
 )
 RUN = Results(
     name="retrieval_run",

@@ -8,11 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rag_pipeline.evaluation.intervals import (
-    FEWEST_GROUPS,
-    difference_interval,
-    unit_sums,
-)
+from rag_pipeline.evaluation.intervals import FEWEST_GROUPS, difference_interval, unit_sums
 
 Verdict = Literal["better", "worse", "cannot tell"]
 Pair = tuple[float | None, float | None]

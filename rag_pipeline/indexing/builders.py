@@ -42,10 +42,7 @@ def read_documents(
 
 
 def build_chunks(
-    workspace: Workspace,
-    key: Key,
-    document_ids: Sequence[str],
-    report: Report,
+    workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
 ) -> Iterator[pa.RecordBatch]:
     """Chunk documents; those that can't be chunked go to `report.quarantined`."""
     settings = workspace.config.chunkings[key.chunking]

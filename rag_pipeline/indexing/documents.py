@@ -12,18 +12,8 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, parse_metadata, rows_of
 from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
-from rag_pipeline.indexing.objects import (
-    changed_documents,
-    compare_objects,
-    sidecar,
-    with_wanted,
-)
-from rag_pipeline.indexing.plans import (
-    MAX_SHARD_DOCUMENTS,
-    Plan,
-    Report,
-    quarantine_rows,
-)
+from rag_pipeline.indexing.objects import changed_documents, compare_objects, sidecar, with_wanted
+from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.code import CODE_SUFFIXES
@@ -64,9 +54,7 @@ def plan_documents(workspace: Workspace) -> Plan:
 
 
 def _same_files(
-    workspace: Workspace,
-    stale: Sequence[Source | Rejected],
-    loaded: Mapping[str, DocumentState],
+    workspace: Workspace, stale: Sequence[Source | Rejected], loaded: Mapping[str, DocumentState]
 ) -> tuple[list[str], dict[str, str]]:
     """Return which files the table has as they are, as an earlier parser read them.
 
@@ -223,9 +211,7 @@ def _changes(workspace: Workspace) -> _Changes:
     return _Changes([(source, None) for source in files], seen, known)
 
 
-def _compare_files(
-    workspace: Workspace,
-) -> tuple[list[Source | Rejected], set[str], set[str]]:
+def _compare_files(workspace: Workspace) -> tuple[list[Source | Rejected], set[str], set[str]]:
     """Return the stale sources, the ids of all sources, and the ids that the tables know."""
     config = workspace.config
     made, refusal = config.documents_fingerprint(), config.refusals_fingerprint()

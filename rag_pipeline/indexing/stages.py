@@ -10,11 +10,7 @@ import pyarrow as pa
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import ChatSettings, Key
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.indexing.builders import (
-    build_chunks,
-    build_contexts,
-    build_vectors,
-)
+from rag_pipeline.indexing.builders import build_chunks, build_contexts, build_vectors
 from rag_pipeline.indexing.plans import (
     MADE_OTHERWISE,
     MAX_SHARD_DOCUMENTS,

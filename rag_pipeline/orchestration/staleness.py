@@ -23,9 +23,7 @@ from dagster._core.definitions.data_version import (
     get_input_data_version_tag,
     get_input_event_pointer_tag,
 )
-from dagster._core.definitions.data_version import (
-    DEFAULT_DATA_VERSION as UNOBSERVED,
-)
+from dagster._core.definitions.data_version import DEFAULT_DATA_VERSION as UNOBSERVED
 from dagster._core.loader import LoadingContext
 
 from rag_pipeline.orchestration.inputs import input_key
@@ -139,10 +137,7 @@ def _latest(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | Non
 
 
 def _version_read(
-    instance: dg.DagsterInstance,
-    key: dg.AssetKey,
-    source: dg.AssetKey,
-    partition: str | None,
+    instance: dg.DagsterInstance, key: dg.AssetKey, source: dg.AssetKey, partition: str | None
 ) -> str | None:
     """Return the version of its input that the last materialization of a partition was made of."""
     made = instance.get_latest_data_version_record(key, False, partition)

@@ -64,11 +64,7 @@ def unanswerable_questions(
 
 
 def _of_no_document(
-    fact: Fact,
-    bare: str,
-    names: Mapping[str, Sequence[str]],
-    invented: "_Inventor",
-    random: Random,
+    fact: Fact, bare: str, names: Mapping[str, Sequence[str]], invented: "_Inventor", random: Random
 ) -> str | None:
     own = names[fact.document_id]
     name = invented.instead_of(random.choice(own)) if own else None

@@ -42,9 +42,7 @@ def _vectors(workspace: Workspace, key: str) -> CheckResult:
 
 
 def _changed_rows(
-    workspace: Workspace,
-    tables: tuple[Table, ...],
-    check: Callable[[set[str] | None], CheckResult],
+    workspace: Workspace, tables: tuple[Table, ...], check: Callable[[set[str] | None], CheckResult]
 ) -> CheckResult:
     file = f"{FOLDER}/{tables[0].name}.json"
     known = _known(workspace, file)

@@ -29,11 +29,7 @@ from rag_pipeline.release.candidate import settings_of
 from rag_pipeline.release.manifest import load
 from rag_pipeline.release.settings import ReleasedSettings, read_settings
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.lexical_index import (
-    build_lexical_index,
-    built_with,
-    open_lexical_index,
-)
+from rag_pipeline.search.lexical_index import build_lexical_index, built_with, open_lexical_index
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.retrieval import remembering, retrieve_all

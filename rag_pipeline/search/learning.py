@@ -20,10 +20,7 @@ from rag_pipeline.search.ranking import EncodedQuestion, rank, read_candidates
 from rag_pipeline.search.reranking import maxsim
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.retrievers import Search
-from rag_pipeline.search.retrievers.hybrid import (
-    candidates_of,
-    neighbour_means,
-)
+from rag_pipeline.search.retrievers.hybrid import candidates_of, neighbour_means
 from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Weights
 
 FOLDS = 5

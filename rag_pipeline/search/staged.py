@@ -124,11 +124,7 @@ def documents_of(chunks: Sequence[ScoredChunk]) -> list[Discovered]:
 
 
 def boosted_queries(
-    query: str,
-    chunks: Sequence[ScoredChunk],
-    files: int,
-    variants: int,
-    boost: Boost | None = None,
+    query: str, chunks: Sequence[ScoredChunk], files: int, variants: int, boost: Boost | None = None
 ) -> dict[str, list[str]]:
     """Return up to `variants` boosted queries for each of the `files` first documents found.
 

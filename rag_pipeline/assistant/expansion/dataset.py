@@ -14,12 +14,7 @@ from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, ope
 from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.recursive import RecursiveChunking
-from rag_pipeline.config import (
-    CorpusConfig,
-    Expansion,
-    ExtractiveAnswers,
-    Key,
-)
+from rag_pipeline.config import CorpusConfig, Expansion, ExtractiveAnswers, Key
 from rag_pipeline.config.addresses import of_today
 from rag_pipeline.config.configurations import ConfigurationRule
 from rag_pipeline.corpus import Corpus, Served
@@ -77,8 +72,7 @@ class ExpandedDataset:
             if not kept:
                 return Found([], [], {})
             staged = self._indexed.retrieve(
-                *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank),
-                discover=True,
+                *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank), discover=True
             )
         chunks = [
             replace(c, metadata={**c.metadata, "expanded": kept[c.document_id].origin})
@@ -194,8 +188,7 @@ class _IndexedExpansion(Corpus):
             made_from = (release.release_id, state_digest(self._documents.state()))
             if self._served is None or made_from != self._made_from:
                 workspace = _ExpansionWorkspace(
-                    released_config(self._released.workspace.config, release),
-                    self._documents.store,
+                    released_config(self._released.workspace.config, release), self._documents.store
                 )
                 with attributed("expansion"):
                     index = _bring_up_to_date(workspace)

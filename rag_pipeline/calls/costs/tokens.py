@@ -137,9 +137,7 @@ def request_texts(
 
 
 def request_tokens(
-    messages: Sequence[Mapping[str, str]],
-    schema: Mapping[str, Any] | None,
-    max_output_tokens: int,
+    messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None, max_output_tokens: int
 ) -> tuple[ChargedTokens, ChargedTokens]:
     """Return what a chat request is expected to use, and the most that it may use."""
     texts = request_texts(messages, schema)

@@ -31,10 +31,7 @@ def context_relevance(judgement: ContextJudgement, rates: Context) -> float | No
     most = len(contexts) * rates.high
     relevance = sum(weights[c.level] for c in contexts) / most if most else 0.0
     unused = sum(c.level == "high" and not c.used for c in contexts)
-    missing = min(
-        len(judgement.missing) * rates.missing_penalty,
-        rates.most_missing_penalty,
-    )
+    missing = min(len(judgement.missing) * rates.missing_penalty, rates.most_missing_penalty)
     return max(0.0, relevance - unused * rates.unused_penalty - missing) * rates.scale
 
 

@@ -62,11 +62,7 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
         [list(j.missing) if j else None for j in kept], pa.list_(pa.string())
     )
     columns["overall"] = pa.array([j.overall if j else None for j in kept], pa.string())
-    further, failed = _further_scores(
-        workspace.config.evaluation.scores,
-        shown,
-        models,
-    )
+    further, failed = _further_scores(workspace.config.evaluation.scores, shown, models)
     for name, values in further.items():
         columns[name] = pa.array([values.get(q.query_id) for q in queries], pa.float64())
     failures = [str(j) for j in [*judged.values(), *failed] if isinstance(j, ProviderError)]
