@@ -2,6 +2,7 @@
 
 import codecs
 import difflib
+import io
 import json
 import os
 import sys
@@ -39,9 +40,8 @@ def make_legible() -> None:
     """Write what a terminal's encoding lacks as the nearest ASCII, instead of failing."""
     codecs.register_error("legible", _legible)
     for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="legible")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="legible")
 
 
 def _legible(error: UnicodeError) -> tuple[str, int]:

@@ -1,6 +1,5 @@
 """Which corpus file a command means when it is named by path, by name, or not at all."""
 
-import difflib
 import os
 import shlex
 import shutil
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rag_pipeline.cli.console import did_you_mean
 from rag_pipeline.config.finding import corpus_files
 from rag_pipeline.errors import ConfigError
 
@@ -34,8 +34,8 @@ def find_corpus_file(wanted: str | None = None, option: str | None = None, hint:
         if not named and Path(wanted).exists():
             return Path(wanted)
         if not named:
-            near = difflib.get_close_matches(wanted, [name for _, name in found], 1)
-            there = f"; did you mean {near[0]!r}? There" if near else "; there"
+            near = did_you_mean(wanted, [name for _, name in found])
+            there = f"{near} There" if near else "; there"
             raise ConfigError(
                 f"no corpus is called {wanted!r} here{there} are: "
                 f"{_listed(found) or 'none'}. Name one of them, or a corpus file (.yaml){hint}"

@@ -18,6 +18,7 @@ class Key(str):
     contextualizer: str
     embedding: str
     configuration: str
+    _parts: dict[Level, str]
 
     def __new__(
         cls,
@@ -31,6 +32,7 @@ class Key(str):
         key = super().__new__(cls, configuration or ".".join(part for part in parts if part))
         key.chunking, key.contextualizer, key.embedding = parts
         key.configuration = configuration
+        key._parts = dict(zip(LEVELS, (*parts, configuration), strict=True))
         return key
 
     @classmethod
@@ -54,11 +56,11 @@ class Key(str):
     @property
     def level(self) -> Level | None:
         """Return the level of the assets that have such partitions; None without partitions."""
-        return next((level for level in reversed(LEVELS) if getattr(self, level)), None)
+        return next((level for level in reversed(LEVELS) if self._parts[level]), None)
 
     def at(self, level: Level | None) -> "Key":
         """Return the key of an asset of this level or earlier; raise ValueError for a later one."""
-        parts = [getattr(self, name) for name in LEVELS[: LEVELS.index(level) + 1]] if level else []
+        parts = [self._parts[name] for name in LEVELS[: LEVELS.index(level) + 1]] if level else []
         if not all(parts):
             raise ValueError(f"{str(self)!r} names no {level}")
         return Key(*parts)

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -171,10 +171,11 @@ def _members(loc: tuple[Any, ...]) -> list[type[Settings]]:
 
 def _settings_in(annotation: Any, marks: Sequence[Any] = ()) -> list[type[Settings]]:
     """Return the settings classes of an annotation; pydantic keeps a field's marks beside it."""
-    for mark in (*marks, *getattr(annotation, "__metadata__", ())):
+    if get_origin(annotation) is Annotated:
+        annotation, *marks = get_args(annotation)
+    for mark in marks:
         if isinstance(mark, VariantsOf):
-            kind = getattr(annotation, "__origin__", annotation)
-            return list(mark.classes(kind).values())
+            return list(mark.classes(annotation).values())
     if isinstance(annotation, type) and issubclass(annotation, Settings):
         return [annotation]
     return [m for a in get_args(annotation) for m in _settings_in(a)]

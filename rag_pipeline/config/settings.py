@@ -93,7 +93,7 @@ def _marks(*annotations: Any) -> Iterator[NameIn]:
         if isinstance(one, NameIn):
             yield one
         else:
-            yield from _marks(*get_args(one), *getattr(one, "__metadata__", ()))
+            yield from _marks(*get_args(one))
 
 
 class RemoteModel(Settings):

@@ -32,17 +32,15 @@ _PAGE_HEADERS = {
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class _AskBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-    question: str = Field(max_length=4000)
-    dataset: str = Field(default="", max_length=200)
-    document_name: str = Field(default="", max_length=1000)
-
-
 class _WantedDocument(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     dataset: str = Field(default="", max_length=200)
     document_name: str = Field(min_length=1, max_length=1000)
+
+
+class _AskBody(_WantedDocument):
+    question: str = Field(max_length=4000)
+    document_name: str = Field(default="", max_length=1000)
 
 
 class _WantedPage(_WantedDocument):
@@ -70,12 +68,10 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
 
     async def ask(request: Request) -> Response:
         asked = _AskBody.model_validate_json(await request.body())
-        log.keep(asked.question, [asked.dataset] if asked.dataset else None)
+        datasets = [asked.dataset] if asked.dataset else None
+        log.keep(asked.question, datasets)
         made = await asyncio.to_thread(
-            own.ask,
-            asked.question,
-            [asked.dataset] if asked.dataset else None,
-            asked.document_name or None,
+            own.ask, asked.question, datasets, asked.document_name or None
         )
         record_stages(made.stages)
         return JSONResponse(answer_of(made).model_dump(mode="json"))

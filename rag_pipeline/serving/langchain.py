@@ -5,7 +5,6 @@
 ...     measured.invoke("How long does confidentiality last?")
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,15 +54,7 @@ class RagPipelineRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        return self._found(query)
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        # A search reads memory and runs a model that lets other threads go on.
-        return await asyncio.to_thread(self._found, query)
-
-    def _found(self, query: str) -> list[Document]:
+        # LangChain runs this in a thread where it is awaited; a search lets other threads go on.
         chunks = self.corpus.search(query, self.k, self.where)
         places = self.corpus.places(chunks)
         return [_document(chunk, place) for chunk, place in zip(chunks, places, strict=True)]
