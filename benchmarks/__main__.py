@@ -32,10 +32,7 @@ def main() -> None:
     for name in BENCHMARKS:
         sys.stdout.write(f"\n== {name} ==\n")
         sys.stdout.flush()
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}"],
-            check=True,
-        )
+        subprocess.run([sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}"], check=True)
 
 
 if __name__ == "__main__":

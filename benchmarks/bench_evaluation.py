@@ -15,10 +15,7 @@ from pathlib import Path
 import yaml
 
 SAMPLE = Path(__file__).parents[1] / "rag_pipeline/defs/sample/defs.yaml"
-RULES = [
-    {"retriever": "dense", "reranker": "none"},
-    {"retriever": "discovery", "reranker": "*"},
-]
+RULES = [{"retriever": "dense", "reranker": "none"}, {"retriever": "discovery", "reranker": "*"}]
 
 
 def write_file(folder: Path) -> Path:

@@ -59,10 +59,7 @@ def test_a_star_stands_for_every_variant_and_names_say_what_they_are():
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    WRONG_SETTINGS,
-)
+@pytest.mark.parametrize(("path", "value", "message"), WRONG_SETTINGS)
 def test_a_mistake_is_named_by_path_value_and_what_is_allowed(path, value, message):
     with pytest.raises(ConfigError) as error:
         parse_config(changed(path, value), Path("/corpora/contracts.yaml"))
@@ -76,10 +73,7 @@ def test_two_configurations_of_one_name_are_refused():
         parse_config(attributes)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    NO_CORPUS_FILES,
-)
+@pytest.mark.parametrize(("content", "message"), NO_CORPUS_FILES)
 def test_a_file_that_is_no_corpus_file_is_refused(tmp_path, content, message):
     file = tmp_path / "corpus.yaml"
     file.write_bytes(content)

@@ -62,10 +62,7 @@ def test_shards_are_bounded_and_a_failed_one_is_done_alone(tmp_path, workspace, 
 
 
 def test_a_document_that_cannot_be_chunked_is_quarantined_and_the_rest_goes_on(tmp_path):
-    file = write_corpus(
-        tmp_path,
-        chunkings={"recursive_150": {"method": "given"}},
-    )
+    file = write_corpus(tmp_path, chunkings={"recursive_150": {"method": "given"}})
     spans = [
         {"document_id": "nda/acme.txt", "start": 0, "end": 40},
         {"document_id": "policy/leave.md", "start": 0, "end": 10_000},

@@ -7,11 +7,7 @@ import threading
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline_tests.testing.corpora import (
-    many_documents,
-    write_documents,
-    write_only,
-)
+from rag_pipeline_tests.testing.corpora import many_documents, write_documents, write_only
 from rag_pipeline_tests.testing.killed_runs import (
     PLACES,
     Log,

@@ -56,9 +56,7 @@ TIMES = 4
 
 def chunks_of(text, method):
     return chunk(
-        Document("a.md", "", text),
-        method,
-        embed=lambda texts: np.ones((len(texts), 4), np.float32),
+        Document("a.md", "", text), method, embed=lambda texts: np.ones((len(texts), 4), np.float32)
     )
 
 

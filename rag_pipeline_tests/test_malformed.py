@@ -153,10 +153,7 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("path", "value", "message"), WRONG_SETTINGS)
 def test_a_wrong_setting(tmp_path: Path, path: str, value: Any, message: str) -> None:
     file = tmp_path / "contracts.yaml"
-    content = {
-        "type": "rag_pipeline.RagPipeline",
-        "attributes": test_config.changed(path, value),
-    }
+    content = {"type": "rag_pipeline.RagPipeline", "attributes": test_config.changed(path, value)}
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     assert_refused(rag("run", file), f"{file}: ", message)
 
@@ -196,10 +193,7 @@ def test_a_place_that_is_not_there(tmp_path: Path, changes: dict[str, Any], mess
 # --- queries ---
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    WRONG_LINES,
-)
+@pytest.mark.parametrize(("line", "message"), WRONG_LINES)
 def test_a_wrong_query(tmp_path: Path, line: Any, message: str) -> None:
     file = write_corpus(tmp_path)
     queries = tmp_path / "queries.jsonl"

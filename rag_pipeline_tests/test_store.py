@@ -38,10 +38,7 @@ def table(store):
 def test_state_says_what_each_document_was_made_from(table):
     table.replace(["a"], [chunk_rows("a", 2)])
     table.replace(["b"], [chunk_rows("b", 3, "h2", "f2")])
-    assert table.state() == {
-        "a": DocumentState("h", "f", 2),
-        "b": DocumentState("h2", "f2", 3),
-    }
+    assert table.state() == {"a": DocumentState("h", "f", 2), "b": DocumentState("h2", "f2", 3)}
 
 
 def test_replacing_leaves_no_row_of_before_and_other_documents_alone(table):

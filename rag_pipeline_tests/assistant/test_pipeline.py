@@ -2,13 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from rag_pipeline.assistant import (
-    Assistant,
-    Intent,
-    Reflection,
-    ReleasedDataset,
-    sentence_vectors,
-)
+from rag_pipeline.assistant import Assistant, Intent, Reflection, ReleasedDataset, sentence_vectors
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.datamodels import Answer, Citation, Formed
 from rag_pipeline.errors import InputError

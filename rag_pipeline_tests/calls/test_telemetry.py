@@ -70,9 +70,7 @@ def corpus(folder: Path, url: str) -> Workspace:
     }
     embedding = {"provider": "openai", "model": "e", "base_url": url, "dimensions": DIMENSION}
     file = write_corpus(
-        folder,
-        chats={"m": model},
-        embeddings={"minilm": {"provider": "minilm"}, "e": embedding},
+        folder, chats={"m": model}, embeddings={"minilm": {"provider": "minilm"}, "e": embedding}
     )
     return Workspace(load_config(file))
 

@@ -25,10 +25,7 @@ def pieces(
     maximum: int = 1000,
 ) -> list[str]:
     settings = SemanticChunking(
-        method="semantic",
-        threshold=threshold,
-        min_characters=minimum,
-        max_characters=maximum,
+        method="semantic", threshold=threshold, min_characters=minimum, max_characters=maximum
     )
     return [text[start:end] for start, end in semantic_spans(text, settings, fixed_rows(rows))]
 
@@ -87,10 +84,7 @@ def test_short_pieces_join_the_neighbour_they_differ_less_from() -> None:
     # The mean is 0.5: the breaks are around "Cccc cc.", which is nearer to what follows.
     rows = turns(0.2, 0.9, 0.7, 0.2)
     assert pieces(FIVE, rows, 0.0) == ["Aaaa aa. Bbbb bb.", "Cccc cc.", "Dddd dd. Eeee ee."]
-    assert pieces(FIVE, rows, 0.0, minimum=9) == [
-        "Aaaa aa. Bbbb bb.",
-        "Cccc cc. Dddd dd. Eeee ee.",
-    ]
+    assert pieces(FIVE, rows, 0.0, minimum=9) == ["Aaaa aa. Bbbb bb.", "Cccc cc. Dddd dd. Eeee ee."]
     assert pieces(FIVE, rows[::-1], 0.0, minimum=9) == [
         "Aaaa aa. Bbbb bb. Cccc cc.",
         "Dddd dd. Eeee ee.",

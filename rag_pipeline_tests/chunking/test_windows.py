@@ -20,10 +20,7 @@ def test_sentences_are_put_together_while_they_fit() -> None:
 
 def test_windows_share_whole_sentences_up_to_the_overlap() -> None:
     text = "One is here. Two is too. Three. Four came late."
-    assert windows(text, 31, 20) == [
-        "One is here. Two is too. Three.",
-        "Three. Four came late.",
-    ]
+    assert windows(text, 31, 20) == ["One is here. Two is too. Three.", "Three. Four came late."]
     assert windows(text, 34, 20) == [
         "One is here. Two is too. Three.",
         "Two is too. Three. Four came late.",

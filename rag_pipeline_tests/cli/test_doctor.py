@@ -94,11 +94,7 @@ def test_a_corrupt_call_cache(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "calls.sqlite").write_bytes(b"not a database" * 100)
     outcome = rag("doctor", "-c", file)
-    assert_wrong(
-        outcome,
-        "call cache",
-        "file is not a database; `rag doctor --full --repair`",
-    )
+    assert_wrong(outcome, "call cache", "file is not a database; `rag doctor --full --repair`")
 
 
 def test_a_missing_packaged_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

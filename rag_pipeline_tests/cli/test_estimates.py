@@ -12,11 +12,7 @@ from rag_pipeline.calls.costs import (
     usual_output,
 )
 from rag_pipeline.cli.costs import show_costs
-from rag_pipeline.cli.estimates import (
-    estimate_lines,
-    keep_outcome,
-    outcome,
-)
+from rag_pipeline.cli.estimates import estimate_lines, keep_outcome, outcome
 from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import ChatModel, fingerprint, load_config
 from rag_pipeline.errors import BudgetError

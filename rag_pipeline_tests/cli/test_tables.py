@@ -25,12 +25,7 @@ def row(name: str, five: float | None, ten: float | None) -> BoardRow:
     metrics |= {"AnswerPresence@5": summary(five), "nDCG@10": summary(ten)}
     variants: dict[str, Any] = dict.fromkeys(STAGES, "x")
     return BoardRow(
-        name=name,
-        **variants,
-        chunks=1234,
-        seconds=1.0,
-        calls=CallCounts(),
-        metrics=metrics,
+        name=name, **variants, chunks=1234, seconds=1.0, calls=CallCounts(), metrics=metrics
     )
 
 

@@ -106,11 +106,7 @@ def test_95_percent_intervals_hold_the_truth_in_about_95_percent(p, documents, e
 
 
 def test_every_metric_is_summarized_over_its_own_values():
-    rows = [
-        {"AP": 1.0, "R@5": None},
-        {"AP": 0.0, "R@5": 0.5},
-        {"AP": 0.5},
-    ]
+    rows = [{"AP": 1.0, "R@5": None}, {"AP": 0.0, "R@5": 0.5}, {"AP": 0.5}]
     summaries = summarize_all(rows)
     assert list(summaries) == ["AP", "R@5"]
     assert (summaries["AP"].mean, summaries["AP"].n, summaries["AP"].missing) == (0.5, 3, 0)

@@ -8,11 +8,7 @@ import pytest
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading import Rejected, Source
 from rag_pipeline_tests.testing.broken_documents import BROKEN, BROKEN_LINES
-from rag_pipeline_tests.testing.formats import (
-    docx_bytes,
-    pdf_bytes,
-    xlsx_bytes,
-)
+from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import items, outcomes
 
 

@@ -68,10 +68,7 @@ def test_entity_types() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    WRONG_LINES,
-)
+@pytest.mark.parametrize(("line", "message"), WRONG_LINES)
 def test_one_error_names_line_field_value_and_expectation(
     tmp_path: Path, line: Any, message: str
 ) -> None:
@@ -101,10 +98,7 @@ def test_duplicate_query_id_names_both_lines(write: Callable[..., Path]) -> None
         read_queries(path)
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    UNUSABLE_FILES,
-)
+@pytest.mark.parametrize(("raw", "message"), UNUSABLE_FILES)
 def test_unusable_files(tmp_path: Path, raw: bytes, message: str) -> None:
     path = tmp_path / "q.jsonl"
     path.write_bytes(raw)
@@ -161,10 +155,7 @@ def test_resolves_offsets_and_quotes_and_asks_for_each_document_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("span", "message"),
-    LOST_SPANS,
-)
+@pytest.mark.parametrize(("span", "message"), LOST_SPANS)
 def test_a_query_that_loses_a_span_is_left_out(span: dict[str, Any], message: str) -> None:
     good = {"document_id": "b", "quote": "Other"}
     queries, problems = resolve_queries([record("bad", good, span), record("good", good)], texts)

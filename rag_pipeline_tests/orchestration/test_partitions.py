@@ -33,10 +33,7 @@ def settings(threshold=1.0, **changes):
             "short": {"method": "recursive", "max_characters": 150},
             "semantic": {**SEMANTIC, "threshold": threshold},
         },
-        "configurations": [
-            rule("one", "short", retriever="hybrid"),
-            rule("two", "semantic"),
-        ],
+        "configurations": [rule("one", "short", retriever="hybrid"), rule("two", "semantic")],
         **changes,
     }
 

@@ -35,9 +35,7 @@ def loaded(tmp_path):
 def started(instance, tags, status=dg.DagsterRunStatus.STARTED):
     job = "tiny__update_documents"
     return instance.create_run_for_job(
-        dg.JobDefinition(name=job, graph_def=dg.GraphDefinition(name=job)),
-        status=status,
-        tags=tags,
+        dg.JobDefinition(name=job, graph_def=dg.GraphDefinition(name=job)), status=status, tags=tags
     )
 
 

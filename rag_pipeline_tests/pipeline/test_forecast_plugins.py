@@ -129,10 +129,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def corpus(
-    folder: Path,
-    embedding: str,
-    evaluation: dict[str, object],
-    chats: dict[str, Any] = ECHO,
+    folder: Path, embedding: str, evaluation: dict[str, object], chats: dict[str, Any] = ECHO
 ) -> Path:
     file: Path = write_corpus(
         folder,

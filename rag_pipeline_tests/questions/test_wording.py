@@ -13,14 +13,14 @@ SENTENCES: dict[str, set[str]] = {
         "How quickly must the Supplier deliver the goods of the order?",
     },
     "Either party may terminate this Agreement upon thirty (30) days’ prior written notice.": {
-        "Upon how much prior written notice may either party terminate this Agreement?",
+        "Upon how much prior written notice may either party terminate this Agreement?"
     },
     "The Customer shall pay USD 5,000 for each rocket that flies.": {
         "How much must the Customer pay for each rocket that flies?",
         "What amount must the Customer pay for each rocket that flies?",
     },
     "The first fee shall not exceed EUR 900 in a calendar year.": {
-        "What amount must the first fee not exceed in a calendar year?",
+        "What amount must the first fee not exceed in a calendar year?"
     },
     "The contract began on 3 May 2021 and was short in the end.": set(),
     "It must be paid within thirty days of the order at hand.": set(),

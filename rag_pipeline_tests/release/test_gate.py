@@ -10,13 +10,7 @@ from rag_pipeline.evaluation.runs import queries_digest, save_queries
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release import gate, released
 from rag_pipeline.release.candidate import comparable
-from rag_pipeline.release.gate import (
-    decide,
-    keep_refusal,
-    keep_scores,
-    kept_scores,
-    look_number,
-)
+from rag_pipeline.release.gate import decide, keep_refusal, keep_scores, kept_scores, look_number
 from rag_pipeline.release.margins import spent
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file

@@ -7,9 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rag_pipeline.config import (
-    MaxSimReranker,
-)
+from rag_pipeline.config import MaxSimReranker
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search import index as opened
@@ -17,12 +15,7 @@ from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim
-from rag_pipeline.search.retrieval import (
-    EncodedQuestion,
-    rank,
-    read_question,
-    retrieve,
-)
+from rag_pipeline.search.retrieval import EncodedQuestion, rank, read_question, retrieve
 from rag_pipeline.search.retrievers import Search, SinglePassRetriever
 from rag_pipeline.search.retrievers import hybrid as hybrid_code
 from rag_pipeline.search.tokenization import default_tokenizer

@@ -58,14 +58,8 @@ WRONG_LINES: list[tuple[Any, str]] = [
 UNUSABLE_FILES = [
     (b"", "no queries in it"),
     (b"\n \n", "no queries in it"),
-    (
-        b'{"query_id": "q",\n"query": "\xe9"}',
-        "q.jsonl:2: not UTF-8 text: byte 0xe9 at offset 10",
-    ),
-    (
-        '{"query_id": "q", "query": "x"}'.encode("utf-16"),
-        "q.jsonl:1: not UTF-8 text: byte 0xff",
-    ),
+    (b'{"query_id": "q",\n"query": "\xe9"}', "q.jsonl:2: not UTF-8 text: byte 0xe9 at offset 10"),
+    ('{"query_id": "q", "query": "x"}'.encode("utf-16"), "q.jsonl:1: not UTF-8 text: byte 0xff"),
 ]
 
 TEXT = "Fee: 5 €.\nThe fee of 5 € is due\nmonthly."
@@ -75,10 +69,7 @@ LOST_SPANS = [
     ({"document_id": "c", "start": 0, "end": 1}, 'there is no document "c"'),
     ({"document_id": "a", "start": 0, "end": 41}, '0-41 lies outside "a", which has 40 char'),
     ({"document_id": "a", "start": 0, "end": 3, "quote": "fee"}, "the quote stands at 14-17"),
-    (
-        {"document_id": "a", "start": 0, "end": 3, "quote": "5 €"},
-        "correct start and end or the",
-    ),
+    ({"document_id": "a", "start": 0, "end": 3, "quote": "5 €"}, "correct start and end or the"),
     ({"document_id": "a", "quote": "5 €"}, 'holds the quote "5 €" 2 times (at 5, 21)'),
     ({"document_id": "a", "quote": "FEE"}, 'holds the quote "FEE" 2 times (at 0, 14)'),
     (

@@ -16,14 +16,7 @@ from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, ask
 from rag_pipeline_tests.testing.model_batches import Batches
-from rag_pipeline_tests.testing.model_faults import (
-    CUT,
-    CUT_REPLY,
-    Chance,
-    Failure,
-    Fault,
-    garbled,
-)
+from rag_pipeline_tests.testing.model_faults import CUT, CUT_REPLY, Chance, Failure, Fault, garbled
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import serving
 

@@ -22,10 +22,7 @@ from rag_pipeline.workspace import Workspace
 
 
 def ask(
-    file: Path,
-    instance: dg.DagsterInstance,
-    name: str = "stale_partitions",
-    one_run: bool = False,
+    file: Path, instance: dg.DagsterInstance, name: str = "stale_partitions", one_run: bool = False
 ) -> tuple[list[dg.RunRequest], str | None]:
     """Let a sensor look once; return its requests or why there are none."""
     repository = _definitions(file, file.read_bytes(), one_run).get_repository_def()

@@ -7,11 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.search.lexical_index import (
-    LexicalIndex,
-    build_lexical_index,
-    open_lexical_index,
-)
+from rag_pipeline.search.lexical_index import LexicalIndex, build_lexical_index, open_lexical_index
 
 ENGINES = ["bm25s", "rank_bm25", "lance"]
 PLAIN = Lexical(language="none")

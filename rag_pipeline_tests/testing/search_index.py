@@ -86,8 +86,7 @@ def index_of(folder: Path, rows: list[dict[str, Any]], order: Sequence[int] | No
         made: Any = Embedded(vectors[rows_], tokens[rows_])
         part = batch.slice(rows_.start, rows_.stop - rows_.start)
         table.replace(
-            [],
-            vector_index.index_chunks([part], partial(given, made), table.schema, "f"),
+            [], vector_index.index_chunks([part], partial(given, made), table.schema, "f")
         )
     build_lexical_index("bm25s", [batch], Lexical(language="none"), folder / "lexical")
     return Index.open(table.open(), open_lexical_index(folder / "lexical"))

@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.loading.importers import import_dataset
-from rag_pipeline_tests.testing.small_sets import (
-    lines,
-    text_of,
-    tree,
-)
+from rag_pipeline_tests.testing.small_sets import lines, text_of, tree
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = Path(os.environ.get("RAG_PIPELINE_DATA", ROOT.parent / "shared" / "data"))

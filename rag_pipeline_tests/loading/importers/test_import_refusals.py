@@ -145,10 +145,7 @@ def test_bad_corpora_of_chroma(tmp_path: Path) -> None:
         ([{**CODE, "doc_id": "a/b"}], "[0].doc_id: 'a/b': expected a name without '/'"),
         ([CODE, {**CODE, "doc_id": "DOC_1"}], "[1].doc_id: 'DOC_1' is there twice"),
         ([CODE, {**CODE, "doc_id": "d"}], "[1].original_uuid: 'u1' is there twice"),
-        (
-            [{**CODE, "chunks": [CODE["chunks"][0]] * 2}],
-            "[0]: original_index 0 is there twice",
-        ),
+        ([{**CODE, "chunks": [CODE["chunks"][0]] * 2}], "[0]: original_index 0 is there twice"),
         ([{**CODE, "chunks": [{}]}], "[0].chunks[0].chunk_id: Field required (and 2 more errors)"),
     ],
 )

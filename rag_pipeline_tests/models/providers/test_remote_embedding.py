@@ -146,11 +146,7 @@ def test_what_was_answered_before_a_failure_is_kept(cache: CallCache) -> None:
 @pytest.mark.parametrize(
     ("fault", "error", "message"),
     [
-        (
-            Fault(401, "Incorrect API key provided: sk-12345678"),
-            CallsStoppedError,
-            "check the key",
-        ),
+        (Fault(401, "Incorrect API key provided: sk-12345678"), CallsStoppedError, "check the key"),
         (Fault(404, "no such page"), CallsStoppedError, "check model and base_url"),
         (Fault(400, "Model bge is not supported"), CallsStoppedError, "not supported"),
     ],

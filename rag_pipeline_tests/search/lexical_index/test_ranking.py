@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from rag_pipeline.config import Lexical
-from rag_pipeline.search.lexical_index import (
-    LexicalIndex,
-)
+from rag_pipeline.search.lexical_index import LexicalIndex
 from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline_tests.testing.lexical_indexes import (
     ENGINES,

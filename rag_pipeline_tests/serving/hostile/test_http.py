@@ -201,10 +201,7 @@ def test_more_than_may_run_at_once_are_told_to_wait(own, monkeypatch):
         return asked(*arguments, **more)
 
     monkeypatch.setattr(own, "ask", held)
-    with (
-        running(own, token=TOKEN, max_concurrency=2) as server,
-        ThreadPoolExecutor(12) as pool,
-    ):
+    with running(own, token=TOKEN, max_concurrency=2) as server, ThreadPoolExecutor(12) as pool:
         begun = [pool.submit(ask, server, "parcel") for _ in range(12)]
         while sum(f.done() for f in begun) < 10:
             go_on.wait(0.01)
