@@ -48,6 +48,8 @@ _GERMAN = re.compile(
     r"\b(?:der|das|dem|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|kann|für|nach|zu[mr])\b"
 )
 """Words of questions in German, which writes all nouns as English does names."""
+_HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d .,:;&'’()/-]{0,78}[^.]\Z")
+"""A heading of Markdown, or a line in capitals that is no sentence."""
 _WITHIN = 3.0
 """Largest difference in score from the best sentence at which a further one is added."""
 _WITHIN_FACTS = 1.2
@@ -72,6 +74,16 @@ class Compared(NamedTuple):
 
     sentences: list[Sentence]
     features: Floats
+
+
+class Chosen(NamedTuple):
+    """How surely a question is answered; the sentences that do, best first, if any.
+
+    Each comes with its late interaction.
+    """
+
+    confidence: float
+    sentences: list[tuple[Sentence, float]]
 
 
 class Asked(NamedTuple):
@@ -103,28 +115,37 @@ def extract_answers(
     that the passages hold the answer; below the settings', else below the calibration's `least`,
     the answer is `NOTHING_ANSWERS`, without citations.
     """
-    return [_answer(Asked(*question), settings, reader, calibration) for question in questions]
+    asked = [Asked(*question) for question in questions]
+    return [as_answer(choose(one, settings, reader, calibration)) for one in asked]
 
 
-def _answer(
+def choose(
     asked: Asked, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
-) -> Answer:
+) -> Chosen:
+    """Return the sentences that answer a question; see `extract_answers`."""
     query, chunks = asked.query or asked.ask, asked.chunks[: settings.contexts]
     read, found = read_asked(asked.ask, query, chunks, asked.first, reader, asked.weights)
     if found is None:
-        return _nothing(0.0)
+        return Chosen(0.0, [])
     confidence = float(calibration.chances(found.row))
     least = calibration.least if settings.confidence is None else settings.confidence
     sentences, features = sentence_features(asked.ask, read, reader, asked.weights)
     if not confidence or confidence < least or not sentences:
-        return _nothing(confidence)
+        return Chosen(confidence, [])
     counted = {**FEATURES, "leading document": 0.0} if asked.lists else FEATURES
     scores = features @ np.array(list(counted.values()))
     order = np.argsort(-scores, kind="stable")[: settings.sentences]
     kinds = kinds_asked(asked.ask)
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
-    chosen = [sentences[i] for i in order if scores[i] >= scores[order[0]] - within]
+    near = [i for i in order if scores[i] >= scores[order[0]] - within]
+    return Chosen(confidence, [(sentences[i], float(features[i, 0])) for i in near])
+
+
+def as_answer(chosen: Chosen) -> Answer:
+    """Return chosen sentences as quotes, `NOTHING_ANSWERS` where there are none."""
+    if not chosen.sentences:
+        return Answer(NOTHING_ANSWERS, answered=False, confidence=chosen.confidence)
     citations = tuple(
         Citation(
             number,
@@ -134,9 +155,9 @@ def _answer(
             sentence.start + len(sentence.text),
             sentence.text,
         )
-        for number, sentence in enumerate(chosen, 1)
+        for number, (sentence, _) in enumerate(chosen.sentences, 1)
     )
-    return Answer("\n".join(c.text for c in citations), True, citations, confidence)
+    return Answer("\n".join(c.text for c in citations), True, citations, chosen.confidence)
 
 
 def sentence_features(
@@ -155,7 +176,7 @@ def sentence_features(
     - other kind of fact: 1 where a duration, a sum … is asked for and the sentence states none;
     - leading document: 1 in the document of the best chunk.
 
-    A sentence of overlapping chunks stands once; what has no words is left out.
+    A sentence of overlapping chunks stands once; headings and what has no words are left out.
     """
     if not read:
         return Compared([], np.empty((0, len(FEATURES))))
@@ -180,7 +201,7 @@ def sentence_features(
         for start, end in _sentence_spans(chunk.text):
             place = (chunk.document_id, chunk.start + start, chunk.start + end)
             text = chunk.text[start:end]
-            if place in seen or not terms_of(text):
+            if place in seen or _HEADING.match(text) or not terms_of(text):
                 continue
             seen.add(place)
             own = slice(*np.searchsorted(starts, [start, end]))
@@ -208,7 +229,3 @@ def _names(query: str) -> list[str]:
 @lru_cache(maxsize=4096)
 def _sentence_spans(text: str) -> list[Span]:
     return sentence_spans(text)
-
-
-def _nothing(confidence: float) -> Answer:
-    return Answer(NOTHING_ANSWERS, answered=False, confidence=confidence)

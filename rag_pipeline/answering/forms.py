@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
-from rag_pipeline.answering.extractive import Asked, extract_answers
+from rag_pipeline.answering.extractive import Asked, Chosen, as_answer, choose
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.sentences import Reader
 from rag_pipeline.answering.verdict import verdict
@@ -16,11 +16,18 @@ NEUTRAL_QUERIES = ("definitions", "glossary")
 """Searched for before giving up on a definition: a term may be explained apart from its use."""
 _READ = 50
 _COMPARED_FILES = 6
+_FEWEST_ROWS = 2
+"""Empty rows at the end of a table are left out as long as it keeps this many."""
 _COMPARED_PASSAGES = 8
 _FURTHER = 4
 """Where the first passages hardly meet a question, this many times `contexts` are read."""
 _LISTED_PASSAGES = 3
 """Factor by which lists and comparisons read more passages than other answers."""
+_BEHIND = 0.065
+"""How much less than the best sentence one of a table may meet the question (late interaction).
+
+Chosen on the comparisons of the sample.
+"""
 _LIMITS: dict[Kind, dict[str, int]] = {
     "comprehensive": {"sentences": 12},
     "comparison": {"sentences": 2},
@@ -73,8 +80,8 @@ def form_answers(
 
     A clause lookup, a definition or a general question gets up to `sentences` sentences, headed by
     "Yes" or "No" where that is certain (see `verdict`); a comprehensive one up to 12; a comparison
-    one row a document, from its own chunks, which is empty where these state no fact of the kind
-    that is asked for.
+    one row a document, from its own chunks, which is empty where these meet the question less than
+    those of the others do, or state no fact of the kind that is asked for.
     """
     made = []
     for asked in questions:
@@ -86,8 +93,10 @@ def form_answers(
         of_parts = [
             Asked(asked.ask, part, asked.weights, asked.query, lists, first) for part in parts
         ]
-        answers = extract_answers(of_parts, form, reader, calibration)
-        made.append(_formed(asked, _to_the_point(asked.ask, answers) if compared else answers))
+        chosen = [choose(one, form, reader, calibration) for one in of_parts]
+        if compared:
+            chosen = _to_the_point(asked.ask, chosen)
+        made.append(_formed(asked, [as_answer(one) for one in chosen]))
     return made
 
 
@@ -103,14 +112,27 @@ def _formed(asked: ToAnswer, answers: Sequence[Answer]) -> Formed:
     return Formed(replace(answer, text=f"{said}: {text}" if said else text))
 
 
-def _to_the_point(ask: str, answers: Sequence[Answer]) -> Sequence[Answer]:
-    """Keep the citations that state the kind of fact that is asked for, if any of them does."""
-    kinds = kinds_asked(ask)
-    kept = [
-        replace(answer, citations=tuple(c for c in answer.citations if states(c.text, kinds)))
-        for answer in answers
-    ]
-    return kept if any(answer.citations for answer in kept) else answers
+def _to_the_point(ask: str, chosen: Sequence[Chosen]) -> list[Chosen]:
+    """Keep the sentences that meet the question about as well as the best does.
+
+    Of these those that state the kind of fact that is asked for, if any does.
+    """
+
+    def kept(least: float, kinds: list[str]) -> list[Chosen]:
+        return [
+            one._replace(
+                sentences=[
+                    (sentence, late)
+                    for sentence, late in one.sentences
+                    if late >= least and states(sentence.text, kinds)
+                ]
+            )
+            for one in chosen
+        ]
+
+    best = max((late for one in chosen for _, late in one.sentences), default=0.0)
+    stating = kept(best - _BEHIND, kinds_asked(ask))
+    return stating if any(one.sentences for one in stating) else kept(best - _BEHIND, [])
 
 
 def _quoted(citations: Sequence[Citation], listing: bool) -> str:
@@ -138,6 +160,8 @@ def _compared(documents: Sequence[str], answers: Sequence[Answer]) -> Formed:
         citations += numbered
         said = " ".join(f"“{' '.join(c.text.split())}” [{c.number}]" for c in numbered)
         rows.append(Row(document_id, said or "—", numbered[0].number if numbered else None))
+    while len(rows) > _FEWEST_ROWS and rows[-1].number is None:
+        rows.pop()
     best = max((a.confidence or 0.0 for a in answers), default=0.0)
     if not citations:
         return Formed(Answer(NO_ANSWER, answered=False, confidence=best))

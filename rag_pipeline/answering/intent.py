@@ -28,7 +28,8 @@ _COMPARISON = (
     rf"(?:\w+\s+){{0,4}}than(?!{_A_NUMBER})|"
     r"which\s+(?:of\s+(?:the\s+)?(?:two|three|\w+s)|"
     r"(?:\w+\s+){1,3}(?:is|has|have|gives?|allows?|offers?))"
-    r"[^?]{0,80}\b(?:longest|shortest|highest|lowest|most|least|strictest|largest|smallest)|"
+    r"[^?]{0,80}\b(?:the (?:(?:long|short|high|low|strict|larg|small|earli|lat)er|more|less|fewer)|"
+    r"longest|shortest|highest|lowest|most|least|strictest|largest|smallest)|"
     r"across\s+(?:all\s+|the\s+|these\s+|both\s+)?(?:\w+\s+)?\w+s)\b",
     r"\b(?:vergleich|unterschie|unterscheide|gegenüber)|\bwelche[rs]? (?:von |der )?beiden\b|"
     r"\b(?:länger|kürzer|höher|niedriger|strenger|früher|später|größer|kleiner|günstiger|mehr|weniger"

@@ -14,6 +14,7 @@ from rag_pipeline_tests import testing
         ("Compare the notice periods of Acme and Birch.", "comparison"),
         ("Is the Acme term longer than the Birch term?", "comparison"),
         ("Which of the two agreements has the longest term?", "comparison"),
+        ("Which lease has the higher deposit, Acme or Birch?", "comparison"),
         ("What is the difference between the leave policies?", "comparison"),
         ("List all definitions.", "comprehensive"),
         ("Which agreements are governed by the laws of Delaware?", "comprehensive"),

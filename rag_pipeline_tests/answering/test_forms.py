@@ -1,0 +1,33 @@
+from rag_pipeline.answering import form_answers, sentence_vectors
+from rag_pipeline.answering.extractive import sentence_features
+from rag_pipeline.answering.sentences import read_passages
+from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.datamodels import ScoredChunk, ToAnswer
+
+PENSION = "The Company contributes seven percent of salary to the pension."
+PREAMBLE = "This contract is made between {} (the “Company”) and {} (the “Employee”)."
+
+
+def chunk(document_id: str, text: str, score: float) -> ScoredChunk:
+    return ScoredChunk(f"{document_id}#0-{len(text)}", document_id, 0, len(text), text, score)
+
+
+def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
+    chunks = [
+        chunk("ann.txt", f"{PREAMBLE.format('Brennwater', 'Ann Lee')} {PENSION}", 1.0),
+        chunk("bob.txt", f"{PREAMBLE.format('Tessavine', 'Bob Ray')} Desks are shared.", 0.9),
+        chunk("lunch.txt", "The canteen opens at noon.", 0.8),
+    ]
+    query = "Compare the pension money that Brennwater and Tessavine pay for Ann Lee and Bob Ray."
+    asked = ToAnswer(query, "comparison", chunks)
+    (formed,) = form_answers([asked], ExtractiveAnswers(confidence=0), sentence_vectors)
+    assert [row.document_id for row in formed.table] == ["ann.txt", "bob.txt"]
+    assert formed.table[0].text.startswith(f"“{PENSION}” [1]")
+    assert (formed.table[1].text, formed.table[1].number) == ("—", None)
+
+
+def test_headings_are_not_quoted():
+    text = "## Annual leave\n\n1. ANNUAL LEAVE\n\n年假\n\nAll have ten days of annual leave."
+    read = read_passages("annual leave", [chunk("d", text, 1.0)], sentence_vectors)
+    sentences, _ = sentence_features("annual leave", read, sentence_vectors)
+    assert [s.text for s in sentences] == ["年假", "All have ten days of annual leave."]
