@@ -6,7 +6,8 @@ import pytest
 
 from rag_pipeline.datamodels import CHUNKS_SCHEMA, rows_of
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.store import DocumentState, Store, Table, quoted, state_digest
+from rag_pipeline.store import DocumentState, Store, Table, quoted, state_digest, tables
+from rag_pipeline.store.sql import id_filters
 from rag_pipeline.store.tables import MAX_FRAGMENTS
 
 
@@ -45,6 +46,21 @@ def test_replacing_leaves_no_row_of_before_and_other_documents_alone(table):
     table.replace(["a", "b"], [chunk_rows("a", 2), chunk_rows("b", 2)])
     table.replace(["a"], [chunk_rows("a", 1, "new")])
     assert table.state() == {"a": DocumentState("new", "f", 1), "b": DocumentState("h", "f", 2)}
+
+
+def test_the_rows_of_some_documents_are_found_by_an_index_also_those_added_since(
+    table, monkeypatch
+):
+    monkeypatch.setattr(tables, "SORTED_ROWS", 4)
+    table.replace(["a", "b"], [chunk_rows("a", 2), chunk_rows("b", 2)])
+    (where,) = id_filters(["a", "it's"])
+    assert "ScalarIndexQuery" not in table.open().search().where(where).explain_plan()
+    table.compact()
+    assert "ScalarIndexQuery" in table.open().search().where(where).explain_plan()
+    table.replace(["it's"], [chunk_rows("it's", 3)])
+    assert "ScalarIndexQuery" in table.open().search().where(where).explain_plan()
+    found = pa.Table.from_batches(table.read(["document_id"], ["a", "it's"]))
+    assert sorted(found["document_id"].to_pylist()) == ["a"] * 2 + ["it's"] * 3
 
 
 def test_rows_of_two_origins_count_as_stale(table):
