@@ -25,33 +25,42 @@ def holder(corpus_file):
         yield child
 
 
-def beside(monkeypatch, module, name, other):
-    """Let `other` run once, when a function of a module has returned and before it is used."""
-    original = getattr(module, name)
+@pytest.fixture
+def beside(monkeypatch):
+    """Return what lets another run once, when a function has returned and before that is used."""
+    waiting = []
 
-    def both(*arguments, **named):
-        result = original(*arguments, **named)
-        monkeypatch.setattr(module, name, original)
-        other()
-        return result
+    def let(module, name, other):
+        original = getattr(module, name)
 
-    monkeypatch.setattr(module, name, both)
+        def both(*arguments, **named):
+            result = original(*arguments, **named)
+            monkeypatch.setattr(module, name, original)
+            waiting.remove(name)
+            other()
+            return result
+
+        monkeypatch.setattr(module, name, both)
+        waiting.append(name)
+
+    yield let
+    assert not waiting, "nothing came between"
 
 
-def test_two_loads_at_once_load_each_document_once(config, monkeypatch):
+def test_two_loads_at_once_load_each_document_once(config, beside):
     def other():
         indexing.update_documents(Workspace(config))
 
-    beside(monkeypatch, loading, "_changes", other)
+    beside(loading, "_changes", other)
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     assert workspace.documents().count() == len(DOCUMENTS)
     assert inspect(workspace) == []
 
 
-def test_two_loads_at_once_refuse_a_document_once(tmp_path, config, monkeypatch):
+def test_two_loads_at_once_refuse_a_document_once(tmp_path, config, beside):
     (tmp_path / "documents/broken.txt").write_bytes(b"caf\xe9")
-    beside(monkeypatch, loading, "_changes", lambda: indexing.update_documents(Workspace(config)))
+    beside(loading, "_changes", lambda: indexing.update_documents(Workspace(config)))
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     assert workspace.quarantine("documents").count() == 1
@@ -91,7 +100,7 @@ def test_the_next_load_mends_documents_that_are_there_twice(config):
     assert table.count() == len(DOCUMENTS)
 
 
-def test_a_release_pins_the_documents_that_its_chunks_were_made_from(tmp_path, config, monkeypatch):
+def test_a_release_pins_the_documents_that_its_chunks_were_made_from(tmp_path, config, beside):
     results = run(config, "plain")
     for result in results:
         if result.step.asset == "leaderboard":
@@ -102,7 +111,7 @@ def test_a_release_pins_the_documents_that_its_chunks_were_made_from(tmp_path, c
         write_documents(tmp_path / "documents", {"policy/travel.md": "# Travel\n\nStay home.\n"})
         indexing.update_documents(Workspace(config))
 
-    beside(monkeypatch, moving, "obstacles", load_an_edit)
+    beside(moving, "obstacles", load_an_edit)
     released = moving.publish(workspace)
     pinned = released.pinned
     texts = {
@@ -117,9 +126,7 @@ def test_a_release_pins_the_documents_that_its_chunks_were_made_from(tmp_path, c
     assert candidate.obstacles(workspace, config.configuration("plain"))
 
 
-def test_a_document_edited_while_it_is_loaded_keeps_its_last_good_version(
-    tmp_path, config, monkeypatch
-):
+def test_a_document_edited_while_it_is_loaded_keeps_its_last_good_version(tmp_path, config, beside):
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     name = "policy/leave.md"
@@ -128,7 +135,7 @@ def test_a_document_edited_while_it_is_loaded_keeps_its_last_good_version(
     def save_again():
         write_documents(tmp_path / "documents", {name: "# Leave\n\nTwenty-one weeks.\n"})
 
-    beside(monkeypatch, loading, "_changes", save_again)
+    beside(loading, "_changes", save_again)
     report = indexing.update_documents(workspace)
     assert "what was loaded before stays" in report.quarantined[name]
     (kept,) = indexing.read_documents(workspace, [name])
@@ -142,15 +149,13 @@ def test_a_document_edited_while_it_is_loaded_keeps_its_last_good_version(
     assert indexing.plan_documents(workspace).is_current
 
 
-def test_an_unread_document_that_is_as_it_was_leaves_quarantine(tmp_path, config, monkeypatch):
+def test_an_unread_document_that_is_as_it_was_leaves_quarantine(tmp_path, config, beside):
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     name = "policy/leave.md"
     write_documents(tmp_path / "documents", {name: "# Leave\n\nTwenty weeks.\n"})
     restore = {name: DOCUMENTS[name]}
-    beside(
-        monkeypatch, loading, "_changes", lambda: write_documents(tmp_path / "documents", restore)
-    )
+    beside(loading, "_changes", lambda: write_documents(tmp_path / "documents", restore))
     indexing.update_documents(workspace)
     assert workspace.quarantine("documents").count() == 1
     indexing.update_documents(workspace)

@@ -226,8 +226,14 @@ def test_a_worker_process_killed_on_the_way_costs_one_batch_at_most(tmp_path, sh
     with cluster(tmp_path, 3600, shards, workers) as made:
         run = made.start()
         made.wait_for(lambda: len(made.calls) > shards // 4 or run.poll() is not None)
-        os.kill(int(made.calls[-1][0]), signal.SIGKILL)
+        killed = made.calls[-1][0]
+        assert run.poll() is None, "the run ended before the kill"
+        os.kill(int(killed), signal.SIGKILL)
+        before = len(made.calls)
         assert made.ends(run) == 0, made.told()
+        after = {pid for pid, *_ in made.calls[before:]}
+        assert after, "the kill came after the last batch"
+        assert killed not in after, "another was killed"
         check(made, killed=1)
 
 

@@ -14,8 +14,15 @@ def behind(bucket, monkeypatch):
 
     @contextmanager
     def faulty(fault: Fault) -> Iterator[None]:
-        with proxy(direct, fault) as address, monkeypatch.context() as patched:
+        befell: set[str] = set()
+
+        def noted(number: int, line: str) -> str:
+            befell.add(what := fault(number, line))
+            return what
+
+        with proxy(direct, noted) as address, monkeypatch.context() as patched:
             patched.setenv("AWS_ENDPOINT_URL", address)
             yield
+        assert any(befell), "no request met the fault"
 
     return faulty
