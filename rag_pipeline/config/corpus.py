@@ -227,13 +227,9 @@ class CorpusConfig(Settings):
             f"evaluation.answers: {{method: llm, chat: {chat}}}"
         )
 
-    def check_variants(self, configuration: str | None = None) -> None:
-        """Look for what the variants in use need; raise ConfigError or InputError for the first.
-
-        All configurations are looked at, or one of them.
-        """
-        chosen = [self.configuration(configuration)] if configuration else None
-        for one in chosen or self.all_configurations.values():
+    def check_variants(self) -> None:
+        """Look for what the variants in use need; raise ConfigError or InputError for the first."""
+        for one in self.all_configurations.values():
             for stage in STAGES:
                 with self._at(f"{stage}s.{one.variant(stage)}"):
                     self.chosen(one, stage).check(self)

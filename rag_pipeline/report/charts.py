@@ -118,7 +118,7 @@ def pareto_front(points: Sequence[Point]) -> list[Point]:
     return front
 
 
-def interval_strip(summary: Summary, colour: str = "var(--s0)") -> Markup:
+def interval_strip(summary: Summary) -> Markup:
     """Draw a mean as a dot and its interval as a line on 0 to 100 %, to stand in a table's cell."""
     if summary.mean is None:
         return Markup("")
@@ -129,8 +129,8 @@ def interval_strip(summary: Summary, colour: str = "var(--s0)") -> Markup:
         f'<svg class="strip" viewBox="0 0 104 14" role="img" aria-label="{told}">'
         f'<line x1="2" x2="102" y1="7" y2="7" stroke="var(--line)"/>'
         f'<line x1="{2 + 100 * low:.1f}" x2="{2 + 100 * high:.1f}" y1="7" y2="7" '
-        f'stroke="{colour}" stroke-width="4" stroke-linecap="round" opacity=".45"/>'
-        f'<circle cx="{2 + 100 * summary.mean:.1f}" cy="7" r="4" fill="{colour}"/></svg>'
+        'stroke="var(--s0)" stroke-width="4" stroke-linecap="round" opacity=".45"/>'
+        f'<circle cx="{2 + 100 * summary.mean:.1f}" cy="7" r="4" fill="var(--s0)"/></svg>'
     )
 
 

@@ -49,8 +49,8 @@ _UNKNOWN = EmbeddingLimits(texts=256, request_tokens=100_000, text_tokens=None)
 _VOYAGE_3 = (1024, 256, 512, 2048)
 
 
-def _voyage(request_tokens: int, text_tokens: int = 32_000) -> EmbeddingLimits:
-    return EmbeddingLimits(1000, request_tokens, text_tokens, _VOYAGE_3)
+def _voyage(request_tokens: int) -> EmbeddingLimits:
+    return EmbeddingLimits(1000, request_tokens, 32_000, _VOYAGE_3)
 
 
 # Of a document's chunks without auto-chunking at most 32,000 tokens a request are accepted.
