@@ -8,7 +8,11 @@ import openai
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, failure_of_status, unreachable
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret
+from rag_pipeline.models.providers.http import trusted
 from rag_pipeline.models.providers.openai import OpenAIProtocol
+
+_HTTP_LIBRARY = openai.DefaultAsyncHttpxClient.mro()[1].__module__.partition(".")[0]
+"""The library that the SDK sends its requests with: httpx, or what has followed it."""
 
 _STOPPING_CODES = (
     "model_not_found",
@@ -29,6 +33,7 @@ def client_of(key: str | None, address: str | None, timeout: float) -> openai.As
         base_url=address,
         timeout=openai.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         max_retries=0,
+        http_client=openai.DefaultAsyncHttpxClient(verify=trusted(_HTTP_LIBRARY)),
     )
 
 

@@ -9,7 +9,7 @@ from rag_pipeline.calls import Received, open_endpoint, run_calls
 from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens, paying, record
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.openai import OpenAIProtocol
-from rag_pipeline.models.providers.openai_sdk import key_of, sdk_errors
+from rag_pipeline.models.providers.openai_sdk import client_of, key_of, sdk_errors
 
 _INSTRUCTIONS = (
     "Search the web for what answers the question. Reply with one short paragraph for each page "
@@ -71,12 +71,7 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
         async with paying("chat", settings.provider, settings.model, expected, base_url=address):
             return await attempt()
 
-    async with openai.AsyncOpenAI(
-        api_key=key or "none",
-        base_url=settings.base_url,
-        timeout=settings.timeout_seconds,
-        max_retries=0,
-    ) as client:
+    async with client_of(key, settings.base_url, settings.timeout_seconds) as client:
         return await endpoint.send(paid, float(settings.max_output_tokens))
 
 
