@@ -13,9 +13,9 @@ from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_asked
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.interaction import Floats, cosines, importance, nearest, rarity
 from rag_pipeline.answering.sentences import Reader, ReadPassage, terms_of, token_ids
-from rag_pipeline.chunking.sentences import sentence_spans
+from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, Span
+from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, Span, ToAnswer
 from rag_pipeline.search.reranking import Weights
 
 NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
@@ -50,6 +50,8 @@ _GERMAN = re.compile(
 """Words of questions in German, which writes all nouns as English does names."""
 _HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d .,:;&'’()/-]{0,78}[^.]\Z")
 """A heading of Markdown, or a line in capitals that is no sentence."""
+_LONGEST_LIST = 1_000
+"""Maximum number of characters of what leads in a list with the items that are quoted with it."""
 _WITHIN = 3.0
 """Largest difference in score from the best sentence at which a further one is added."""
 _WITHIN_FACTS = 1.2
@@ -86,24 +88,8 @@ class Chosen(NamedTuple):
     sentences: list[tuple[Sentence, float]]
 
 
-class Asked(NamedTuple):
-    """A question with its ranked chunks, best first.
-
-    `ask` is the part of it that is searched for, `query` the whole ("" where that is the same).
-    `weights` are those of the tokens of the index that the chunks are from. `lists` says that facts
-    of several documents may be asked for. For `first` see `ToAnswer`.
-    """
-
-    ask: str
-    chunks: Sequence[ScoredChunk]
-    weights: Weights | None = None
-    query: str = ""
-    lists: bool = False
-    first: int = 0
-
-
 def extract_answers(
-    questions: Sequence[tuple[str, Sequence[ScoredChunk]] | Asked],
+    questions: Sequence[tuple[str, Sequence[ScoredChunk]]],
     settings: ExtractiveAnswers,
     reader: Reader,
     calibration: Calibration = DEFAULT,
@@ -115,12 +101,12 @@ def extract_answers(
     that the passages hold the answer; below the settings', else below the calibration's `least`,
     the answer is `NOTHING_ANSWERS`, without citations.
     """
-    asked = [Asked(*question) for question in questions]
+    asked = [ToAnswer(question, "general", chunks) for question, chunks in questions]
     return [as_answer(choose(one, settings, reader, calibration)) for one in asked]
 
 
 def choose(
-    asked: Asked, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
+    asked: ToAnswer, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
 ) -> Chosen:
     """Return the sentences that answer a question; see `extract_answers`."""
     query, chunks = asked.query or asked.ask, asked.chunks[: settings.contexts]
@@ -129,17 +115,32 @@ def choose(
         return Chosen(0.0, [])
     confidence = float(calibration.chances(found.row))
     least = calibration.least if settings.confidence is None else settings.confidence
-    sentences, features = sentence_features(asked.ask, read, reader, asked.weights)
+    of_names = 0.0 if asked.kind == "comparison" else _OF_NAMES  # each name is of another's row
+    sentences, features = sentence_features(asked.ask, read, reader, asked.weights, of_names)
     if not confidence or confidence < least or not sentences:
         return Chosen(confidence, [])
-    counted = {**FEATURES, "leading document": 0.0} if asked.lists else FEATURES
+    lists = asked.kind == "comprehensive"  # of several documents
+    counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
     scores = features @ np.array(list(counted.values()))
     order = np.argsort(-scores, kind="stable")[: settings.sentences]
     kinds = kinds_asked(asked.ask)
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
-    near = [i for i in order if scores[i] >= scores[order[0]] - within]
-    return Chosen(confidence, [(sentences[i], float(features[i, 0])) for i in near])
+    near: list[tuple[Sentence, float]] = []
+    for i in order:
+        if scores[i] >= scores[order[0]] - within and not _overlaps(sentences[i], near):
+            near.append((sentences[i], float(features[i, 0])))
+    return Chosen(confidence, near)
+
+
+def _overlaps(one: Sentence, chosen: Sequence[tuple[Sentence, float]]) -> bool:
+    """Tell whether a sentence and a chosen one are a list and an item of it."""
+    return any(
+        one.chunk.document_id == other.chunk.document_id
+        and one.start < other.start + len(other.text)
+        and other.start < one.start + len(one.text)
+        for other, _ in chosen
+    )
 
 
 def as_answer(chosen: Chosen) -> Answer:
@@ -161,13 +162,18 @@ def as_answer(chosen: Chosen) -> Answer:
 
 
 def sentence_features(
-    query: str, read: Sequence[ReadPassage], reader: Reader, weights: Weights | None = None
+    query: str,
+    read: Sequence[ReadPassage],
+    reader: Reader,
+    weights: Weights | None = None,
+    of_names: float = _OF_NAMES,
 ) -> Compared:
     """Return the sentences of passages that were read, best first, with their features.
 
-    - late interaction: the mean, weighted by the tokens' rarity, names by `_OF_NAMES` as much, of
-      the cosine of each token of the query to the nearest of the sentence, or of its chunk's
-      context, which says what the document is and counts `_OF_CONTEXT` as much (see `interaction`);
+    - late interaction: the mean, weighted by the tokens' rarity, names `of_names` as much, of
+      the cosine of each token of the query to the nearest of the sentence, or of its heading or
+      its chunk's context, which say what it is about and count `_OF_CONTEXT` as much (see
+      `interaction`);
     - standardised: that less its mean over all sentences, by its standard deviation;
     - passage: the same of the whole chunk's text;
     - backwards: the same from the sentence's tokens to the query's, standardised;
@@ -183,8 +189,8 @@ def sentence_features(
     question = reader.question(query)
     shares = importance(question.ids, [one.tokens.ids for one in read], weights)
     if names := " ".join(_names(query)):
-        shares *= np.where(np.isin(question.ids, token_ids(names)), _OF_NAMES, 1.0)
-        shares /= shares.sum()
+        counted = shares * np.where(np.isin(question.ids, token_ids(names)), of_names, 1.0)
+        shares = counted / counted.sum() if counted.any() else shares
     best_score = max(one.chunk.score for one in read)
     kinds = kinds_asked(query)
     seen: set[tuple[str, int, int]] = set()
@@ -193,7 +199,7 @@ def sentence_features(
     for rank, chunk, tokens in read:
         of_whole = cosines(tokens.whole, question)
         of_tokens, of_context = of_whole[: len(tokens.ids)], of_whole[len(tokens.ids) :]
-        context = _OF_CONTEXT * nearest(of_context)
+        context = above = _OF_CONTEXT * nearest(of_context)
         leads = float(chunk.document_id == read[0].chunk.document_id)
         weight = rarity(tokens.ids, weights)
         whole = float(nearest(of_tokens) @ shares)
@@ -201,13 +207,17 @@ def sentence_features(
         for start, end in _sentence_spans(chunk.text):
             place = (chunk.document_id, chunk.start + start, chunk.start + end)
             text = chunk.text[start:end]
-            if place in seen or _HEADING.match(text) or not terms_of(text):
+            own = slice(*np.searchsorted(starts, [start, end]))
+            met = nearest(of_tokens[own])
+            if _HEADING.match(text):
+                above = np.maximum(_OF_CONTEXT * met, context)
+                continue
+            if place in seen or not terms_of(text):
                 continue
             seen.add(place)
-            own = slice(*np.searchsorted(starts, [start, end]))
             back = of_tokens[own].max(axis=1, initial=0.0)
             backwards = float(back @ weight[own] / max(weight[own].sum(), 1e-9))
-            late = float(np.maximum(nearest(of_tokens[own]), context) @ shares)
+            late = float(np.maximum(met, above) @ shares)
             relative = chunk.score / best_score if best_score > 0 else 0.0
             other = float(not states(text, kinds))
             sentences.append(Sentence(chunk, rank, place[1], text))
@@ -228,4 +238,17 @@ def _names(query: str) -> list[str]:
 # The same chunks are found for many queries, and under many configurations.
 @lru_cache(maxsize=4096)
 def _sentence_spans(text: str) -> list[Span]:
-    return sentence_spans(text)
+    """Return the sentences of a text; what leads in a list goes on to its last item."""
+    spans = sentence_spans(text)
+    return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
+
+
+def _end_of_list(text: str, spans: Sequence[Span]) -> int:
+    (start, end), *following = spans
+    if text[start:end].endswith(":"):
+        for first, last in following:
+            is_item = LIST_ITEM.match(text, first) and not _HEADING.match(text[first:last])
+            if not is_item or last - start > _LONGEST_LIST:
+                break
+            end = last
+    return end

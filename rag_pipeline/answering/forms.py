@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
-from rag_pipeline.answering.extractive import Asked, Chosen, as_answer, choose
+from rag_pipeline.answering.extractive import Chosen, as_answer, choose
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.sentences import Reader
 from rag_pipeline.answering.verdict import verdict
@@ -23,10 +23,10 @@ _FURTHER = 4
 """Where the first passages hardly meet a question, this many times `contexts` are read."""
 _LISTED_PASSAGES = 3
 """Factor by which lists and comparisons read more passages than other answers."""
-_BEHIND = 0.065
-"""How much less than the best sentence one of a table may meet the question (late interaction).
+_LEAST_MET = 0.78
+"""Least late interaction of a sentence in a table, as a share of the best one's.
 
-Chosen on the comparisons of the sample.
+Chosen on comparisons of the sample's documents.
 """
 _LIMITS: dict[Kind, dict[str, int]] = {
     "comprehensive": {"sentences": 12},
@@ -87,13 +87,10 @@ def form_answers(
     for asked in questions:
         form = settings.model_copy(update={"contexts": _READ, **_LIMITS.get(asked.kind, {})})
         compared = asked.kind == "comparison"
-        parts = list(_by_document(asked.chunks).values()) if compared else [asked.chunks]
-        lists = asked.kind == "comprehensive"
-        first = 0 if compared else asked.first
-        of_parts = [
-            Asked(asked.ask, part, asked.weights, asked.query, lists, first) for part in parts
-        ]
-        chosen = [choose(one, form, reader, calibration) for one in of_parts]
+        parts = [asked]
+        if compared:
+            parts = [asked._replace(chunks=own) for own in _by_document(asked.chunks).values()]
+        chosen = [choose(one, form, reader, calibration) for one in parts]
         if compared:
             chosen = _to_the_point(asked.ask, chosen)
         made.append(_formed(asked, [as_answer(one) for one in chosen]))
@@ -131,8 +128,8 @@ def _to_the_point(ask: str, chosen: Sequence[Chosen]) -> list[Chosen]:
         ]
 
     best = max((late for one in chosen for _, late in one.sentences), default=0.0)
-    stating = kept(best - _BEHIND, kinds_asked(ask))
-    return stating if any(one.sentences for one in stating) else kept(best - _BEHIND, [])
+    stating = kept(_LEAST_MET * best, kinds_asked(ask))
+    return stating if any(one.sentences for one in stating) else kept(_LEAST_MET * best, [])
 
 
 def _quoted(citations: Sequence[Citation], listing: bool) -> str:

@@ -44,7 +44,7 @@ _COMPARISON = (
 )
 _COMPREHENSIVE = (
     r"\b(?:(?:list|name|enumerate|give|show|find)\s+(?:me\s+)?"
-    r"(?:all|every|each|the\s+(?:(?!who\b|that\b|which\b)\w+\s+){0,2}\w+(?<!s)s)|list\s+the|"
+    r"(?:all|every(?:thing)?|each|the\s+(?:(?!who\b|that\b|which\b)\w+\s+){0,2}\w+(?<!s)s)|list\s+the|"
     r"enumerate|(?:complete|full) (?:list|set|overview)|overview\s+of|"
     r"i (?:need|want) (?:all|every)|"
     r"everything (?:we|you|they)|(?:what|who|where) (?:are )?all|"

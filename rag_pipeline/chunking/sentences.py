@@ -28,7 +28,7 @@ _CLAUSE_HEADING = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 """What a numbered clause starts with, "2." or "2. Term.": part of the sentence that follows."""
-_LIST_ITEM = re.compile(
+LIST_ITEM = re.compile(
     rf"\s*(?:[-*+•◦▪‣·–—]\s|[#|>]|```|{_NUMBER}[.)\]]+\s|\d{{1,3}}(?:\.\d{{1,3}})+\s)"
 )
 _LETTER = re.compile(r"[^\W\d_]")
@@ -112,7 +112,7 @@ def _hard_breaks(text: str) -> Iterator[int]:
 def _is_hard(line: str, following: str, width: int) -> bool:
     if width > _LONGEST_WRAPPED_LINE:
         return True
-    if _LIST_ITEM.match(following) and not _goes_on(line.rstrip(), following):
+    if LIST_ITEM.match(following) and not _goes_on(line.rstrip(), following):
         return True
     return len(line.rstrip()) + 1 + len(following.split(maxsplit=1)[0]) <= width
 
@@ -163,6 +163,6 @@ def _ends(text: str, begin: int, match: re.Match[str]) -> bool:
 
 def _is_capitalised(head: str) -> bool:
     """Tell whether a sentence starts with a capital: in text without any, they tell nothing."""
-    enumerator = _LIST_ITEM.match(head)
+    enumerator = LIST_ITEM.match(head)
     letter = _LETTER.search(head, enumerator.end() if enumerator else 0)
     return letter is not None and letter.group().isupper()

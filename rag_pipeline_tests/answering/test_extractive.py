@@ -3,11 +3,17 @@ import math
 import numpy as np
 import pytest
 
-from rag_pipeline.answering import NOTHING_ANSWERS, extract_answers, extractive, sentence_vectors
-from rag_pipeline.answering.extractive import FEATURES, Asked, sentence_features
+from rag_pipeline.answering import (
+    NOTHING_ANSWERS,
+    extract_answers,
+    extractive,
+    form_answers,
+    sentence_vectors,
+)
+from rag_pipeline.answering.extractive import FEATURES, sentence_features
 from rag_pipeline.answering.sentences import PassageTokens, read_passages
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import ScoredChunk, ToAnswer
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 
@@ -91,9 +97,9 @@ def test_further_passages_are_read_only_where_the_first_hardly_meet_the_question
     query = "How long do the obligations of confidentiality last?"
 
     def cited(first_chunk, other):
-        asked = Asked(query, [first_chunk, other], first=1)
-        (made,) = extract_answers([asked], ExtractiveAnswers(), sentence_vectors)
-        return {citation.document_id for citation in made.citations}
+        asked = ToAnswer(query, "general", [first_chunk, other], first=1)
+        (made,) = form_answers([asked], ExtractiveAnswers(), sentence_vectors)
+        return {citation.document_id for citation in made.answer.citations}
 
     assert cited(unlike, long) == {"nda.txt"}
     assert cited(long, unlike) == {"nda.txt"}

@@ -31,3 +31,21 @@ def test_headings_are_not_quoted():
     read = read_passages("annual leave", [chunk("d", text, 1.0)], sentence_vectors)
     sentences, _ = sentence_features("annual leave", read, sentence_vectors)
     assert [s.text for s in sentences] == ["年假", "All have ten days of annual leave."]
+
+
+def test_what_leads_in_a_list_is_quoted_with_its_items_alone():
+    listed = "The following are never reimbursed:\n- parking fines\n- lounge access"
+    text = f"{listed}\n\n## Claims\n\nClaims are sent within ten days."
+    asked = ToAnswer("What is never reimbursed?", "general", [chunk("d", text, 1.0)])
+    (formed,) = form_answers([asked], ExtractiveAnswers(confidence=0), sentence_vectors)
+    quotes = [citation.text for citation in formed.answer.citations]
+    assert quotes[0] == listed
+    assert not any("- " in quote for quote in quotes[1:])
+
+
+def test_a_sentence_is_also_met_by_its_heading():
+    text = "## Annual leave\n\nAll have ten days.\n\n## Lunch\n\nAll have one hour."
+    read = read_passages("annual leave", [chunk("d", text, 1.0)], sentence_vectors)
+    sentences, features = sentence_features("annual leave", read, sentence_vectors)
+    late = dict(zip([s.text for s in sentences], features[:, 0], strict=True))
+    assert late["All have ten days."] > late["All have one hour."] + 0.1
