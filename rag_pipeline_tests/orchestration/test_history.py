@@ -12,7 +12,7 @@ from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
-from rag_pipeline_tests.testing.dagster_projects import HOME
+from rag_pipeline_tests.testing.dagster_projects import HOME, seen
 
 ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
 
@@ -35,6 +35,11 @@ def built(tmp_path, template):
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
         yield Workspace(load_config(tmp_path / "tiny.yaml")), instance
+
+
+def test_what_the_command_line_built_is_fresh_to_dagster(tmp_path, built):
+    _, instance = built
+    assert seen(tmp_path / "tiny.yaml", instance) == []
 
 
 def empty_runs(instance, number, job="tiny__bring_up_to_date"):

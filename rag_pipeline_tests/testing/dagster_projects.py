@@ -12,12 +12,15 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import StaleStatus
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
-from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.orchestration.names import asset_key, identifier
+from rag_pipeline.orchestration.observing import graph_of
+from rag_pipeline.orchestration.staleness import Statuses
+from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.workspace import Workspace
 
 
@@ -36,6 +39,17 @@ def ask(
 def _definitions(file: Path, written: bytes, one_run: bool) -> dg.Definitions:
     """Return the definitions of a corpus file as it was written, as a code server keeps them."""
     return build_definitions(load_config(file), retries=None, one_run=one_run)
+
+
+def seen(file: Path, instance: dg.DagsterInstance) -> list[Step]:
+    """Return what Dagster calls stale, by a graph and a resolver of its own."""
+    workspace = Workspace(load_config(file))
+    look = Statuses(instance, graph_of(workspace))
+    return [
+        step
+        for step in steps(workspace.config)
+        if look(asset_key(workspace.config, step.asset), step.partition) is not StaleStatus.FRESH
+    ]
 
 
 def named(request: dg.RunRequest | dg.DagsterRun) -> tuple[str, str | None]:
