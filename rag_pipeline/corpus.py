@@ -80,8 +80,13 @@ class Corpus:
     >>> corpus.search("How long does confidentiality last?", k=5)
     """
 
-    def __init__(self, config: CorpusConfig) -> None:
+    def __init__(self, config: CorpusConfig, verify: bool = False) -> None:
+        """Take the settings; with `verify` a release's files are hashed before it is searched.
+
+        One that is not as it was released is not opened: searches stay with the one before.
+        """
         self.config = config
+        self.verify = verify
         self.workspace = Workspace(config)
         self._lock = Lock()
         """Held for moments only: nothing is read or opened under it."""
@@ -90,9 +95,9 @@ class Corpus:
         self._not_before = 0.0
 
     @classmethod
-    def load(cls, file: str | Path) -> "Corpus":
+    def load(cls, file: str | Path, verify: bool = False) -> "Corpus":
         """Read a corpus file; raise ConfigError naming what is wrong in it."""
-        return cls(load_config(file))
+        return cls(load_config(file), verify)
 
     @cached_property
     def name(self) -> str:
@@ -325,6 +330,8 @@ class Corpus:
 
         def work() -> None:
             try:
+                if self.verify:
+                    manifests.verify(self.workspace, release)
                 served = self._searched_with(release, open_index(self.workspace, release.pinned))
             except BaseException as error:  # noqa: BLE001 - told to whoever waits
                 self._end(opening, None)

@@ -130,6 +130,24 @@ def test_a_flipped_bit_of_a_bm25_index_keeps_a_release_from_being_exported(works
         export(workspace, releases.current(workspace).release_id, tmp_path / "bundle.zip")
 
 
+def test_where_it_is_asked_for_a_release_is_held_against_its_hashes_before_it_is_searched(
+    workspace,
+):
+    now, before = (release.release_id for release in releases.history(workspace)[:2])
+    corpus, careless = Corpus(workspace.config, verify=True), Corpus(workspace.config)
+    corpus.roll_back()
+    assert corpus.reopen().release_id == before
+    flip(workspace, f"tables/{VECTORS}.lance/data/*")  # of the newer one alone
+    releases.serve(workspace, now)
+    with pytest.raises(StoreError, match=rf"{now} is not whole: 1 of its files"):
+        corpus.reopen()
+    assert corpus.searched().release_id == before
+    assert corpus.search("fee of contract 0")
+    assert careless.reopen().release_id == now
+    with pytest.raises(StoreError, match="is not whole"):
+        Corpus(workspace.config, verify=True).search("fee of contract 0")
+
+
 def test_a_store_of_an_earlier_version_is_read_and_hashed_by_its_next_release(workspace):
     shutil.rmtree(workspace.config.documents_path.parent / "store/cycling/hashes")
     for release_id in releases.names(workspace):

@@ -156,6 +156,9 @@ def serve(
         bool,
         typer.Option("--review", help="Serve /review too: decide on synthetic questions there."),
     ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Hash a release's files before it is searched.")
+    ] = False,
 ) -> None:
     """Serve releases to assistants: MCP tools, a page to ask on, and a Dify knowledge base.
 
@@ -175,6 +178,8 @@ def serve(
     if transport not in ("http", "stdio"):
         raise InputError(f"--transport {transport!r} is not one of: http, stdio")
     opened = [open_corpus(name) for name in (*(corpora or ()), *(named or ()))] or [open_corpus()]
+    for one in opened:
+        one.verify = verify
     settings = ServerSettings.from_environment(
         host, port, token_env, allow_host or [], log_questions, review
     )
