@@ -22,6 +22,7 @@ BENCHMARKS = (
     "bench_migrate",
     "bench_wordings",
     "bench_answers",
+    "bench_stages",
     "bench_evaluation",
     "bench_serving",
     "bench_expansion",

@@ -102,12 +102,12 @@ def write(name: str, found: dict[str, dict[str, Difference]]) -> None:
     for means in WITHOUT:
         row = found.get(means.replace(" ", "_"))
         if row:
-            cells = " | ".join(_cell(row[metric]) for metric in METRICS[name])
+            cells = " | ".join(cell(row[metric]) for metric in METRICS[name])
             sys.stdout.write(f"| {means} | {cells} |\n")
     sys.stdout.flush()
 
 
-def _cell(difference: Difference) -> str:
+def cell(difference: Difference) -> str:
     mean, low, high = (100 * (v or 0) for v in (difference.mean, difference.low, difference.high))
     return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 

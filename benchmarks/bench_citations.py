@@ -38,7 +38,7 @@ from rag_pipeline.datamodels import Citation, Query, ScoredChunk
 from rag_pipeline.evaluation.runs import load_queries
 
 Floats = npt.NDArray[np.float64]
-_SHARES = {"sample": 1.0, "legalbench-rag": 0.3, "chroma-chunking": 0.5}
+SHARES = {"sample": 1.0, "legalbench-rag": 0.3, "chroma-chunking": 0.5}
 """How much each set's questions count in the fit: the largest is no more than twice the least."""
 _PENALTY = 3.0
 
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
     hits: Floats
 
 
-def _hits(span: Citation | ScoredChunk | tuple[str, int, int], query: Query) -> bool:
+def hits(span: Citation | ScoredChunk | tuple[str, int, int], query: Query) -> bool:
     document_id, start, end = (
         span if isinstance(span, tuple) else (span.document_id, span.start, span.end)
     )
@@ -93,10 +93,10 @@ def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
         places = [(s.chunk.document_id, s.start, s.start + len(s.text)) for s in sentences]
         yield Measured(
             _reported(query, name),
-            any(_hits(one.chunk, query) for one in read),
-            [_hits(c, query) for c in formed.answer.citations[: settings.sentences]],
+            any(hits(one.chunk, query) for one in read),
+            [hits(c, query) for c in formed.answer.citations[: settings.sentences]],
             features,
-            np.array([_hits(place, query) for place in places], float),
+            np.array([hits(place, query) for place in places], float),
         )
 
 
@@ -136,7 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     here = Path(__file__).parents[2] / "shared" / "data"
     parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=list(_SHARES), choices=list(_SHARES))
+    parser.add_argument("--sets", nargs="*", default=list(SHARES), choices=list(SHARES))
     parser.add_argument("--work", type=Path, help="keep what is built in this folder")
     parser.add_argument("--fit", action="store_true")
     arguments = parser.parse_args()
@@ -152,7 +152,7 @@ def main() -> None:
             sys.stdout.write(_line("all", of_set[name]))
             sys.stdout.flush()
         if arguments.fit:
-            own = [(_SHARES[n], o) for n, rows in of_set.items() for o in rows if not o.reported]
+            own = [(SHARES[n], o) for n, rows in of_set.items() for o in rows if not o.reported]
             for feature, weight in zip(FEATURES, fitted(own), strict=True):
                 sys.stdout.write(f"  {feature:20} {weight:6.2f}   now {FEATURES[feature]:6.2f}\n")
 

@@ -48,7 +48,7 @@ _GERMAN = re.compile(
     r"\b(?:der|das|dem|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|kann|für|nach|zu[mr])\b"
 )
 """Words of questions in German, which writes all nouns as English does names."""
-_HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d .,:;&'’()/-]{0,78}[^.]\Z")
+_HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d\s.,:;&'’()/=-]{0,158}[^.]\Z")
 """A heading of Markdown, or a line in capitals that is no sentence."""
 _LONGEST_LIST = 1_000
 """Maximum number of characters of what leads in a list with the items that are quoted with it."""
@@ -115,15 +115,17 @@ def choose(
         return Chosen(0.0, [])
     confidence = float(calibration.chances(found.row))
     least = calibration.least if settings.confidence is None else settings.confidence
-    of_names = 0.0 if asked.kind == "comparison" else _OF_NAMES  # each name is of another's row
+    kinds = kinds_asked(asked.ask)
+    of_names = 1.0 if "party" in kinds else _OF_NAMES
+    of_names = 0.0 if asked.kind == "comparison" else of_names  # each name is of another's row
     sentences, features = sentence_features(asked.ask, read, reader, asked.weights, of_names)
     if not confidence or confidence < least or not sentences:
         return Chosen(confidence, [])
-    lists = asked.kind == "comprehensive"  # of several documents
+    # a list may be of several documents, unless one was named
+    lists = asked.kind == "comprehensive" and query == asked.ask
     counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
     scores = features @ np.array(list(counted.values()))
     order = np.argsort(-scores, kind="stable")[: settings.sentences]
-    kinds = kinds_asked(asked.ask)
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
     near: list[tuple[Sentence, float]] = []

@@ -104,6 +104,16 @@ _ASKED = {
         r"哪(?:国|个国家)?的?法律?|适用.{0,4}法|哪.{0,3}法院|管辖",
         r"أي قانون|أي محكمة|القانون (?:الواجب|المطبق)",
     ),
+    "party": (
+        r"\b(?:parties (?:to|of|in|under)|(?:who|which|what) (?:are|were) the parties|"
+        r"(?:name|list|state|identify) (?:all )?(?:the )?parties|between whom)\b",
+        r"\bvertragspart(?:ei|ner)\w*|\b(?:zwischen wem|parteien (?:des|der|im)|"
+        r"wer sind die parteien)\b",
+        r"\b(?:entre qui|parties (?:au|du)|qui sont les parties)\b",
+        r"\b(?:entre quiénes|partes (?:del|en el)|quiénes son las partes)\b",
+        r"当事人|签约方",
+        r"أطراف",
+    ),
 }
 _STATED = {
     "duration": (
@@ -129,13 +139,17 @@ _STATED = {
         r"\w*(?:recht|gericht)\w*\b|\b(?:droit|lois?|tribuna\w+|juridiction)\b|"
         r"\b(?:ley|leyes|derecho|jurisdicción)\b|法律?|法院|仲裁|قانون|محكم|محاكم",
     ),
+    "party": (
+        r"\b(?:between|zwischen|entre)\b|\((?:the |der |die |le |la |el )?[“\"„«]|"
+        r"甲方|乙方|之间|بين|الطرف",
+    ),
 }
 _ASKS = {kind: "|".join(words) for kind, words in _ASKED.items()}
 _STATES = {kind: "|".join(words) for kind, words in _STATED.items()}
 
 
 def kinds_asked(question: str) -> list[str]:
-    """Return the kinds of fact that may answer a question: duration, date, amount, share, law."""
+    """Return the kinds of fact that may answer a question, such as `duration`; see `_ASKED`."""
     return [kind for kind, words in _ASKS.items() if _found(words, question)]
 
 

@@ -3,6 +3,7 @@ import pytest
 from rag_pipeline.answering.facts import kinds_asked, states
 
 DURATION, DATE, AMOUNT, SHARE, LAW = "duration", "date", "amount", "share", "law"
+PARTY = "party"
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,12 @@ DURATION, DATE, AMOUNT, SHARE, LAW = "duration", "date", "amount", "share", "law
         ("押金是多少？", AMOUNT, "押金为50欧元。", "押金须支付。"),
         ("什么时候免费？", DATE, "每月第一个星期日免费。", "对儿童免费。"),
         ("كم يكلف الاشتراك؟", AMOUNT, "الاشتراك 20 يورو.", "الاشتراك مطلوب."),
+        ("Name the parties of it.", PARTY, "It is made between Acme and Birch.", "It is long."),
+        ("Wer sind die Parteien?", PARTY, "Geschlossen zwischen A und B.", "Er gilt."),
+        ("Qui sont les parties ?", PARTY, "Conclu entre A et B.", "Il dure."),
+        ("¿Quiénes son las partes?", PARTY, "Celebrado entre A y B.", "Es largo."),
+        ("合同的当事人是谁？", PARTY, "甲方为某公司。", "合同有效。"),
+        ("من هم أطراف العقد؟", PARTY, "أبرم بين شركتين.", "العقد مكتوب."),
         ("ما مدة العقد؟", DURATION, "المدة 3 سنوات.", "العقد مكتوب."),
     ],
 )

@@ -1,0 +1,109 @@
+"""What each stage of an answer without a model is worth: the default with and without it.
+
+    python -m benchmarks.bench_stages [--data FOLDER] [--sets NAME ...] [--work FOLDER] [--most N]
+
+Prints what a stage adds in percentage points, with the 95 % interval of the paired difference over
+the same questions: how often the first cited sentence, and any, hits the gold text; on the sample
+also the F1 of the facts. Boosted queries are no part of the default: they are added to it.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.bench_ablation import cell
+from benchmarks.bench_citations import SHARES, built, hits
+from rag_pipeline import Corpus
+from rag_pipeline.answering import (
+    ToAnswer,
+    detect,
+    distinct,
+    form_answers,
+    passages_read,
+    passages_wanted,
+    sentence_vectors,
+)
+from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.datamodels import Kind, Query
+from rag_pipeline.evaluation.entities import extract, score_entities
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.evaluation.significance import differences
+
+_SETTINGS = ExtractiveAnswers()
+Metrics = dict[str, float]
+
+
+def answered(
+    corpus: Corpus, query: Query, kind: Kind, further: bool = True, boosted: bool = False
+) -> Metrics:
+    """Answer a question as the assistant does without a model; return what hits."""
+    first = passages_wanted(query.query, kind, _SETTINGS)
+    read = passages_read(query.query, kind, _SETTINGS) if further else first
+    stages = (3, 1) if boosted else None
+    found = corpus.retrieve(query.query, read, stages=stages, deepen=False, tokens=True)
+    asked = ToAnswer(
+        *(found.ask, kind, distinct(found.chunks), found.token_weights, query.query, first)
+    )
+    (formed,) = form_answers([asked], _SETTINGS, sentence_vectors, corpus.calibration())
+    cited = [hits(c, query) for c in formed.answer.citations[: _SETTINGS.sentences]]
+    made = {"first cited": float(cited[:1] == [True]), "any cited": float(any(cited))}
+    if query.entities:
+        text = formed.answer.text if formed.answer.answered else ""
+        score = score_entities(text, extract(text), query.entities, query.critical_types)
+        made |= {"EntityF1": score.total.f1 or 0.0}
+    return made
+
+
+STAGES: dict[str, Callable[[Corpus, Query], tuple[Metrics, Metrics]]] = {
+    "intent": lambda corpus, q: (
+        answered(corpus, q, detect(q.query).kind),
+        answered(corpus, q, "general"),
+    ),
+    "further passages": lambda corpus, q: (
+        answered(corpus, q, detect(q.query).kind),
+        answered(corpus, q, detect(q.query).kind, further=False),
+    ),
+    "boosted queries": lambda corpus, q: (
+        answered(corpus, q, detect(q.query).kind, boosted=True),
+        answered(corpus, q, detect(q.query).kind),
+    ),
+}
+"""Each stage: a question's metrics with it, and without."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    here = Path(__file__).parents[2] / "shared" / "data"
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
+    parser.add_argument("--sets", nargs="*", default=list(SHARES), choices=list(SHARES))
+    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
+    parser.add_argument("--most", type=int, default=1_000, help="questions of each set")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as passing:
+        work = arguments.work or Path(passing)
+        work.mkdir(parents=True, exist_ok=True)
+        for name in arguments.sets:
+            corpus = built(name, Path(arguments.data), work / name)
+            report(name, corpus, arguments.most)
+
+
+def report(name: str, corpus: Corpus, most: int) -> None:
+    """Print a set's table."""
+    queries = [q for q in load_queries(corpus.workspace) if q.gold_spans]
+    queries = sorted(queries, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
+    metrics = ["first cited", "any cited", *(["EntityF1"] if name == "sample" else [])]
+    sys.stdout.write(f"\n| {name}, n = {len(queries)} | {' | '.join(metrics)} |\n")
+    sys.stdout.write(f"|{'---|' * (len(metrics) + 1)}\n")
+    for stage, measure in STAGES.items():
+        both = [measure(corpus, query) for query in queries]
+        found = differences({m: [(one[m], other[m]) for one, other in both] for m in metrics})
+        sys.stdout.write(f"| {stage} | {' | '.join(cell(found[m]) for m in metrics)} |\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
