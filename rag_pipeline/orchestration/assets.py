@@ -1,6 +1,6 @@
 """The asset graph of one corpus: each asset reads, makes one domain call and reports."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ from rag_pipeline.orchestration.partitions import (
     partitions_of,
     upstream_assets,
 )
-from rag_pipeline.orchestration.pools import pool_of, store_pool
+from rag_pipeline.orchestration.pools import Place, pool_of, store_pool
 from rag_pipeline.orchestration.progress import progress_logged
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
@@ -75,7 +75,7 @@ def _assets_made_together(
     config = workspace.config
 
     def materialize(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        with _in_turn(workspace, context, one_run):
+        with _in_turn(workspace, context.op_execution_context, one_run):
             if ASSETS[names[0]].sweep == "before":  # where the store is swept, the history is, too
                 purge_runs(workspace, context.instance)
             for name in names:
@@ -119,28 +119,32 @@ def backfill_policy(config: CorpusConfig, name: str, one_run: bool) -> dg.Backfi
 
 
 @contextmanager
-def _in_turn(
-    workspace: Workspace, context: dg.AssetExecutionContext, one_run: bool
-) -> Iterator[None]:
+def _in_turn(workspace: Workspace, context: dg.OpExecutionContext, one_run: bool) -> Iterator[None]:
     """Wait for whoever is at work on the corpus; where all is done here, be at work oneself."""
     if one_run:
-        with at_work_until_canceled(workspace, context.log.info):
+        with at_work_until_canceled(workspace, context):
             yield
     else:
-        wait_for_others(workspace.store, context.log.info)
+        _wait_for_others(workspace, context)
         yield
 
 
+def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> None:
+    place = Place(context)
+    wait_for_others(workspace.store, place.leave)
+    place.take_again()
+
+
 @contextmanager
-def at_work_until_canceled(
-    workspace: Workspace, waiting: Callable[[str], object]
-) -> Iterator[None]:
+def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext) -> Iterator[None]:
     """Hold the corpus's lease; end the step when its run is canceled.
 
     By a retry policy, Dagster would begin a canceled step again in the same process.
     """
+    place = Place(context)
     try:
-        with lease(workspace.store, wait=True, waiting=waiting):
+        with lease(workspace.store, wait=True, waiting=place.leave):
+            place.take_again()
             yield
     except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as error:
         raise dg.Failure("The run was canceled.", allow_retries=False) from error
@@ -210,7 +214,7 @@ def _sharded_asset(
         description="List the stale documents and group them into shards.",
     )
     def plan(context: dg.OpExecutionContext) -> Iterator[dg.DynamicOutput[Any]]:
-        wait_for_others(workspace.store, context.log.info)
+        _wait_for_others(workspace, context)
         with clear_failures():
             hold_budget_of_step(workspace, Step(name, context.partition_key))
             todo = indexing.plan(indexing.open_stage(workspace, name, context.partition_key))

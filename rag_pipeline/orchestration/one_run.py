@@ -56,7 +56,7 @@ def build_update_job(
     )
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
         # What another run does meanwhile is current when its turn comes.
-        with at_work_until_canceled(workspace, context.log.info):
+        with at_work_until_canceled(workspace, context):
             observe_for_the_first_time(workspace, context.instance)
             try:
                 yield from _update(context, workspace)

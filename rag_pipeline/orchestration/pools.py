@@ -4,10 +4,17 @@
 `pools.default_limit` in `dagster.yaml` holds for those without a limit of their own.
 """
 
+import time
+
+import dagster as dg
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.pipeline.forecast import called_vendor
 from rag_pipeline.pipeline.planning import steps, steps_of
+
+_POLL_SECONDS = 1.0
 
 
 def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
@@ -19,6 +26,36 @@ def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
     called = {called_vendor(config, step) for step in counted}
     providers = sorted(filter(None, called))
     return "+".join(providers) or store_pool(config)
+
+
+class Place:
+    """The place that a step has in its pool, left while the step waits for others at work.
+
+    `rag run` holds the corpus over all its steps: one that needs the place of a step that waits for
+    it would wait for good, and so would both.
+    """
+
+    def __init__(self, context: dg.OpExecutionContext) -> None:
+        self._context = context
+        self._step = context.get_step_execution_context().step.key
+        self._left = False
+
+    def leave(self, why: str) -> None:
+        """Free the place; log why."""
+        context = self._context
+        context.log.info(why)
+        context.instance.event_log_storage.free_concurrency_slot_for_step(
+            context.run_id, self._step
+        )
+        self._left = True
+
+    def take_again(self) -> None:
+        """Return once a place is free, if it was left."""
+        pool = self._context.op_def.pool
+        if self._left and pool:
+            claims = InstanceConcurrencyContext(self._context.instance, self._context.run)
+            while not claims.claim(pool, self._step):
+                time.sleep(_POLL_SECONDS)
 
 
 def store_pool(config: CorpusConfig) -> str:

@@ -4,21 +4,27 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import dagster as dg
+import pytest
 from dagster._daemon.run_coordinator import QueuedRunCoordinatorDaemon
 
 from rag_pipeline.config import load_config
+from rag_pipeline.orchestration import assets
+from rag_pipeline.orchestration import one_run as one_run_job
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import job_name, update_job_name
 from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
+from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import write_corpus
 from rag_pipeline_tests.testing.dagster_projects import write_project
+from rag_pipeline_tests.testing.leases import held
 
 ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
 KEY = "recursive_150.none.minilm"
@@ -76,6 +82,55 @@ def test_loading_and_releasing_leave_the_queue_first(config):
     assert set(ahead[:2]) == {"documents", "release"}
     assert set(ahead[2:5]) == {"queries", "leaderboard", ""}
     assert ahead[5:] == [name for name in reversed(names) if name not in ahead[:5]]
+
+
+@pytest.mark.parametrize(
+    ("one_run", "job", "partition"),
+    [
+        (True, "tiny__update_documents", None),
+        (True, "tiny__bring_up_to_date", None),
+        (False, "tiny__update_chunks", "recursive_150"),
+    ],
+)
+def test_a_step_that_waits_for_others_keeps_no_place_from_them(
+    tmp_path, monkeypatch, one_run, job, partition
+):
+    file = write_corpus(tmp_path, configurations=[ONE])
+    build(file, "documents")
+    config = load_config(file)
+    write_project(tmp_path, file)
+    with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance, held(file) as holder:
+        log = instance.event_log_storage
+        pools = ("minilm", "tiny__store")
+        for pool in pools:
+            log.set_concurrency_slots(pool, 1)
+
+        def taken():
+            return sum(log.get_concurrency_info(pool).active_slot_count for pool in pools)
+
+        seen = []
+
+        def others_turn(seconds):
+            seen.append(taken())
+            holder.stdin.close()
+            holder.wait()
+
+        def at_work(*_):
+            seen.append(taken())
+            return ()
+
+        monkeypatch.setattr(time, "sleep", others_turn)
+        # What each does first when it is its turn.
+        monkeypatch.setattr(one_run_job, "_update", at_work)
+        monkeypatch.setattr(assets, "make", lambda *_: Outcome("1", dict(at_work())))
+        monkeypatch.setattr(assets, "hold_budget_of_step", at_work)
+        definitions = build_definitions(config, retries=None, one_run=one_run)
+        done = definitions.resolve_job_def(job).execute_in_process(
+            instance=instance, partition_key=partition
+        )
+        assert done.success
+        assert seen == [0, 1]
+        assert taken() == 0
 
 
 def test_a_limit_holds_an_op_back_until_another_has_ended(tmp_path):
