@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import math
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from rag_pipeline.evaluation import relevance_labels
 from rag_pipeline.evaluation.answer_presence import answer_presence
 from rag_pipeline.evaluation.entities import score_entities
 from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.evaluation.summary import mean_of_known
 
 Measure = Callable[[Query, Assisted], float | None]
 """From a query and its answer to a score of 0..1; None where it could not be judged."""
@@ -74,7 +74,7 @@ def optimize_prompts(
         return answering.ask(query)
 
     def score(prompts: Prompts, on: Sequence[Query]) -> float | None:
-        return _mean([measure(query, answer(prompts, query.query)) for query in on])
+        return mean_of_known(measure(query, answer(prompts, query.query)) for query in on)
 
     candidates = []
     for trial in range(trials):
@@ -196,8 +196,3 @@ def _model(corpus: Corpus) -> LanguageModel:
 
 def _can_judge(metric: str, query: Query) -> bool:
     return bool(query.entities if metric == "EntityF1" else query.gold_spans)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None

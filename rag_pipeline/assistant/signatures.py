@@ -67,40 +67,34 @@ class BoostSearch(dspy.Signature):
     queries: list[str] = dspy.OutputField(desc="up to three sets of keywords, the best first")
 
 
-class LookUpClause(dspy.Signature):
-    """Answer with the exact wording of the provisions that the question asks for."""
-
+class _ReadPassages(dspy.Signature):
     question: str = dspy.InputField()
     guidance: str = dspy.InputField()
     passages: str = dspy.InputField()
+
+
+class LookUpClause(_ReadPassages):
+    """Answer with the exact wording of the provisions that the question asks for."""
+
     answer: str = dspy.OutputField(desc="one sentence with its [number], or NO ANSWER")
     quotes: list[Quote] = dspy.OutputField(desc="the provisions; none if there is no answer")
 
 
-class CompareDocuments(dspy.Signature):
+class CompareDocuments(_ReadPassages):
     """Compare what the documents say, one row for each document."""
 
-    question: str = dspy.InputField()
-    guidance: str = dspy.InputField()
-    passages: str = dspy.InputField()
     rows: list[ComparedDocument] = dspy.OutputField(desc="none if the passages hold no answer")
 
 
-class ListEverything(dspy.Signature):
+class ListEverything(_ReadPassages):
     """List everything in the passages that the question asks for, leaving out nothing."""
 
-    question: str = dspy.InputField()
-    guidance: str = dspy.InputField()
-    passages: str = dspy.InputField()
     entries: list[str] = dspy.OutputField(desc="each with its [number]; none if there is none")
 
 
-class AnswerQuestion(dspy.Signature):
+class AnswerQuestion(_ReadPassages):
     """Answer the question."""
 
-    question: str = dspy.InputField()
-    guidance: str = dspy.InputField()
-    passages: str = dspy.InputField()
     answer: str = dspy.OutputField(desc="cited sentences, or NO ANSWER if the passages hold none")
 
 

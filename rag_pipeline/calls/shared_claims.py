@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 from uuid import uuid4
 
 from rag_pipeline.calls.registers import Register
@@ -22,6 +22,16 @@ _SEEN_SECONDS = 90.0
 """Time in seconds after which a machine that was not seen counts as gone."""
 _RENEWED_SECONDS = 20.0
 POLL_SECONDS = 2.0
+
+
+class _Held(TypedDict, total=False):
+    keys: list[str]
+    seen: float
+
+
+class _Entry(TypedDict):
+    segments: int
+    machines: dict[str, _Held]
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +62,7 @@ class SharedClaims:
         """Return how many segments there are, and what was claimed if all are adopted here."""
         segments, taken = self._adopted, set[bytes]()
 
-        def change(entry: dict[str, Any]) -> bool:
+        def change(entry: _Entry) -> bool:
             nonlocal segments, taken
             segments, theirs = entry["segments"], self._others(entry)
             taken = {key for key in keys if _short(key) not in theirs}
@@ -77,7 +87,7 @@ class SharedClaims:
         found: list[bytes] = []
         segments = self._adopted
 
-        def look(entry: dict[str, Any]) -> bool:
+        def look(entry: _Entry) -> bool:
             nonlocal segments
             segments = entry["segments"]
             theirs = self._others(entry)
@@ -100,7 +110,7 @@ class SharedClaims:
         self._drop({_short(key) for key in keys}, written=True)
 
     def _drop(self, gone: set[str], written: bool) -> None:
-        def change(entry: dict[str, Any]) -> bool:
+        def change(entry: _Entry) -> bool:
             entry["segments"] += written
             # Of processes of one machine any may write the others' answers.
             for name in list(entry["machines"]) if written else [self.machine]:
@@ -114,7 +124,7 @@ class SharedClaims:
             self._change(change)
             self._mine -= gone
 
-    def _others(self, entry: dict[str, Any]) -> set[str]:
+    def _others(self, entry: _Entry) -> set[str]:
         return {
             key
             for machine, own in entry["machines"].items()
@@ -122,9 +132,9 @@ class SharedClaims:
             for key in own["keys"]
         }
 
-    def _change(self, work: Callable[[dict[str, Any]], bool]) -> None:
+    def _change(self, work: Callable[[_Entry], bool]) -> None:
         def change(content: bytes | None) -> bytes | None:
-            entry = json.loads(content or b"{}") or {"segments": 0, "machines": {}}
+            entry: _Entry = json.loads(content or b'{"segments": 0, "machines": {}}')
             if not work(entry):
                 return None
             now, machines = time.time(), entry["machines"]
@@ -151,7 +161,7 @@ class SharedClaims:
                 if self._mine:
                     self._change(self._still_there)
 
-    def _still_there(self, entry: dict[str, Any]) -> bool:
+    def _still_there(self, entry: _Entry) -> bool:
         if self.machine not in entry["machines"]:
             self._mine.clear()  # all was written by another process, or it was not seen for long
             return False

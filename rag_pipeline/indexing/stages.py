@@ -38,11 +38,11 @@ class TableStage:
     fingerprint: str
     upstream: Table
     upstream_fingerprint: str
-    covers: Callable[[str], bool]
     shard_weight: int
     """The most that a shard holds: characters for chunks, rows for the others."""
     build: Callable[[Sequence[str], Report], Iterator[pa.RecordBatch]]
-    maintain: Callable[[Table], object]
+    covers: Callable[[str], bool] = lambda _: True
+    maintain: Callable[[Table], object] = Table.compact
     shard_documents: int | None = None
     """The most documents of a shard, where it is not `MAX_SHARD_DOCUMENTS`."""
 
@@ -58,10 +58,9 @@ def _chunks(workspace: Workspace, key: Key) -> TableStage:
         config.chunks_fingerprint(key.chunking),
         workspace.documents(),
         config.documents_fingerprint(),
-        partial(config.chunkings[key.chunking].covers, config),
         2_000_000,
-        lambda ids, report: build_chunks(workspace, key, ids, report),
-        Table.compact,
+        partial(build_chunks, workspace, key),
+        partial(config.chunkings[key.chunking].covers, config),
     )
 
 
@@ -79,11 +78,9 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> TableStage:
         config.context_fingerprint(*key.variants),
         workspace.chunks(key),
         config.chunks_fingerprint(key.chunking),
-        lambda _: True,
         20_000 if in_batches else 4_000,
-        lambda ids, report: build_contexts(workspace, key, ids, report),
-        Table.compact,
-        _BATCH_DOCUMENTS if in_batches else None,
+        partial(build_contexts, workspace, key),
+        shard_documents=_BATCH_DOCUMENTS if in_batches else None,
     )
 
 
@@ -98,10 +95,9 @@ def _vector_index(workspace: Workspace, key: Key) -> TableStage:
         config.vector_fingerprint(*key.variants),
         workspace.contextualized_chunks(key),
         config.context_fingerprint(*key.at("contextualizer").variants),
-        lambda _: True,
         2_000,
-        lambda ids, report: build_vectors(workspace, key, ids, report),
-        vector_index.maintain,
+        partial(build_vectors, workspace, key),
+        maintain=vector_index.maintain,
     )
 
 
@@ -149,9 +145,9 @@ def plan(stage: TableStage) -> Plan:
             if done is not None and done.content_hash == state.content_hash and done.fingerprint:
                 why = MADE_OTHERWISE
     known = (set(mine) | set(refused)) - {d for d in before if stage.covers(d)}
-    most = stage.shard_documents or MAX_SHARD_DOCUMENTS
     weights = _weights(stage, before, stale)
-    together = groups((weights[document_id] for document_id in stale), most, stage.shard_weight)
+    most = stage.shard_documents or MAX_SHARD_DOCUMENTS
+    together = groups((weights[d] for d in stale), most, stage.shard_weight)
     shards = tuple(tuple(stale[place] for place in group) for group in together)
     orphaned = tuple(sorted(known))
     return Plan(tuple(stale), orphaned, current, waiting, shards, why, tuple(missing))

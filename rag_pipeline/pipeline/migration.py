@@ -67,10 +67,7 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
     table = workspace.vector_index(key)
     if not table.exists():
         raise StoreError(f"vectors of {key} are not built; run: rag run {workspace.config.where}")
-    sizes: dict[str, int] = {}
-    for batch in table.read(["document_id"]):
-        for document_id in batch.column(0).to_pylist():
-            sizes[document_id] = sizes.get(document_id, 0) + 1
+    sizes = {document_id: state.rows for document_id, state in table.state().items()}
     queries = [query for query in load_queries(workspace) if query.gold_spans]
     about = {d for query in queries for d in query.answering_documents}
     chosen = _sample(sizes, about, most_chunks)

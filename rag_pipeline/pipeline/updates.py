@@ -219,12 +219,10 @@ def entity_scores(workspace: Workspace, key: Key) -> Outcome:
     """Hold the answers to the facts of the queries."""
     note = quality.update_entity_scores(workspace, workspace.config.configuration(key))
     summary = note["summary"]
+    means = ("mean_precision", "mean_recall", "mean_f1", "mean_critical_recall")
     macro = {
-        "mean_precision": summary["mean_precision"],
-        "mean_recall": summary["mean_recall"],
-        "mean_f1": summary["mean_f1"],
+        **{name: summary[name] for name in means},
         "f1_of_mean_precision_and_recall": summary["f1_of_means"],
-        "mean_critical_recall": summary["mean_critical_recall"],
         "micro_f1": summary["micro"]["f1"],
     }
     by_type = [

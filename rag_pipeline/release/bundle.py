@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypedDict
 
 import pyarrow as pa
 
@@ -45,6 +45,18 @@ _IMPORTED = "imported.json"
 _MOST_LISTING_BYTES = 10_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _BLOCK = 1 << 20
+
+
+class _Listed(TypedDict):
+    bytes: int
+    sha256: str
+
+
+class _Listing(TypedDict):
+    format: int
+    corpus: str
+    release: dict[str, Any]
+    files: dict[str, _Listed]
 
 
 def export(workspace: Workspace, release_id: str, file: Path) -> Release:
@@ -141,7 +153,7 @@ def import_release(workspace: Workspace, file: Path) -> Release:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _take_in(workspace: Workspace, listing: dict[str, Any], folder: Path, file: Path) -> Release:
+def _take_in(workspace: Workspace, listing: _Listing, folder: Path, file: Path) -> Release:
     store = workspace.store
     release = _manifest(listing["release"], file)
     pinned = release.pinned
@@ -233,11 +245,11 @@ def _opened(file: Path) -> zipfile.ZipFile:
         raise InputError(f"{file}: not a release bundle: {error}") from None
 
 
-def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
+def _read_listing(archive: zipfile.ZipFile, file: Path) -> _Listing:
     try:
         if archive.getinfo(_LISTING).file_size > _MOST_LISTING_BYTES:
             raise InputError(f"{file}: not a release bundle: {_LISTING} is too large")
-        listing: dict[str, Any] = json.loads(archive.read(_LISTING))
+        listing: _Listing = json.loads(archive.read(_LISTING))
         made, files = listing["format"], listing["files"]
         if not isinstance(made, int) or made > FORMAT:
             raise InputError(
@@ -256,7 +268,7 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> dict[str, Any]:
     return listing
 
 
-def _extract(archive: zipfile.ZipFile, files: dict[str, Any], folder: Path, file: Path) -> None:
+def _extract(archive: zipfile.ZipFile, files: dict[str, _Listed], folder: Path, file: Path) -> None:
     needed, free = sum(about["bytes"] for about in files.values()), shutil.disk_usage(folder).free
     if needed > free:
         raise StoreError(
@@ -286,7 +298,7 @@ def _copy(source: IO[bytes], out: IO[bytes], most: int) -> str:
     return digest.hexdigest()
 
 
-def _described(file: Path) -> dict[str, Any]:
+def _described(file: Path) -> _Listed:
     with file.open("rb") as stream:
         return {
             "bytes": file.stat().st_size,

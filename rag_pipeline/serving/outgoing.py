@@ -1,6 +1,5 @@
 """Requests to other servers: to allowed hosts, without redirects, bounded in size and time."""
 
-import ipaddress
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -45,7 +44,7 @@ def allowed_url(header: str, value: str, allowed: Sequence[str]) -> str:
     own = 443 if parts.scheme == "https" else 80
     if (sent.host, sent.port or own) != (parts.hostname, port or own):
         raise InputError(f"{shown}: not an address")  # that is, not one that all read alike
-    name = f"[{parts.hostname}]" if _is_v6(parts.hostname) else parts.hostname
+    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     entry = name if port in (None, own) else f"{name}:{port}"
     if entry.lower() not in {a.lower() for a in allowed}:
         raise InputError(f"{shown}: {entry[:200]} is not among the hosts that this server allows")
@@ -79,10 +78,3 @@ def post_json(
 def _client() -> httpx.Client:
     """Return the client of all backends: no redirects, no proxies of the environment."""
     return httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS)
-
-
-def _is_v6(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).version == 6
-    except ValueError:
-        return False

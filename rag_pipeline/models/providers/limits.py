@@ -5,6 +5,7 @@ docs.voyageai.com/docs/contextualized-chunk-embeddings, docs.voyageai.com/docs/r
 docs.cohere.com/docs/reranking-best-practices, jina.ai/reranker.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,14 +142,8 @@ class TokenCounter:
 
     def cut(self, text: str, tokens: int) -> str:
         """Return the longest beginning of a text that has at most so many tokens."""
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.count([text[:middle]])[0] <= tokens:
-                low = middle
-            else:
-                high = middle - 1
-        return text[:low]
+        ends = range(1, len(text) + 1)
+        return text[: bisect_right(ends, tokens, key=lambda end: self.count([text[:end]])[0])]
 
     def fit(self, texts: Sequence[str], model: str, most: int | None, truncate: bool) -> list[str]:
         """Return the texts, those over `most` tokens cut; raise TextTooLongError if not `truncate`.
