@@ -1,13 +1,16 @@
 """Do questions from the documents rank configurations as people's do? Kendall's tau.
 
-    python -m benchmarks.bench_questions [--number N] [--work FOLDER]
+    python -m benchmarks.bench_questions [--set sample] [--number N] [--documents N] [--work FOLDER]
 
-Runs 24 configurations of the sample (4 chunkings x 2 contextualizers x 3 retrievers) over people's
-questions and synthetic ones at once, and prints tau-b of the configurations' means by each metric.
+Runs 24 configurations of the sample (4 chunkings x 2 contextualizers x 3 retrievers), or 12 of a
+public set (2 chunkings), over people's questions and synthetic ones at once, and prints tau-b of
+the configurations' means by each metric. A public set is cut to its first documents by name.
 """
 
 import argparse
+import json
 import math
+import os
 import shutil
 import tempfile
 import time
@@ -17,7 +20,7 @@ import numpy as np
 import yaml
 from scipy.stats import kendalltau
 
-from benchmarks.bench_datasets import rag
+from benchmarks.bench_datasets import SETS, rag
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.scores import read_scores
@@ -27,33 +30,61 @@ ROOT = Path(__file__).parents[1]
 METRICS = ("AnswerPresence@1", "AnswerPresence@5", "nDCG@10", "RR@10")
 
 
-def written(work: Path) -> Path:
-    """Write the sample with 24 configurations; return its corpus file."""
-    shutil.copytree(ROOT / "data" / "documents", work / "documents", dirs_exist_ok=True)
-    shutil.copy(ROOT / "data" / "queries.jsonl", work / "queries.jsonl")
+def written(work: Path, name: str, data: Path, most: int) -> Path:
+    """Write a corpus with all its configurations; return its corpus file."""
+    file = work / f"{name}.yaml"
+    if file.exists():  # built before: only what changed is asked again
+        return file
     content = yaml.safe_load((ROOT / "rag_pipeline/defs/sample/defs.yaml").read_text())
+    chunkings = content["attributes"]["chunkings"]
+    if name == "sample":
+        shutil.copytree(ROOT / "data" / "documents", work / "documents")
+        shutil.copy(ROOT / "data" / "queries.jsonl", work / "queries.jsonl")
+    else:
+        rag("import", name, str(data / SETS[name][0]), str(work), "--quiet")
+        cut(work, most)
+        chunkings = {key: chunkings[key] for key in ("recursive_500", "sentences_600")}
     stages = {"embedding": "minilm", "reranker": "none"}
     every = {"chunking": "*", "contextualizer": "*", "retriever": "*", **stages}
     content["attributes"] |= {
+        "corpus": name,
         "documents": {"path": "documents"},
         "queries": "queries.jsonl",
         "store": "store",
+        "chunkings": chunkings,
         "configurations": [every],
         "baseline": "recursive_500.none.minilm.dense.none",
     }
-    file = work / "sample.yaml"
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     return file
 
 
+def cut(work: Path, most: int) -> None:
+    """Keep the first documents and the questions about these alone."""
+    files = sorted(path for path in (work / "documents").rglob("*") if path.is_file())
+    for path in files[most:]:
+        path.unlink()
+    kept = {path.relative_to(work / "documents").as_posix() for path in files[:most]}
+    queries = work / "queries.jsonl"
+    lines = queries.read_text().splitlines()
+    about = [{s["document_id"] for s in json.loads(line)["gold_spans"]} for line in lines]
+    kept_lines = [line for line, own in zip(lines, about, strict=True) if own <= kept]
+    queries.write_text("".join(f"{line}\n" for line in kept_lines))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    sets = ("sample", "legalbench-rag", "contractnli", "chroma-chunking")
+    here = Path(os.environ.get("RAG_PIPELINE_DATA", ROOT.parent / "shared" / "data"))
+    parser.add_argument("--set", choices=sets, default="sample")
+    parser.add_argument("--data", type=Path, default=here)
+    parser.add_argument("--documents", type=int, default=24)
     parser.add_argument("--number", type=int, default=150)
     parser.add_argument("--work", type=Path)
     arguments = parser.parse_args()
     work = arguments.work or Path(tempfile.mkdtemp())
     work.mkdir(exist_ok=True)
-    file = written(work)
+    file = written(work, arguments.set, arguments.data, arguments.documents)
     started = time.perf_counter()
     rag("questions", str(file), "--add", "--number", str(arguments.number))
     print(f"made in {time.perf_counter() - started:.1f} s")

@@ -146,7 +146,7 @@ def share_known(text: str, language: str) -> float | None:
     languages without a dictionary, for few words, and for a text of a language of the same script
     that `language_of` does not tell apart.
     """
-    known = _dictionary(language)
+    known = dictionary(language)
     words = [word.lower() for word in _words(text) if len(word) > 1]
     if not known or len(words) < _LEAST_WORDS:
         return None
@@ -156,7 +156,8 @@ def share_known(text: str, language: str) -> float | None:
 
 
 @cache
-def _dictionary(language: str) -> frozenset[str]:
+def dictionary(language: str) -> frozenset[str]:
+    """Return the words of a language, in small letters; none where no dictionary is packaged."""
     packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
     return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
 

@@ -198,7 +198,7 @@ class Certifier(AbstractContextManager["Certifier"]):
             for hit, _ in self._index.search(query, _RIVALS_AMONG, allowed)
         ]
         weight = {term: self._rarity(term) for term in terms}
-        total = sum(weight.values())
+        total = sum(weight[term] for term in asked)
         defines = wanted is None and bool(_DEFINES.search(query))
         covered = 0.0
         rivals: list[tuple[float, str]] = []

@@ -1,6 +1,7 @@
 """Documents -> the facts that rules read in them, each with the sentence that states it.
 
-Durations, sums, percentages, dates, parties, definitions and headed sections, in English.
+Durations, sums, percentages, dates, parties, definitions, headed sections, and what somebody must
+or may do, in English.
 """
 
 import re
@@ -13,7 +14,7 @@ from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.evaluation.entities.values import Quantity, quantities
 
-Kind = Literal["duration", "amount", "percentage", "date", "party", "definition", "section"]
+Kind = Literal["duration", "amount", "percentage", "date", "party", "definition", "section", "rule"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """What questions are made of, in the order in which they take turns."""
 
@@ -38,6 +39,7 @@ _IS_A = re.compile(
     r"((?:The\s+|An?\s+)?[A-Z][\w’'-]+(?:\s+(?:of\s+)?[\w’'-]+){0,3}?)\s+(?P<verb>is|are|was|were)\s+"
     r"(?:an?|the|one\s+of)\s+\w+"
 )
+_RULE = re.compile(r"(?P<who>[^,;:]{3,80}?)\s(?:shall|must|may|will|can)\s+(?:not\s|never\s)?\w")
 _DEICTIC = re.compile(
     r"(?:the\s+)?(?:it|they|he|she|we|you|i|this|these|those|that|there|here|such|one|another|some|"
     r"many|most|what|which|who|both|each|other|others|all|former|latter|same|following|above|"
@@ -112,7 +114,8 @@ def read_facts(document: Document) -> Iterator[Fact]:
             body = document.document_id, begin, past, plain(text[begin:past])
             yield Fact("section", *body, (0, len(body[3])), heading, subject=heading)
         level_start = -1
-        yield from _quantities(found, heading)
+        quantities_said = list(_quantities(found, heading))
+        yield from quantities_said
         defined = _DEFINED.match(sentence)
         if defined:
             meaning = (defined.end(), len(sentence))
@@ -120,6 +123,8 @@ def read_facts(document: Document) -> Iterator[Fact]:
         elif (is_a := _IS_A.match(sentence)) and not _DEICTIC.match(sentence):
             meaning = (is_a.end(1), len(sentence))
             yield Fact("definition", *found, meaning, heading, subject=is_a[0])
+        elif not quantities_said and _RULE.match(sentence) and not _DEICTIC.match(sentence):
+            yield Fact("rule", *found, (0, len(sentence)), heading)
         if start < _HEAD and (between := _BETWEEN.search(sentence)):
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:

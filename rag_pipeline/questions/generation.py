@@ -2,8 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from random import Random
 from typing import NotRequired, TypedDict
 
@@ -11,10 +12,10 @@ from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import KINDS, Fact, Kind, read_facts
+from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import questions_of_two
 from rag_pipeline.questions.unanswerable import Sort, unanswerable_questions
-from rag_pipeline.questions.wording import named, questions_of
-from rag_pipeline.search.lexical_index.documents import readable_name
+from rag_pipeline.questions.wording import named, questions_of, shorter
 
 _ENTITY: dict[Kind, str] = {
     "duration": "TIME",
@@ -26,10 +27,14 @@ _ENTITY: dict[Kind, str] = {
 UNANSWERABLE = "unanswerable"
 """The tag of questions that no document answers."""
 _SEED = 15
-_NAMED = 0.6
-"""Share of the questions that name their document where that passes."""
 _TRIED = 3
-"""A fact's questions are tried until one passes, at most this many and as many with a name."""
+"""Number of wordings of a fact that are tried, each whole and shorter."""
+_MOST_TRIED = 6
+"""Facts that are tried for each question wanted: in documents that say nothing alike none pass."""
+_FEW = 0.25
+"""Questions without a document's name are asked too if those with one are fewer than this share."""
+_WHOLE: tuple[Kind, ...] = ("definition", "party", "section")
+"""Kinds whose questions are short as they are."""
 
 
 class SpanRow(TypedDict):
@@ -73,6 +78,8 @@ def make_questions(
 ) -> Made:
     """Return up to `wanted` questions of the rules, as rows for a queries file.
 
+    Documents that say alike things are asked about these, and each question names its document;
+    where that gives few (less than one a document or a quarter), others are asked, without a name.
     Besides, up to `several` that two documents answer together and up to `unanswerable` that none
     answers; those have no gold spans and the tag "unanswerable". Documents take turns, and in each
     document the kinds of facts, so that long documents and frequent kinds do not crowd out the
@@ -81,7 +88,7 @@ def make_questions(
     refused: Counter[str] = Counter()
     rows: list[QuestionRow] = []
     by_document = [(d, list(read_facts(d))) for d in documents]
-    names = titles(documents)
+    names = names_of(documents)
     seen: set[str] = set()
     with Certifier(documents, lexical) as certifier:
         total = wanted + several + unanswerable
@@ -93,11 +100,18 @@ def make_questions(
                 progress(len(rows), total)
 
         facts = list(_in_turns(by_document))
-        for fact in facts:
+        spare: list[tuple[str, Fact]] = []
+        for fact in facts[: _MOST_TRIED * wanted]:
+            found = _certified(fact, names[fact.document_id], certifier, refused)
+            if found and found[1]:
+                keep(found[0], _row(fact, found[0]))
+            elif found:
+                spare.append((found[0], fact))
             if len(rows) >= wanted:
                 break
-            query = _certified(fact, names[fact.document_id], certifier, refused)
-            if query is not None:
+        # What documents say alike is what people ask of each, and where searches go wrong.
+        if len(rows) < max(len(documents), _FEW * wanted):
+            for query, fact in spare[: wanted - len(rows)]:
                 keep(query, _row(fact, query))
         end = len(rows) + several
         if several:
@@ -116,39 +130,30 @@ def make_questions(
 
 def _certified(
     fact: Fact, names: Sequence[str], certifier: Certifier, refused: Counter[str]
-) -> str | None:
-    """Return a question of the fact that passes."""
+) -> tuple[str, bool] | None:
+    """Return a question of the fact that passes, and whether it needs its document's name to.
+
+    The shortest of a wording that passes only with the name; where none does, a whole one without.
+    """
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
     gold = GoldSpan(fact.document_id, fact.start, fact.end)
     answer = ", ".join(fact.names) or (fact.answer if fact.quantity else None)
-    bare = list(questions_of(fact, random))[:_TRIED]
-    with_name = [named(q, random.choice(names), random) for q in bare for _ in range(2) if names]
-    # People often say which document they mean, also where they need not.
-    forms = [bare, with_name[:_TRIED]]
-    if random.random() < _NAMED:
-        forms.reverse()
-    for query in (query for form in forms for query in form):
-        problem = certifier.problem(Candidate(query, gold, answer))
-        if problem is None:
-            return query
-        refused[problem.partition(":")[0]] += 1
-    return None
-
-
-def titles(documents: Iterable[Document]) -> dict[str, list[str]]:
-    """Return what each document may be called in a question: titles that no other one has."""
-    documents = list(documents)
-    titles = Counter(d.title.casefold() for d in documents)
-    found: dict[str, list[str]] = {}
-    for document in documents:
-        title = " ".join(document.title.split())
-        name = readable_name(document.document_id)
-        names = [f"“{title}”", title] if title and titles[title.casefold()] == 1 else []
-        if not names and name.casefold() != title.casefold():
-            names = [f"the {name}" if " " in name else name, f"“{name}”"]
-        found[document.document_id] = [n for n in names if len(n.split()) <= 14]
-    return found
+    alone = None
+    for question in islice(questions_of(fact, random), _TRIED):
+        for query in (question,) if fact.kind in _WHOLE else shorter(question):
+            problem = certifier.problem(Candidate(query, gold, answer))
+            if problem is None:
+                if query == question:  # without a name, what is told has to tell the document
+                    alone = alone or query
+                continue
+            if names:
+                query = named(query, random.choice(names), random)
+                problem = certifier.problem(Candidate(query, gold, answer))
+                if problem is None:
+                    return query, True
+            refused[problem.partition(":")[0]] += 1
+    return (alone, False) if alone else None
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[Fact]]]) -> Iterator[Fact]:

@@ -19,7 +19,8 @@ _SUBORDINATE = re.compile(
 )
 _RELATIVE = re.compile(r"\b(?:who|which|that|whose|where|if|when|unless|because)\b", re.IGNORECASE)
 _PRONOUN = re.compile(
-    r"(?:it|they|he|she|we|you|i|this|these|those|that|there|such|the (?:same|former|latter))\b",
+    r"(?:it|they|he|she|we|you|i|this|these|those|that|there|such|the (?:same|former|latter)|"
+    r"no|nobody|none|nothing|neither|herein\w*|there\w+)\b",
     re.IGNORECASE,
 )
 _BEFORE = re.compile(
@@ -50,6 +51,14 @@ _VERBS = (
     "measure need contain own offer get open close lie stand reach grow fall rise"
 ).split()
 _DO = re.compile(rf"\b(?P<verb>{'|'.join(_VERBS)}|ha(?:ve|s))(?P<s>e?s)?\b")
+_CUT = re.compile(
+    r"\s(?=(?:of|for|in|on|with|from|to|by|under|at|into|after|before|upon|within|without|against|"
+    r"during|through|between|about|as|if|when|unless|where|that|which|who)\s)"
+)
+_VERB = re.compile(rf"\b(?:{_AUXILIARY}|has|have|had|be|been|agrees?)\b")
+_SAID = re.compile(
+    r"(?P<who>.+?)\s(?P<verb>shall|must|may|will|can)\s+(?P<no>not\s|never\s)?(?P<what>\w.*)"
+)
 _MOST_WORDS = (14, 12, 30)
 """Words of a subject, of what follows a value, and of a whole question."""
 
@@ -193,6 +202,7 @@ def questions_of(fact: Fact, random: Random) -> Iterator[str]:
         "definition": _definition,
         "party": _party,
         "section": _section,
+        "rule": _rule,
     }.get(fact.kind, _quantity)(fact, random)
     for question in made:
         if 3 < len(question.split()) <= _MOST_WORDS[2]:
@@ -200,10 +210,23 @@ def questions_of(fact: Fact, random: Random) -> Iterator[str]:
             yield from dict.fromkeys((_reworded(question), question))
 
 
+def shorter(question: str) -> Iterator[str]:
+    """Yield a question cut before its prepositions and clauses, the shortest first, then whole."""
+    ends = [cut.start() for cut in _CUT.finditer(question)]
+    for end in ends:
+        words = question[:end].split()
+        while words and words[-1].casefold() in _COMMON | _DULL:
+            words.pop()
+        if len(words) >= 5 and len(_keywords(" ".join(words))) >= 2:
+            yield f"{' '.join(words)}?"
+    yield question
+
+
 def named(question: str, name: str, random: Random) -> str:
     """Return a question that says which document is meant."""
     bare = question.rstrip("?").rstrip()
-    return random.choice(_NAMED).format(question=bare, lower=_lower(bare), name=name)
+    form = random.choice(_NAMED)
+    return _capital(form.format(question=bare, lower=_lower(bare), name=name))
 
 
 def _quantity(fact: Fact, random: Random) -> Iterator[str]:
@@ -261,15 +284,7 @@ def _turned(fact: Fact, clause: str, after: str, random: Random) -> str | None:
         auxiliary = "does" if found["s"] or found["verb"] == "has" else "do"
         verb = f"{plain} {verb}"
     subject = subject.strip(" ,")
-    if (
-        not subject
-        or len(subject.split()) > _MOST_WORDS[0]
-        or _RELATIVE.search(subject)
-        or _PRONOUN.match(subject)
-        or _SUBORDINATE.match(subject)
-        or "," in subject + verb
-        or len(verb.split()) > _MOST_WORDS[0]
-    ):
+    if not _is_subject(subject) or "," in verb or len(verb.split()) > _MOST_WORDS[0]:
         return None
     auxiliary = "must" if auxiliary == "shall" else auxiliary
     parts = (word, auxiliary, _lower(subject), verb.strip(), rest)
@@ -327,6 +342,26 @@ def _section(fact: Fact, random: Random) -> Iterator[str]:
         yield from forms[:2]
 
 
+def _rule(fact: Fact, random: Random) -> Iterator[str]:
+    said = _SAID.match(fact.sentence)
+    what = _STOP.sub("", said["what"].rstrip(" .")).strip() if said else ""
+    if not said or not _is_subject(said["who"]) or _VERB.search(said["who"]):
+        return
+    if 3 <= len(what.split()) <= _MOST_WORDS[1]:
+        verb = {"shall": "must", "can": "may"}.get(said["verb"], said["verb"])
+        yield _asked(f"{'may' if said['no'] else verb} {_lower(said['who'])} {what}")
+
+
+def _is_subject(words: str) -> bool:
+    return words[:1].isalpha() and not (
+        len(words.split()) > _MOST_WORDS[0]
+        or _RELATIVE.search(words)
+        or _PRONOUN.match(words)
+        or _SUBORDINATE.match(words)
+        or "," in words
+    )
+
+
 def _topic(heading: str) -> str:
     """Return a heading as it stands within a sentence; "" where there is none to speak of."""
     words = heading.strip(" .:").split()
@@ -358,7 +393,7 @@ def _capital(text: str) -> str:
 def _lower(text: str) -> str:
     """Return a text as it goes on within a sentence: proper names keep their capital."""
     first, _, rest = text.partition(" ")
-    common = first.casefold() in _COMMON
+    common = first.casefold() in _COMMON | _DULL
     return f"{first.lower()} {rest}".strip() if common else text
 
 

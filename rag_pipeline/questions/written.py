@@ -17,7 +17,8 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, row_id, titles
+from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, row_id
+from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import pairs_alike
 
 Ask = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
@@ -141,7 +142,7 @@ class _Checked:
         self._certifier = certifier
         self._refused = refused
         self._searchable = {d: Searchable(document.text) for d, document in documents.items()}
-        self._names = titles(list(documents.values()))
+        self._names = names_of(list(documents.values()))
 
     def answered(
         self, document: Document, span: Span, written: Sequence[dict[str, str]]

@@ -52,8 +52,8 @@ def test_what_nothing_answers_has_no_gold_and_says_so(made) -> None:
 
 def test_what_a_document_states_is_asked_of_the_other(made) -> None:
     asked = [row["query"] for row in made if "not_stated" in row["tags"]]
-    of_licence = [q for q in asked if "Licence of Korrin" in q]
-    of_lease = [q for q in asked if "Lease of Harrow" in q]
+    of_licence = [q for q in asked if "Korrin" in q]
+    of_lease = [q for q in asked if "Harrow" in q]
     assert of_licence or of_lease
     assert not any(word in q for q in of_licence for word in ("royalty", "robot", "backup"))
     assert not any(word in q for q in of_lease for word in ("deposit", "insure"))

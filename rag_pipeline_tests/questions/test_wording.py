@@ -4,7 +4,7 @@ import pytest
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.wording import named, questions_of
+from rag_pipeline.questions.wording import named, questions_of, shorter
 
 SENTENCES: dict[str, set[str]] = {
     "The Supplier shall deliver the goods within thirty (30) days of the order.": {
@@ -22,6 +22,14 @@ SENTENCES: dict[str, set[str]] = {
     "The first fee shall not exceed EUR 900 in a calendar year.": {
         "What amount must the first fee not exceed in a calendar year?"
     },
+    "The Tenant shall not keep animals in the flat or the garden.": {
+        "May the Tenant keep animals in the flat?",
+    },
+    "The Landlord shall insure the building, and may choose the insurer.": {
+        "Must the Landlord insure the building?",
+    },
+    "Nobody may smoke in the flat at any time of day.": set(),
+    "Breaches are told to the owner and the lead may close them.": set(),
     "The contract began on 3 May 2021 and was short in the end.": set(),
     "It must be paid within thirty days of the order at hand.": set(),
 }
@@ -57,5 +65,17 @@ def test_a_named_question_holds_the_name_once() -> None:
         "How long is the term, according to the Acme lease?",
         "In the Acme lease, how long is the term?",
         "How long is the term under the Acme lease?",
-        "the Acme lease: how long is the term?",
+        "The Acme lease: how long is the term?",
     }
+
+
+def test_a_question_is_cut_before_prepositions_as_long_as_it_asks_for_something() -> None:
+    question = (
+        "How long must records of a repair be kept by the Supplier after the end of the term?"
+    )
+    assert list(shorter(question)) == [
+        "How long must records of a repair be kept?",
+        "How long must records of a repair be kept by the Supplier?",
+        "How long must records of a repair be kept by the Supplier after the end?",
+        question,
+    ]

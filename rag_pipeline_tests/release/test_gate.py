@@ -5,11 +5,11 @@ from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import CheckFailedError, ConfigError
 from rag_pipeline.evaluation.comparison import Reference
-from rag_pipeline.evaluation.results import RUN
+from rag_pipeline.evaluation.results import ENTITY_SCORES, RUN
 from rag_pipeline.evaluation.runs import queries_digest, save_queries
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release import gate, released
-from rag_pipeline.release.candidate import comparable
+from rag_pipeline.release.candidate import comparable, obstacles
 from rag_pipeline.release.gate import decide, keep_refusal, keep_scores, kept_scores, look_number
 from rag_pipeline.release.margins import spent
 from rag_pipeline.workspace import Workspace
@@ -194,6 +194,17 @@ def by_meaning(tmp_path_factory):
     )
     list(run(load_config(file)))
     return file, settings, run
+
+
+def test_what_any_gate_metric_is_made_from_must_be_of_the_run(by_meaning, monkeypatch):
+    workspace = Workspace(load_config(by_meaning[0]))
+    configuration = workspace.config.configuration("meaning")
+    assert obstacles(workspace, configuration) == []
+    file, read = ENTITY_SCORES.file("meaning"), workspace.store.read_note
+    monkeypatch.setattr(
+        workspace.store, "read_note", lambda path: {} if path == file else read(path)
+    )
+    assert obstacles(workspace, configuration) == ["its entity_scores is not of this run"]
 
 
 def test_a_worse_configuration_is_not_released_until_the_gate_is_opened(by_meaning):

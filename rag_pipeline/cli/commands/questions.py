@@ -62,11 +62,13 @@ def make(
 ) -> None:
     """Make questions from the documents, so that something can be measured; no labels needed.
 
-    By rules, in English and without a model: durations, sums, percentages, dates, definitions and
-    headed sections are asked for in varied wording. Each question is tried on the documents first:
-    a search must find its passage, no other passage may answer it as well, and the title may
-    neither answer it nor be all that it asks for. They are marked `synthetic`, and every figure
-    says how many of its questions are. Calling it again replaces those that nobody has accepted.
+    By rules, in English and without a model: durations, sums, percentages, dates, definitions,
+    headed sections and what somebody must or may do are asked for in varied wording. Each question
+    is tried on the documents first: a search must find its passage, no other passage may answer it
+    as well, and the title may neither answer it nor be all that it asks for. Documents that say
+    alike things are asked about these by name, also if fewer questions come of it. They are marked
+    `synthetic`, and every figure says how many of its questions are. Calling it again replaces
+    those that nobody has accepted.
 
     With `--several`, questions that need two documents; both passages are gold. With
     `--unanswerable`, questions that no document answers (tag `unanswerable`, no gold), to see

@@ -1,0 +1,94 @@
+"""Documents -> what people call them: whose and what they are ("Acme’s lease"), else by title."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, takewhile
+
+from rag_pipeline.datamodels import Document
+from rag_pipeline.loading.quality import dictionary
+from rag_pipeline.search.lexical_index.documents import readable_name
+
+_HEAD = 3_000
+"""Characters in which a document says whose it is."""
+_OFTEN = 0.4
+"""A name that more than this share of the documents have tells none of them."""
+_MOST_WORDS = 14
+_COMPANY = re.compile(
+    r"\b(?P<name>[A-Z][\w’'-]+(?:,?\s(?:(?:&|of|and)\s)?[A-Z][\w’'-]+){0,4}),?\s"
+    r"(?:Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|"
+    r"Company|Holdings|Partners|Bank|Trust|Foundation|University|Association)\b"
+)
+_WORD = re.compile(r"[^\W\d_]{4,}")
+_SITE = re.compile(r"\s[|–—-]\s|:\s")
+"""What stands after it in a title is the site's name or a subtitle."""
+_KINDS = frozenset(
+    "act addendum agreement amendment bylaws charter code contract faq guide guidelines handbook "
+    "invoice lease letter licence license manual memorandum minutes nda notice order plan policy "
+    "procedure proposal protocol regulations report rules schedule specification statement terms "
+    "undertaking".split()
+)
+
+_NO_PART = frozenset("a an and as for of on the to".split())
+
+
+def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
+    """Return what each document may be called in a question, by document id; [] where nothing.
+
+    By up to two proper names that few other documents have, with the kind of document that title
+    or file name tell. Where either is not known: by its title if no other document has it, else by
+    its file name. Rules for English; other documents are called by title.
+    """
+    small = {word for d in documents for word in re.findall(r"\b[a-z]{4,}\b", d.text)}
+    proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}
+    held = Counter(chain.from_iterable(proper.values()))
+    most = max(1.0, _OFTEN * len(documents))
+    titled = Counter(d.title.casefold() for d in documents)
+    found = {}
+    for document in documents:
+        owners = [name for name in proper[document.document_id] if held[name] <= most][:2]
+        kind = _kind(document, owners)
+        if owners and kind:
+            first, short = owners[0], kind.split()[-1]
+            names = [f"{first}’s {kind}", f"the {first} {short}"]
+            names += [f"the {'–'.join(owners)} {short}"] if len(owners) == 2 else []
+        else:
+            names = _titles(document, titled[document.title.casefold()] == 1)
+        found[document.document_id] = [n for n in names if len(n.split()) <= _MOST_WORDS]
+    return found
+
+
+def _proper(document: Document, small: set[str]) -> Iterator[str]:
+    """Yield proper names: of title and file name that the text has too, then of companies."""
+    known = dictionary("en")
+    for word in _WORD.findall(f"{document.title} {readable_name(document.document_id)}"):
+        if word.lower() not in known and word.lower() not in small:
+            written = (n for n in (word.capitalize(), word) if not n.islower())
+            yield from islice((n for n in written if re.search(rf"\b{n}\b", document.text)), 1)
+    for company in _COMPANY.finditer(document.text[:_HEAD]):
+        words = re.sub(r",|[’']s\b", "", company["name"]).split()
+        rare = next((word for word in words if word.lower() not in known), None)
+        if rare or len(words) > 1:
+            yield rare or " ".join(words[:2])
+
+
+def _kind(document: Document, owners: Sequence[str]) -> str:
+    """Return the kind of document and up to two words before it ("time off policy"), or ""."""
+    no_part = _NO_PART.union(" ".join(owners).casefold().split())
+    for text in (_SITE.split(document.title)[0], readable_name(document.document_id)):
+        words = [word.casefold() for word in re.findall(r"[^\W\d_][\w-]*", text)]
+        at = next((i for i in reversed(range(len(words))) if words[i] in _KINDS), None)
+        if at is not None:
+            before = list(takewhile(lambda word: word not in no_part, reversed(words[:at])))
+            return " ".join((*reversed(before[:2]), words[at]))
+    return ""
+
+
+def _titles(document: Document, is_alone: bool) -> list[str]:
+    title = " ".join(_SITE.split(document.title)[0].split() or document.title.split())
+    name = readable_name(document.document_id)
+    if title and is_alone:
+        return [f"“{title}”", title]
+    if name.casefold() == title.casefold():
+        return []
+    return [f"the {name}" if " " in name else name, f"“{name}”"]

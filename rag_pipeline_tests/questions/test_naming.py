@@ -1,0 +1,66 @@
+# ruff: noqa: E501
+"""Documents are called what people call them: by whose and what they are, else by title."""
+
+import pytest
+
+from rag_pipeline.config import Lexical
+from rag_pipeline.datamodels import Document
+from rag_pipeline.questions.generation import make_questions
+from rag_pipeline.questions.naming import names_of
+
+BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
+
+
+@pytest.mark.parametrize(
+    ("document_id", "title", "text", "names"),
+    [
+        ("a.md", "Office Lease", BODY,
+         ["Halvorsk’s office lease", "the Halvorsk lease", "the Halvorsk–Dominion Energy lease"]),
+        # The site behind the bar is no part; the name is that of title or file if the text has it.
+        ("a.html", "Time Off Policy | Quillmere Hub", "Staff of Quillmere may rest.",
+         ["Quillmere’s time off policy", "the Quillmere policy"]),
+        ("halvorsk-terms.txt", "HALVORSK", "We are Halvorsk.", ["Halvorsk’s terms", "the Halvorsk terms"]),
+        # Whose it is, or what, is not known.
+        ("b.md", "Fire Safety Policy | Hub", "Doors are closed.", ["“Fire Safety Policy”", "Fire Safety Policy"]),
+        ("fire-doors.md", "", "Doors are closed.", ["the fire doors", "“fire doors”"]),
+        ("doors.md", "doors", "Doors are closed.", ["“doors”", "doors"]),
+    ],
+)  # fmt: skip
+def test_what_a_document_is_called(document_id, title, text, names) -> None:
+    assert names_of([Document(document_id, "hash", text, title)]) == {document_id: names}
+
+
+def test_a_name_that_many_documents_have_tells_none_of_them() -> None:
+    documents = [Document(f"{n}.md", str(n), BODY, f"Lease {n}") for n in "abc"]
+    documents.append(Document("d.md", "d", "Between Korrin Works Ltd and Halvorsk Inc.", "Lease d"))
+    named = names_of(documents)
+    assert named["a.md"] == ["“Lease a”", "Lease a"]
+    assert named["d.md"] == ["Korrin’s lease", "the Korrin lease"]
+
+
+def lease(owner: str, months: str, deposit: str) -> Document:
+    text = f"""{owner} Ltd lets the house.
+
+The tenant shall provide a security deposit of USD {deposit} to the landlord.
+
+Either party may end the lease by giving {months} months written notice.
+"""
+    return Document(f"{owner}.txt", owner, text, f"Lease of {owner}")
+
+
+ALIKE = [lease("Korrin", "six (6)", "93,750"), lease("Velstead", "three (3)", "12,000")]
+
+
+def test_of_documents_that_say_alike_things_each_question_names_one() -> None:
+    made = [row["query"] for row in make_questions(ALIKE, 8, Lexical()).rows]
+    assert len(made) >= 2
+    assert all("Korrin" in query or "Velstead" in query for query in made)
+
+
+def test_of_documents_about_different_things_nothing_need_be_named() -> None:
+    other = "# Bees\n\nThe keeper shall feed the bees within ten (10) days of the first frost.\n"
+    made = make_questions([ALIKE[0], Document("bees.md", "b", other, "Bees")], 8, Lexical())
+    assert {span["document_id"] for row in made.rows for span in row["gold_spans"]} == {
+        "Korrin.txt", "bees.md",
+    }  # fmt: skip
+    assert not any("Korrin" in row["query"] for row in made.rows)
