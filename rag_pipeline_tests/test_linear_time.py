@@ -21,6 +21,7 @@ from rag_pipeline.contextualization.structural import StructuralContext
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.loading.parsers import parse
 from rag_pipeline.loading.text import front_matter, headings, markdown_title
+from rag_pipeline_tests.testing.formats import docx_bytes, pptx_bytes, repacked, xlsx_bytes
 
 RUNS = {
     "stars": "* a\n",
@@ -172,6 +173,60 @@ def test_markup_is_read_in_time_that_grows_no_faster_than_it(before, run, after)
 
     read(100)
     held_to_linear_time(run, read)
+
+
+OFFICE = {
+    ".docx": (
+        docx_bytes(),
+        "word/document",
+        '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+        "<w:body>{}</w:body></w:document>",
+        '<w:p><w:pPr><w:pStyle w:val="ListNumber"/></w:pPr><w:r><w:t>a</w:t></w:r></w:p>',
+    ),
+    ".xlsx": (
+        xlsx_bytes(),
+        "xl/worksheets/sheet1",
+        '<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+        "<sheetData>{}</sheetData></worksheet>",
+        '<row><c t="inlineStr"><is><t>a</t></is></c></row>',
+    ),
+    ".pptx": (
+        pptx_bytes(),
+        "ppt/slides/slide1",
+        '<p:sld xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
+        'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><p:cSld><p:spTree>'
+        "<p:nvGrpSpPr/><p:grpSpPr/>{}</p:spTree></p:cSld></p:sld>",
+        '<p:sp><p:nvSpPr><p:cNvPr id="2" name="a"/><p:cNvSpPr/><p:nvPr/></p:nvSpPr>'
+        '<p:spPr><a:xfrm><a:off x="0" y="0"/><a:ext cx="9" cy="9"/></a:xfrm>'
+        '<a:prstGeom prst="rect"/></p:spPr>'
+        "<p:txBody><a:p><a:r><a:t>a</a:t></a:r></a:p></p:txBody></p:sp>",
+    ),
+    ".odt": (
+        repacked(docx_bytes()),
+        "content",
+        '<c xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
+        'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0">'
+        "<office:body><office:text>{}</office:text></office:body></c>",
+        "<text:p>a</text:p>",
+    ),
+}
+"""A whole file by suffix, the part that has its content, and that content around a repeated run."""
+
+
+@pytest.mark.parametrize("suffix", OFFICE)
+def test_office_files_are_read_in_time_that_grows_no_faster_than_they(suffix):
+    whole, part, around, run = OFFICE[suffix]
+
+    def files(count):
+        return repacked(whole, **{part.replace("/", "__"): around.format(run * count).encode()})
+
+    made = {SMALL * times: files(40 * times) for times in (1, TIMES, 8)}
+
+    def read(size):
+        return parse(f"a{suffix}", made[size], suffix, 10**9)
+
+    assert read(SMALL).text.count("a") >= 40
+    held_to_linear_time(suffix, read)
 
 
 def test_every_chunker_and_contextualizer_is_held_to_it():
