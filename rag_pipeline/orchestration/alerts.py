@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import dagster as dg
 
@@ -54,30 +55,55 @@ def build_alert_of_mistake(file: Path, name: str, message: str) -> list[dg.Senso
 
 
 def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
-    # Without `monitored_jobs`, which leaves out backfills and what an asset's page launches.
-    @dg.run_failure_sensor(
+    # Dagster's own sensor of failures goes on past one that could not be posted.
+    @dg.sensor(
         name=identifier(config, "failure_alerts"),
         minimum_interval_seconds=SENSOR_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Post each run that failed, with its reason, to the webhook.",
+        description="Post each run that failed, whoever launched it, with its reason to the "
+        "webhook; where that does not answer, again at the next look.",
     )
-    def failure_alerts(context: dg.RunFailureSensorContext) -> None:
-        run = context.dagster_run
-        if not is_run_of(config, run):
-            return
-        partition = run.tags.get("dagster/partition")
-        what = f"{run.job_name} {partition}" if partition else run.job_name
-        reasons = [
-            (data.user_failure_data.description if data.user_failure_data else None)
-            or (data.error.message if data.error else None)
-            for event in context.get_step_failure_events()
-            for data in [event.step_failure_data]
-        ]
-        reason = "; ".join(r.strip() for r in reasons if r) or context.failure_event.message
-        post(variable, config.corpus, f"run {run.run_id} of {what} failed: {reason}")
+    def failure_alerts(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        instance = context.instance
+        failed: Literal[dg.DagsterEventType.RUN_FAILURE] = dg.DagsterEventType.RUN_FAILURE
+        last = re.search(r"-?\d+", context.cursor or "")
+        if last is None:
+            newest = instance.fetch_run_status_changes(failed, limit=1).records
+            context.update_cursor(str(newest[0].storage_id if newest else -1))
+            return dg.SkipReason("runs that fail from now on are told")
+        wanted = dg.RunStatusChangeRecordsFilter(failed, after_storage_id=int(last[0]))
+        told = 0
+        for record in instance.fetch_run_status_changes(wanted, _MOST, ascending=True).records:
+            run = instance.get_run_by_id(record.run_id)
+            if run is not None and is_run_of(config, run):
+                try:
+                    post(variable, config.corpus, _failed(instance, run, record))
+                except ConfigError:
+                    if not told:
+                        raise
+                    break  # a tick that fails forgets what it has told
+                told += 1
+            context.update_cursor(str(record.storage_id))
+        return dg.SkipReason(f"told of {told} runs that failed")
 
-    sensor: dg.SensorDefinition = failure_alerts
-    return sensor
+    return failure_alerts
+
+
+def _failed(instance: dg.DagsterInstance, run: dg.DagsterRun, failure: dg.EventLogRecord) -> str:
+    """Return which run failed, and why."""
+    partition = run.tags.get("dagster/partition")
+    what = f"{run.job_name} {partition}" if partition else run.job_name
+    steps = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    reasons = [
+        (data.user_failure_data.description if data.user_failure_data else None)
+        or (data.error.message if data.error else None)
+        for record in steps.records
+        if (event := record.event_log_entry.dagster_event)
+        for data in [event.step_failure_data]
+    ]
+    event = failure.event_log_entry.dagster_event
+    reason = "; ".join(r.strip() for r in reasons if r) or (event.message if event else "")
+    return f"run {run.run_id} of {what} failed: {reason}"
 
 
 def _standstill(

@@ -37,15 +37,18 @@ def test_a_failed_run_is_posted_with_its_reason(tmp_path, instance, webhook):
     file = write_corpus(tmp_path, alerts={"webhook_env": VARIABLE})
     shutil.rmtree(tmp_path / "documents")
     definitions = definitions_of(file)
+    sensor = definitions.resolve_sensor_def("tiny__failure_alerts")
+    context = dg.build_sensor_context(instance=instance)
+    sensor.evaluate_tick(context)  # from now on
     job = definitions.resolve_job_def("tiny__update_documents")
     result = job.execute_in_process(instance=instance, raise_on_error=False)
-    context = dg.build_run_status_sensor_context(
-        sensor_name="tiny__failure_alerts",
-        dagster_instance=instance,
-        dagster_run=result.dagster_run,
-        dagster_event=result.get_run_failure_event(),
-    ).for_run_failure()
-    definitions.resolve_sensor_def("tiny__failure_alerts")(context)
+    webhook.status = 503
+    with pytest.raises(ConfigError, match="answered 503"):
+        sensor.evaluate_tick(context)
+    webhook.status = 200
+    webhook.received.clear()
+    for _ in range(2):
+        sensor.evaluate_tick(context)
     (told,) = webhook.received
     assert told["corpus"] == "tiny"
     assert told["text"].startswith(f"tiny: run {result.run_id} of tiny__update_documents failed: ")
