@@ -1,5 +1,6 @@
 """Materialize what is stale, in this process, through the same jobs that the Dagster UI shows."""
 
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -101,11 +102,24 @@ def _instance() -> Iterator[dg.DagsterInstance]:
             raise ConfigError(
                 f"DAGSTER_HOME: {home}: no such folder; make it or unset DAGSTER_HOME"
             )
-        with dg.DagsterInstance.get() as instance:
+        with _opened(home) as instance:
             yield instance
     else:
         with dg.DagsterInstance.ephemeral() as instance:
             yield instance
+
+
+def _opened(home: str) -> dg.DagsterInstance:
+    """Open the instance of a folder, one process at a time.
+
+    Two that make its SQLite files at once fail, and can leave them unusable for good.
+    """
+    handle = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        return dg.DagsterInstance.get()
+    finally:
+        os.close(handle)
 
 
 def _materialize(

@@ -1,7 +1,11 @@
 """Which runs Dagster's history keeps."""
 
+import os
 import shutil
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -126,3 +130,37 @@ def test_runs_of_the_command_line_belong_to_a_code_location(built):
         assert done.remote_job_origin.job_name == done.job_name
         assert done.tags["rag_pipeline/origin"] == "rag run"
         assert done.tags["corpus"] == "tiny"
+
+
+_OPENED = """
+import sys
+from rag_pipeline.orchestration.runner import _instance
+print("ready", flush=True)
+sys.stdin.readline()
+with _instance() as instance:
+    print(instance.get_runs_count(), flush=True)
+"""
+
+
+def test_runs_that_open_a_new_home_at_once_leave_it_whole(tmp_path: Path) -> None:
+    environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+    opening = [
+        subprocess.Popen(
+            [sys.executable, "-c", _OPENED],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in opening:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in opening:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.communicate()[0] for process in opening] == ["0\n"] * 4
+    with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+        assert instance.get_runs_count() == 0

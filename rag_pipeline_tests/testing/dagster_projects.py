@@ -101,6 +101,8 @@ def write_project(folder: Path, corpus: Path) -> Path:
     home = folder / "home"
     home.mkdir()
     (home / "dagster.yaml").write_text(HOME)
+    # Before a daemon and its code server do it at once, which would leave it unusable.
+    dg.DagsterInstance.from_config(str(home)).dispose()
     definitions = folder / "tiny_definitions.py"
     definitions.write_text(DEFINITIONS % str(corpus))
     return definitions
