@@ -122,6 +122,7 @@ _STATED = {
         r"unverzüglich|indéfini|immédiatement|indefinid|inmediat|daily|weekly|monthly|quarterly|annual|"
         r"täglich|wöchentlich|monatlich|jährlich|(?:\w+mal|times|fois|veces)\b)|无限期|立即|فورا|"
         r"\d:\d\d|\b\d+\s*(?:uhr|o['’]clock|[ap]\.?m)\b|\d+点",
+        r"\b(?:until|till|bis (?:zu[mr]?|ende|anfang|mitte)|hasta)\b|\bjusqu['’]|直到|حتى",
     ),
     "date": (
         rf"\b{_MONTH}\s+\d|\d\.?\s+(?:of\s+|de\s+)?{_MONTH}|\b(?:19|20)\d\d\b|"
