@@ -20,18 +20,21 @@ _LOCAL_LAUNCH_TAG = ".dagster/grpc_info"
 """Set by the launcher whose runs are processes beside the code server, where sensors run too."""
 
 _CLOCK_SECONDS = 10.0
+_LAUNCH_SECONDS = 600.0
+"""A run that is made is launched or queued at once; one that is not after this long never is."""
 _OUTSIDE = (
     *("ChildProcessCrashException", "DagsterExecutionInterruptedError"),
     *("StoreError", "OSError"),
 )
 
-_WITH_A_PROCESS = [
+_MAY_BE_LOST = [
+    dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
 
-GONE = "Its process is gone: it was killed, or the machine restarted."
+GONE = "Its process, or what was to launch it, is gone: it was killed, or the machine restarted."
 
 
 def process_tag() -> dict[str, str]:
@@ -42,25 +45,30 @@ def process_tag() -> dict[str, str]:
 def fail_lost_runs(
     instance: dg.DagsterInstance, is_ours: Callable[[dg.DagsterRun], bool]
 ) -> list[str]:
-    """Fail those of our unfinished runs whose process on this machine is gone; return their ids.
+    """Fail those of our runs whose process on this machine is gone, or that nobody launches.
 
-    Their places in pools are free at once: Dagster would hold them for minutes.
+    Returns their ids. Their places in pools are free at once: Dagster would hold them for minutes.
     """
-    wanted = dg.RunsFilter(statuses=_WITH_A_PROCESS)
+    wanted = dg.RunsFilter(statuses=_MAY_BE_LOST)
     lost = []
     for record in instance.get_run_records(wanted):
         run = record.dagster_run
-        if not is_ours(run):
-            continue
-        pid = _process_of(instance, run)
-        if pid is None or _lives(pid, record.start_time):
+        if not is_ours(run) or not _is_lost(instance, record):
             continue
         current = instance.get_run_by_id(run.run_id)
-        if current is not None and not current.is_finished:  # it may have ended meanwhile
+        if current is not None and current.status == run.status:  # it may have gone on meanwhile
             instance.report_run_failed(current, GONE)
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             lost.append(run.run_id)
     return lost
+
+
+def _is_lost(instance: dg.DagsterInstance, record: dg.RunRecord) -> bool:
+    pid = _process_of(instance, record.dagster_run)
+    if pid is not None:
+        return not _lives(pid, record.start_time)
+    waits = record.dagster_run.status == dg.DagsterRunStatus.NOT_STARTED
+    return waits and time.time() - record.create_timestamp.timestamp() > _LAUNCH_SECONDS
 
 
 def was_interrupted(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -72,9 +73,9 @@ def test_outside_of_its_hours_nothing_is_asked_for(loaded, instance):
 )
 def test_hours_may_pass_midnight(config, hours, inside, outside):
     config = config.model_copy(update={"sensor_hours": hours})
-    for time in (*inside, *outside):
-        held = outside_hours(config, datetime.strptime(time, "%H:%M").replace(tzinfo=UTC))
-        assert (held is None) == (time in inside), time
+    for hour in (*inside, *outside):
+        held = outside_hours(config, datetime.strptime(hour, "%H:%M").replace(tzinfo=UTC))
+        assert (held is None) == (hour in inside), hour
 
 
 def test_what_the_command_line_loaded_is_not_asked_for(loaded, instance):
@@ -148,6 +149,15 @@ def test_a_process_id_that_was_given_out_again_is_no_sign_of_life(instance, monk
     earlier = record._replace(start_time=1.0)  # long before this process
     monkeypatch.setattr(type(instance), "get_run_records", lambda *_, **__: [earlier])
     assert fail_lost_runs(instance, lambda run: True) == [lost.run_id]
+
+
+def test_a_run_that_nobody_launches_any_more_is_failed(loaded, instance, monkeypatch):
+    lost = started(instance, {}, dg.DagsterRunStatus.NOT_STARTED)
+    assert asked(loaded, instance) == ([], "the documents are being loaded")
+    later = time.time() + 700
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert len(asked(loaded, instance)[0]) == 1
+    assert was_interrupted(instance, instance.get_run_by_id(lost.run_id))
 
 
 def test_runs_of_others_are_left_alone(instance):
