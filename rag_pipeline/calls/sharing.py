@@ -24,14 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from rag_pipeline.calls.registers import Register
-from rag_pipeline.calls.segments import (
-    Places,
-    SharedRecord,
-    first_part,
-    pack,
-    some_parts,
-    unpack,
-)
+from rag_pipeline.calls.segments import Places, SharedRecord, first_part, pack, some_parts, unpack
 from rag_pipeline.calls.shared_claims import SharedClaims
 from rag_pipeline.errors import RagPipelineError, StoreError
 

@@ -27,10 +27,7 @@ from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.progress import progress_logged
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
-from rag_pipeline.orchestration.staleness import (
-    observe_for_the_first_time,
-    unchanged,
-)
+from rag_pipeline.orchestration.staleness import observe_for_the_first_time, unchanged
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.forecast import Outlook, pays
 from rag_pipeline.pipeline.making import make

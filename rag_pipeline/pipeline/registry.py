@@ -4,20 +4,12 @@ Everything that goes asset by asset follows from these rows: plans, Dagster's de
 sensors, the words of the command line, costs, retention. A new asset is a row and its function.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from rag_pipeline import indexing, release
 from rag_pipeline.calls.costs import Totals, totals_by
-from rag_pipeline.config import (
-    ChatSettings,
-    Configuration,
-    CorpusConfig,
-    EmbeddingSettings,
-    Key,
-    Level,
-    Settings,
-)
+from rag_pipeline.config import ChatSettings, CorpusConfig, EmbeddingSettings, Key, Settings
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation import runs
 from rag_pipeline.evaluation.health import checked
@@ -39,84 +31,48 @@ from rag_pipeline.evaluation.results import (
 )
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
-from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import check_queries_complete
 from rag_pipeline.release.judging import JUDGES
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
-from rag_pipeline.store import Table, state_digest
+from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 
-def _sharded(
-    name: str,
-    reads: str,
-    by: Level,
-    table: Callable[[Workspace, Key], Table],
-    *,
-    unit: str,
-    about: str,
-    doing: str,
-    words: tuple[tuple[str, str], ...] = (("rows_written", "chunks"),),
-    asks: bool = False,
-    models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]],
-) -> Asset:
-    """Return the row of a table of documents' rows that is built in shards."""
+def _sharded(name: str) -> "partial[Asset]":
+    """Return what makes the row of a table of documents' rows that is built in shards."""
     stage = indexing.STAGES[name]
 
     def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
         opened = stage(workspace, key)
         return opened.fingerprint, state_digest(opened.upstream.state())
 
-    return Asset(
+    return partial(
+        Asset,
         name=name,
-        reads=(reads,),
-        by=by,
-        table=table,
         plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
         update=lambda workspace, key: updates.sharded(stage(workspace, key)),
         made_from=made_from,
         checks=(Check(f"{name}_is_sound", JUDGES[name]),),
         sharded=True,
         kind="lancedb",
-        unit=unit,
-        about=about,
-        doing=doing,
-        words=words,
-        asks=asks,
-        models=models,
+        words=(("rows_written", "chunks"),),
     )
 
 
-def _judged(
-    results: JudgedResults,
-    update: Callable[[Workspace, Key], Outcome],
-    *,
-    about: str,
-    doing: str,
-    words: tuple[tuple[str, str], ...],
-    made_with: str = "",
-    applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True,
-    alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {},
-) -> Asset:
-    """Return the row of a Parquet file about one configuration's queries that models fill."""
-    return Asset(
+def _judged(results: JudgedResults) -> "partial[Asset]":
+    """Return what makes the row of a file about one configuration's queries that models fill."""
+    return partial(
+        Asset,
         name=results.name,
         reads=tuple(before.name for before in results.reads),
         by="configuration",
-        applies=applies,
         is_current=results.is_current,
         place=results.file,
         is_incomplete=results.is_incomplete,
         made_from=lambda workspace, key: (results.made_from(workspace, key),),
-        update=update,
-        alerts=alerts,
-        made_with=made_with,
         kind="parquet",
-        about=about,
-        doing=doing,
-        words=words,
         models=lambda config, key: results.chats(config),
         runs_dry=True,
     )
@@ -192,22 +148,20 @@ _ROWS = (
         about="The questions, with their gold spans resolved against the documents.",
         doing="find their gold spans",
     ),
-    _sharded(
-        "chunks",
-        "documents",
-        "chunking",
-        Workspace.chunks,
+    _sharded("chunks")(
+        reads=("documents",),
+        by="chunking",
+        table=Workspace.chunks,
         unit="documents",
         about="Spans of each document's text.",
         doing="cut documents into chunks",
         words=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
         models=lambda config, key: _models(config, config.chunkings[key.chunking]),
     ),
-    _sharded(
-        "contextualized_chunks",
-        "chunks",
-        "contextualizer",
-        Workspace.contextualized_chunks,
+    _sharded("contextualized_chunks")(
+        reads=("chunks",),
+        by="contextualizer",
+        table=Workspace.contextualized_chunks,
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
         doing="put contexts before chunks",
@@ -233,11 +187,10 @@ _ROWS = (
         total=lambda workspace, key: workspace.contextualized_chunks(key).count(),
         words=(("rows_written", "chunks"),),
     ),
-    _sharded(
-        "vector_index",
-        "contextualized_chunks",
-        "embedding",
-        Workspace.vector_index,
+    _sharded("vector_index")(
+        reads=("contextualized_chunks",),
+        by="embedding",
+        table=Workspace.vector_index,
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
         doing="embed chunks",
@@ -262,9 +215,8 @@ _ROWS = (
         words=(("queries", "queries"),),
         models=lambda config, key: [config.embeddings[key.embedding]],
     ),
-    _judged(
-        LABELS,
-        updates.relevance_labels,
+    _judged(LABELS)(
+        update=updates.relevance_labels,
         about="A chat model's YES or NO for each query's first passages, and how far it agrees "
         "with gold.",
         doing="let a chat model judge what was found",
@@ -286,24 +238,21 @@ _ROWS = (
         "labels.",
         doing="measure what was found",
     ),
-    _judged(
-        ANSWERS,
-        updates.answers,
+    _judged(ANSWERS)(
+        update=updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
         doing="answer every query",
         words=(("queries", "answers"), ("missing_judgements", "missing")),
     ),
-    _judged(
-        ENTITY_SCORES,
-        updates.entity_scores,
+    _judged(ENTITY_SCORES)(
+        update=updates.entity_scores,
         about="Precision, recall and F1 of the facts in the answers, per query.",
         doing="hold the answers to the facts",
         words=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
         made_with="answers",
     ),
-    _judged(
-        CONTEXT_SCORES,
-        updates.context_scores,
+    _judged(CONTEXT_SCORES)(
+        update=updates.context_scores,
         about="How relevant, used, complete and well ranked the contexts of each query are.",
         doing="judge the contexts",
         alerts=lambda config: checked(config.evaluation.health),

@@ -4,12 +4,7 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from rag_pipeline.evaluation.entities.numbers import (
-    DIGITS,
-    FOREIGN_WORDS,
-    NUMBER,
-    read_number,
-)
+from rag_pipeline.evaluation.entities.numbers import DIGITS, FOREIGN_WORDS, NUMBER, read_number
 from rag_pipeline.imports import compiled
 
 _SYMBOLS = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
