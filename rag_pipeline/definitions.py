@@ -11,10 +11,11 @@ with uncollected():
 
     from rag_pipeline.config import load_config
     from rag_pipeline.config.finding import corpus_files
-    from rag_pipeline.errors import RagPipelineError
+    from rag_pipeline.errors import ConfigError, RagPipelineError
     from rag_pipeline.orchestration.component import build_definitions
     from rag_pipeline.orchestration.executors import chosen_executor
     from rag_pipeline.orchestration.mistakes import definitions_of_mistake
+    from rag_pipeline.orchestration.names import group_name
     from rag_pipeline.orchestration.secrets import load_secrets
     from rag_pipeline.orchestration.unstable import unstable
 
@@ -41,17 +42,23 @@ def defs() -> dg.Definitions:
     load_secrets()
     package = Path(__file__).parent
     checkout = (package.parent / "pyproject.toml").is_file()
-    found = [file for file, _ in corpus_files(package.parent if checkout else Path())]
+    files = corpus_files(package.parent if checkout else Path())
+    # Of two files with one name, that goes first whose place says so, too.
+    named = sorted(files, key=lambda each: each[1] not in (each[0].stem, each[0].parent.name))
+    found, taken = [file for file, _ in named], dict[str, Path]()
     with uncollected(), unstable():
-        built = [_definitions_of(file) for file in found]
+        built = [_definitions_of(file, taken) for file in found]
         if others := set(package.glob("defs/*/defs.yaml")).difference(found) if checkout else ():
             tree = dg.ComponentTree.for_project(package)
             built += [tree.build_defs(file.parent.name) for file in sorted(others)]
     return dg.Definitions.merge(*built, dg.Definitions(executor=chosen_executor()))
 
 
-def _definitions_of(file: Path) -> dg.Definitions:
+def _definitions_of(file: Path, taken: dict[str, Path]) -> dg.Definitions:
     try:
-        return build_definitions(load_config(file))
+        config = load_config(file)
+        if (other := taken.setdefault(group_name(config), file)) is not file:
+            raise ConfigError(f"{file}: corpus: {config.corpus!r} is that of {other}; rename one")
+        return build_definitions(config)
     except RagPipelineError as error:
         return definitions_of_mistake(file, error)
