@@ -113,6 +113,8 @@ def make_questions(
         if len(rows) < max(len(documents), _FEW * wanted):
             for query, fact in spare[: wanted - len(rows)]:
                 keep(query, _row(fact, query))
+        elif spare:
+            refused["said by one document only"] += len(spare)
         end = len(rows) + several
         if several:
             pairs = questions_of_two(facts, names, certifier, refused, Random(_SEED))

@@ -141,7 +141,7 @@ def collect(workspace: Workspace) -> Content:
         chosen=board.chosen.sentence if board.chosen else "",
         scope=board.scope,
         judge=_judge(workspace, focus, groups),
-        few_labels=_few_labels(workspace, focus, queries, scores[focus], groups) if focus else None,
+        few_labels=few_labels(workspace, focus, queries, scores[focus], groups) if focus else None,
         parts=context_breakdown(workspace, focus, scores[focus], groups) if focus else (),
         trend=release.history(workspace)[:_MOST_RELEASES],
         doubtful=text_warnings(workspace),
@@ -170,7 +170,7 @@ def _judge(
     return Judge(agreed, agreed.kappa_interval, corrected)
 
 
-def _few_labels(
+def few_labels(
     workspace: Workspace,
     configuration: str,
     queries: Sequence[Query],

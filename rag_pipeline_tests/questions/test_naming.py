@@ -1,6 +1,8 @@
 # ruff: noqa: E501
 """Documents are called what people call them: by whose and what they are, else by title."""
 
+from dataclasses import replace
+
 import pytest
 
 from rag_pipeline.config import Lexical
@@ -52,9 +54,14 @@ ALIKE = [lease("Korrin", "six (6)", "93,750"), lease("Velstead", "three (3)", "1
 
 
 def test_of_documents_that_say_alike_things_each_question_names_one() -> None:
-    made = [row["query"] for row in make_questions(ALIKE, 8, Lexical()).rows]
-    assert len(made) >= 2
-    assert all("Korrin" in query or "Velstead" in query for query in made)
+    own = "\nThe landlord shall paint the wooden fence of the garden every spring.\n"
+    documents = [ALIKE[0], replace(ALIKE[1], text=ALIKE[1].text + own)]
+    made = make_questions(documents, 8, Lexical())
+    asked = [row["query"] for row in made.rows]
+    assert len(asked) >= 2
+    assert all("Korrin" in query or "Velstead" in query for query in asked)
+    assert not any("fence" in query for query in asked)
+    assert made.refused["said by one document only"] == 1
 
 
 def test_of_documents_about_different_things_nothing_need_be_named() -> None:
