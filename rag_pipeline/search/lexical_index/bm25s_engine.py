@@ -1,5 +1,7 @@
 """The engine bm25s: every term's score in every chunk worked out at build time, mapped on load."""
 
+import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +17,26 @@ from rag_pipeline.search.lexical_index.postings import (
 )
 from rag_pipeline.search.lexical_index.ranking import Hits, Mask, Rows, best
 
+_SLICE = 1 << 16
+_BETWEEN = re.compile(r'\d,\s*"')
+"""What stands between two terms; within one that ends so, a slice that ends there is no JSON."""
+
+
+def read_vocabulary(file: Path) -> dict[str, int]:
+    """Read the terms' numbers, slice by slice: all at once would hold up searches meanwhile."""
+    text = file.read_text(encoding="utf-8").strip()
+    found: dict[str, int] = {}
+    start = 1
+    try:
+        while start < len(text) - 1:
+            between = _BETWEEN.search(text, start + _SLICE)
+            end = between.start() + 1 if between else len(text) - 1
+            found |= json.loads(f"{{{text[start:end]}}}")
+            start = end + 1
+    except ValueError:
+        found = json.loads(text)
+    return found
+
 
 class Bm25sEngine:
     """The default: milliseconds a query on 100,000 chunks."""
@@ -22,7 +44,8 @@ class Bm25sEngine:
     def __init__(self, folder: Path, settings: Lexical) -> None:
         import bm25s
 
-        self._index = bm25s.BM25.load(folder, mmap=True, show_progress=False)
+        self._index = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False)
+        self._index.vocab_dict = read_vocabulary(folder / "vocab.index.json")
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:

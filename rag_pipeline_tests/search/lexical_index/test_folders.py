@@ -18,11 +18,13 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.search.lexical_index import (
     Earlier,
     LexicalStats,
+    bm25s_engine,
     build_lexical_index,
     check_engine,
     is_extensible,
     open_lexical_index,
 )
+from rag_pipeline.search.lexical_index.bm25s_engine import read_vocabulary
 from rag_pipeline_tests.testing.lexical_indexes import (
     ENGINES,
     PLAIN,
@@ -32,6 +34,20 @@ from rag_pipeline_tests.testing.lexical_indexes import (
     rows_of,
     zipf_texts,
 )
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+@pytest.mark.parametrize("term", ["plain", "5,", '5,"', "\\", '\\",\\"7,"'])
+@pytest.mark.parametrize("slice_size", [1, 7, 1 << 16])
+def test_a_vocabulary_is_read_in_slices_whatever_its_terms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, separators, term: str, slice_size: int
+) -> None:
+    monkeypatch.setattr(bm25s_engine, "_SLICE", slice_size)
+    terms = {name: number for number, name in enumerate(["a", term, "b", f"{term}7", "c"])}
+    file = tmp_path / "vocab.index.json"
+    for vocabulary in (terms, {"a": 0}, {}):
+        file.write_text(json.dumps(vocabulary, separators=separators) + "\n")
+        assert list(read_vocabulary(file).items()) == list(vocabulary.items())
 
 
 @pytest.mark.parametrize("engine", ["bm25s", "rank_bm25"])
