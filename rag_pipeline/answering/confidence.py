@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering.interaction import Floats, cosines, importance, nearest
+from rag_pipeline.answering.interaction import Floats, cosines, importance, nearest, rarity
 from rag_pipeline.answering.sentences import Reader, ReadPassage, read_passages
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.models.providers.minilm import TokenIds
 from rag_pipeline.search.reranking import Weights
 
 EVIDENCE = ("late interaction", "worst met", "lead", "same document")
@@ -29,6 +30,11 @@ _COMPARED = 5
 """Number of passages, the best ones, that each passage is compared with."""
 _UNRELATED = 0.2
 """Late interaction below which a passage has nothing in common with a question, in any language."""
+_UNKNOWN = 0.75
+"""Least share of a question, by its tokens' rarity, that occurs nowhere in the index for `_FOREIGN`
+to stand for `_UNRELATED`; no question of the benchmarks has so much.
+"""
+_FOREIGN = 0.4
 _WORST = 3
 _PENALTY = 10.0
 """Factor of the squared weights of standardised evidence in the loss (ridge regression)."""
@@ -93,12 +99,15 @@ def evidence(
     - lead: late interaction less its mean over the other ones of the first five passages;
     - same document: the share of those others that are of the passage's document.
 
-    Where there are no others both are 0.
+    Where there are no others both are 0. Late interaction is 0 where hardly a word of the question
+    occurs in the index (see `_UNKNOWN`).
     """
     question = reader.question(query)
     shares = importance(question.ids, [one.tokens.ids for one in read[:_COMPARED]], weights)
     met = np.array([nearest(cosines(one.tokens.whole, question)) for one in read])
     late = met @ shares
+    if _is_unknown(question.ids, weights):
+        late[late < _FOREIGN] = 0.0
     worst = np.sort(met, axis=1)[:, :_WORST].mean(axis=1)
     numbers = np.arange(len(read))
     documents = np.array([one.chunk.document_id for one in read])
@@ -110,6 +119,13 @@ def evidence(
             rows[n, 2] = late[n] - late[others].mean()
             rows[n, 3] = (documents[others] == documents[n]).mean()
     return Evidence(rows, int(late.argmax()))
+
+
+def _is_unknown(ids: TokenIds, weights: Weights | None) -> bool:
+    if weights is None:
+        return False
+    own = rarity(ids, weights)
+    return bool(own[own >= weights.max()].sum() >= _UNKNOWN * own.sum())
 
 
 def read_asked(

@@ -38,7 +38,7 @@ def chunk(document_id: str, signs: str) -> ScoredChunk:
 def test_evidence_is_what_the_definitions_say():
     # "10" is at cosines (+, -) of 1 / root of 2, "11" at (+, +); the third's context adds "01".
     chunks = [chunk("a", "10"), chunk("b", "11"), chunk("b", "10 01")]
-    weights = np.array([0.0, 3.0, 1.0], np.float32)
+    weights = np.array([0.0, 3.0, 1.0, 4.0], np.float32)
     found = evidence("which?", read_passages("which?", chunks, _Two()), _Two(), weights)
     late = [HALF * (0.75 - 0.25), HALF, HALF]
     expected = [
@@ -50,6 +50,16 @@ def test_evidence_is_what_the_definitions_say():
     assert found.rows == pytest.approx(np.array(expected), abs=1e-6)
     assert found.best == 1
     assert found.row == pytest.approx(expected[1], abs=1e-6)
+
+
+def test_what_asks_of_nothing_that_the_index_holds_has_no_chance_unless_it_is_met_well():
+    chunks = [chunk("a", "10"), chunk("b", "11")]
+    for highest, late in ((3.2, [0.0, HALF]), (4.0, [0.52 * HALF, HALF])):
+        # 0.76 of the question is a token that, at the highest weight, no chunk holds.
+        weights = np.array([0.0, 3.2, 1.0105263, highest], np.float32)
+        found = evidence("which?", read_passages("which?", chunks, _Two()), _Two(), weights)
+        assert found.rows[:, 0] == pytest.approx(late, abs=1e-4)
+        assert (DEFAULT.chances(found.rows) == 0).tolist() == [late[0] == 0, False]
 
 
 def test_chances_of_passages_do_not_depend_on_how_many_are_asked_for():
