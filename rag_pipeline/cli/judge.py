@@ -22,6 +22,7 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.tables import source_of
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError
+from rag_pipeline.evaluation.board import origin
 from rag_pipeline.evaluation.comparison import (
     Reference,
     compare,
@@ -32,7 +33,12 @@ from rag_pipeline.evaluation.comparison import (
 from rag_pipeline.evaluation.failures import Diagnosis, diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.retrieval_metrics import METRICS
-from rag_pipeline.evaluation.runs import load_groups, load_queries, why_left_out
+from rag_pipeline.evaluation.runs import (
+    count_synthetic,
+    load_groups,
+    load_queries,
+    why_left_out,
+)
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.pipeline.template import check_target, write_file
@@ -53,11 +59,15 @@ def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
     wanted = [m for m in shown_metrics(workspace.config) if m in first.scores or m in second.scores]
     groups = load_groups(workspace)
     found = compare(first.scores, second.scores, wanted, groups=groups)
+    asked = {query_id for own in first.scores.values() for query_id in own}
+    synthetic = count_synthetic(workspace, asked)
     if as_json:
         rows = {metric: asdict(comparison) for metric, comparison in found.items()}
-        print_json({"a": one, "b": other, "metrics": rows})
+        print_json({"a": one, "b": other, "synthetic": synthetic, "metrics": rows})
         return
     _show_differences(first, second, found)
+    if synthetic:
+        console.print(f"[yellow]{origin(synthetic, len(asked))}[/yellow]")
     (metric,) = measured_metrics([workspace.config.serve_metric], [first.scores, second.scores])
     changed = _show_changed(workspace, first, second, metric)
     if changed:

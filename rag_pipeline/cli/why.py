@@ -1,6 +1,7 @@
 """`rag why` and `rag compare --why`: the change that made queries better or worse."""
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -51,16 +52,26 @@ def show_causes(file: Path, one: str, other: str) -> None:
         for cause in causes(workspace, one, other, changed):
             found.append(cause)
             progress(len(found), len(changed))
-    counts = Counter((c.change, c.where, c.better) for c in found)
     console.print("What did it:")
-    for (change, where, better), number in counts.most_common(_SHOWN):
-        place = f" ({where})" if where else ""
-        say(f"  {number} better in {visible(better)}: {CHANGES[change]}{visible(place)}")
+    for line in counted(found)[:_SHOWN]:
+        say(f"  {visible(line)}")
     for cause in found[:_SHOWN]:
         console.print(f"  {visible(cause.query_id)}  {visible(texts[cause.query_id])}")
         say(f"    {visible(cause.sentence)}")
     if len(found) > _SHOWN:
         console.print(f"  (and {len(found) - _SHOWN} more)")
+
+
+def counted(found: Iterable[Cause]) -> list[str]:
+    """Return a line for each change and the side that it is better on, the most frequent first."""
+    places: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for cause in found:
+        places[cause.better, CHANGES[cause.change]][cause.where] += 1
+    lines = []
+    for (better, told), where in sorted(places.items(), key=lambda item: -item[1].total()):
+        place = f"{len(where)} documents" if len(where) > 1 else next(iter(where))
+        lines.append(f"{where.total()} better in {better}: {told}{f' ({place})' if place else ''}")
+    return lines
 
 
 def _scores(workspace: Workspace, name: str) -> dict[str, dict[str, float | None]]:

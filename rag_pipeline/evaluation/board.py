@@ -19,6 +19,15 @@ Against = Mapping[str, Mapping[str, Comparison]]
 """Comparisons by what they are with (`baseline` or `released`) and by metric."""
 
 
+def origin(synthetic: int, queries: int) -> str:
+    """Return a sentence on how many questions are synthetic; "" where none is."""
+    if not synthetic:
+        return ""
+    told = f"synthetic questions: {synthetic} of {queries}"
+    only = synthetic == queries
+    return told + ("; none was asked by a person" if only else "; figures mix both kinds")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRow:
     """One configuration: its variants, its metrics, what its run took, its comparisons."""
@@ -85,11 +94,7 @@ class Board:
     @property
     def origin(self) -> str:
         """Return a sentence on how many questions are synthetic; "" where none is."""
-        if not self.synthetic:
-            return ""
-        told = f"synthetic questions: {self.synthetic} of {self.queries}"
-        only = self.synthetic == self.queries
-        return told + ("; none was asked by a person" if only else "; figures mix both kinds")
+        return origin(self.synthetic, self.queries)
 
     @property
     def scope(self) -> str:

@@ -2,11 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rag_pipeline.config import load_config
+from rag_pipeline.evaluation.results import QUERIES
+from rag_pipeline.evaluation.runs import load_queries, save_queries
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import Outcome, rag
 
 Released = tuple[Path, Outcome]
@@ -26,6 +31,18 @@ def test_two_configurations_are_compared_metric_by_metric(released: Released) ->
     for metric, found in both["metrics"].items():
         back = turned["metrics"][metric]["mean"]
         assert found["mean"] == (None if back is None else pytest.approx(-back))
+
+
+def test_a_comparison_says_how_many_questions_are_synthetic(released: Released) -> None:
+    workspace = Workspace(load_config(released[0]))
+    queries, note = load_queries(workspace), QUERIES.note(workspace)
+    made = [replace(queries[0], synthetic=True), *queries[1:]]
+    save_queries(workspace, note["digest"], made, note["problems"], note["read"])
+    outcome = rag("compare", "default", "plain", "-c", released[0])
+    found = json.loads(rag("compare", "default", "plain", "--json", "-c", released[0]).out)
+    save_queries(workspace, note["digest"], queries, note["problems"], note["read"])
+    assert f"synthetic questions: 1 of {len(queries)}; figures mix both kinds" in outcome.out
+    assert found["synthetic"] == 1
 
 
 def test_a_release_is_compared_by_the_scores_kept_of_it(released: Released) -> None:

@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 
 from rag_pipeline import Corpus
+from rag_pipeline.cli.why import counted
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.release.causes import causes, causes_between
+from rag_pipeline.release.causes import Cause, causes, causes_between
 from rag_pipeline.release.reruns import open_side
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.planted_changes import KINDS, plant
@@ -57,3 +58,16 @@ def test_the_command_names_the_cause(released: Corpus) -> None:
     assert unknown.code == 2
     assert "no query 'q11'; did you mean 'q1'?" in unknown.err
     assert rag("compare", "default", "plain", file, "--why").code == 0
+
+
+def test_causes_are_counted_by_what_changed_and_on_which_side() -> None:
+    found = [Cause("q1", "b", "a", 1, 9, "chunk", "one.txt"),
+             Cause("q2", "b", "a", 1, 9, "chunk", "two.txt"),
+             Cause("q3", "b", "a", 1, 9, "chunk", "two.txt"),
+             Cause("q4", "b", "a", 1, 9, "retriever", "hybrid -> dense"),
+             Cause("q5", "a", "b", 1, 9, "several")]  # fmt: skip
+    assert counted(found) == [
+        "3 better in b: it is chunked otherwise (2 documents)",
+        "1 better in b: the retriever is set otherwise (hybrid -> dense)",
+        "1 better in a: only several changes together make the difference",
+    ]
