@@ -8,8 +8,9 @@ from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.errors import ConfigError, NotReleasedError
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.presence import scores_are_current
 from rag_pipeline.evaluation.results import JUDGED, RUN
-from rag_pipeline.evaluation.runs import retriever_of, run_is_current, scores_are_current
+from rag_pipeline.evaluation.runs import retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores
 from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from rag_pipeline.config import load_config
-from rag_pipeline.evaluation import quality, runs
+from rag_pipeline.evaluation import quality
 from rag_pipeline.evaluation.context_quality import Judged
 from rag_pipeline.evaluation.context_quality.llm import judgement_schema
 from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
+from rag_pipeline.evaluation.presence import update_scores
 from rag_pipeline.evaluation.quality.context_breakdown import context_breakdown
 from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.results import JUDGED
@@ -134,7 +135,7 @@ def test_labels_of_a_judge_replace_gold_and_are_held_against_it(folder: Path) ->
         note = quality.update_labels(workspace, configuration)
         assert (note["judged"], note["missing"], len(server.requests)) == (12, 0, 12)
         labels = quality.load_labels(workspace, "one")
-        summaries = runs.update_scores(workspace, configuration, labels)
+        summaries = update_scores(workspace, configuration, labels)
         assert JUDGED["relevance_labels"].is_current(workspace, "one")
         assert plan_step(workspace, Step("relevance_labels", "one")).must_run is False
         quality.update_labels(workspace, configuration)

@@ -1,0 +1,83 @@
+"""The run of a configuration -> its scores per query, judged by gold spans or a judge's labels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.config import Configuration, fingerprint
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.evaluation.relevance import judge_chunks
+from rag_pipeline.evaluation.results import LABELS, PRESENCE, RUN
+from rag_pipeline.evaluation.retrieval_metrics import (
+    RANKING_METRICS,
+    evaluate_query,
+    judged_metrics,
+)
+from rag_pipeline.evaluation.runs import load_groups, load_queries, load_ranked, load_unsearched
+from rag_pipeline.evaluation.scores import ranking_metrics
+from rag_pipeline.evaluation.summary import Summary, summarize_all
+from rag_pipeline.search.pinned import Pinned
+from rag_pipeline.workspace import Workspace
+
+SCORES_VERSION = 2
+
+
+def scores_are_current(workspace: Workspace, configuration: Configuration) -> bool:
+    """Return whether a configuration's scores are of its run as it is."""
+    name = configuration.name
+    return PRESENCE.digest(workspace, name) == scores_digest(workspace, name)
+
+
+def update_scores(
+    workspace: Workspace,
+    configuration: Configuration,
+    labels: Mapping[str, Sequence[bool | None]] | None = None,
+) -> dict[str, Summary]:
+    """Measure a configuration's run against the gold spans, per query; return the summaries.
+
+    With `labels` of a judge, by query id and best passage first, what they tell stands in for what
+    gold tells (see `judged_metrics`).
+    """
+    made_from = scores_digest(workspace, configuration.name)
+    ranked = load_ranked(workspace, configuration.name)
+    queries = load_queries(workspace)
+    # The chunks that were searched, not those of today: a rank is judged by its own chunking.
+    pinned = Pinned(**RUN.note(workspace, configuration.name)["pinned"])
+    searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    spans = ["chunk_id", "document_id", "start", "end"]
+    gold_documents = sorted({s.document_id for q in queries for s in q.gold_spans})
+    relevant = judge_chunks(
+        queries, searched.read(spans, gold_documents, version=pinned.vector_version)
+    )
+    metrics = ranking_metrics()
+    scores = []
+    unsearched = load_unsearched(workspace, configuration.name)
+    for query in queries:
+        if query.query_id in unsearched:  # null, and no 0: nobody knows what it would find
+            scores.append(dict.fromkeys((metric.name for metric in metrics), None))
+            continue
+        chunks = ranked[query.query_id]
+        found = relevant[query.query_id]
+        measured = evaluate_query(query, chunks, found.chunk_ids, metrics, found.lost)
+        if labels is not None:
+            measured |= judged_metrics(query, chunks, labels.get(query.query_id, []), metrics)
+        scores.append(measured)
+    columns = {"query_id": pa.array([q.query_id for q in queries], pa.string())}
+    for metric in metrics:
+        values = [score[metric.name] for score in scores]
+        columns[metric.name] = pa.array(values, pa.float64())
+    PRESENCE.write(workspace, pa.table(columns), {"digest": made_from}, configuration.name)
+    groups = load_groups(workspace)
+    return summarize_all(scores, [groups[q.query_id] for q in queries])
+
+
+def scores_digest(workspace: Workspace, configuration: str) -> str:
+    """Hash what the scores of a configuration are made from: its run, and a judge's labels."""
+    run = RUN.digest(workspace, configuration)
+    labels: list[Any] = []
+    if workspace.config.evaluation.judge is not None:
+        labels = [LABELS.digest(workspace, configuration)]
+    # Of other packages' metrics: those of this one are told by the version.
+    added = [[m.name, m.version] for m in ranking_metrics() if m not in RANKING_METRICS]
+    return fingerprint("answer_presence", SCORES_VERSION, run, *labels, *added)
