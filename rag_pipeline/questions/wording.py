@@ -198,13 +198,8 @@ _NAMED = (
 
 def questions_of(fact: Fact, random: Random) -> Iterator[str]:
     """Yield questions that the fact answers, each in another wording, without a document's name."""
-    made = {
-        "definition": _definition,
-        "party": _party,
-        "section": _section,
-        "rule": _rule,
-    }.get(fact.kind, _quantity)(fact, random)
-    for question in made:
+    by_kind = {"definition": _definition, "party": _party, "section": _section, "rule": _rule}
+    for question in by_kind.get(fact.kind, _quantity)(fact, random):
         if 3 < len(question.split()) <= _MOST_WORDS[2]:
             # In other words first where there are some: what repeats the text flatters BM25.
             yield from dict.fromkeys((_reworded(question), question))
@@ -234,10 +229,8 @@ def _quantity(fact: Fact, random: Random) -> Iterator[str]:
     before, after = sentence[:start], sentence[end:].rstrip(" .;")
     leading = _LEADING.match(before)
     lead = leading.group().rstrip(", ") if leading else ""
-    clause = before[leading.end() :] if leading else before
-    clause = re.split(r"[;:]\s", clause)[-1]
-    turned = _turned(fact, clause, after, random)
-    if turned:
+    clause = re.split(r"[;:]\s", before[leading.end() :] if leading else before)[-1]
+    if turned := _turned(fact, clause, after, random):
         condition = f" {_lower(lead)}" if lead and len(lead.split()) <= 12 else ""
         yield _asked(f"{turned}{condition}")
     period = _PERIOD_OF.search(before)
@@ -247,8 +240,7 @@ def _quantity(fact: Fact, random: Random) -> Iterator[str]:
         yield _asked(f"{wh} is the {period['noun']} {about}")
     words = _keywords(f"{before.rsplit(';')[-1]} {_STOP.sub('', after)}")
     if len(words) >= 4:
-        start = max(0, len(words) - 7)
-        yield _capital(random.choice(_KEYWORDS[fact.kind]).format(" ".join(words[start:])))
+        yield _capital(random.choice(_KEYWORDS[fact.kind]).format(" ".join(words[-7:])))
 
 
 def _turned(fact: Fact, clause: str, after: str, random: Random) -> str | None:
@@ -258,8 +250,7 @@ def _turned(fact: Fact, clause: str, after: str, random: Random) -> str | None:
     kept = clause[: lead.start("lead")].rstrip()
     attached = _ATTACHED.match(after)
     noun = attached[1].strip() if attached else ""
-    rest = after[attached.end() :] if attached else after
-    rest = _STOP.sub("", rest).strip()
+    rest = _STOP.sub("", after[attached.end() :] if attached else after).strip()
     if len(rest.split()) > _MOST_WORDS[1]:
         return None
     asked = _question_words(fact, (lead["prep"] or "").casefold(), lead["bound"] or "", noun)
@@ -325,14 +316,12 @@ def _definition(fact: Fact, random: Random) -> Iterator[str]:
 
 
 def _party(fact: Fact, random: Random) -> Iterator[str]:
-    yield random.choice(
-        ("Which companies are the parties?", "Between which companies was this agreed?")
-    )
+    forms = ("Which companies are the parties?", "Between which companies was this agreed?")
+    yield random.choice(forms)
 
 
 def _section(fact: Fact, random: Random) -> Iterator[str]:
-    topic = _topic(fact.subject)
-    if topic:
+    if topic := _topic(fact.subject):
         forms = [
             f"What is said about {topic}?",
             f"What are the rules on {topic}?",
