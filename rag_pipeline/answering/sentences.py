@@ -24,7 +24,7 @@ from rag_pipeline.search.tokenization import default_tokenizer
 _REMEMBERED = 20_000
 """Maximum number of vectors of 384 numbers that stay in memory: some 35 MB."""
 _PASSAGES = 2_000
-"""Maximum number of passages whose tokens stay in memory, some 8 kB each."""
+"""Maximum number of passages whose tokens stay in memory, some 16 kB each."""
 
 _READ_ANEW = 8
 """Maximum number of passages per question that are embedded, where no index keeps their tokens."""
@@ -109,7 +109,8 @@ class SentenceVectors:
     def passage(self, chunk: ScoredChunk) -> PassageTokens:
         """Return the tokens of a chunk's text."""
         ids, packed, spans = self._passages(chunk.text, chunk.token_signs)
-        return PassageTokens(ids, np.unpackbits(packed, axis=1).astype(np.float32), spans)
+        signs = np.unpackbits(packed, axis=1).astype(np.float32)
+        return PassageTokens(ids, signs, [(start, end) for start, end in spans.tolist()])
 
 
 @lru_cache(maxsize=1)
@@ -130,15 +131,16 @@ def _read_question(text: str) -> Tokens:
 
 def _read_passage(
     text: str, kept: bytes
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8], list[Span]]:
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Return what is remembered of a passage: spans as pairs of Python's would take 44 kB."""
     model = _packaged()
     ids, spans = model.tokens_of(text)
     if not len(ids):
-        return ids, np.empty((0, model.dimension // 8), np.uint8), []
+        return ids, np.empty((0, model.dimension // 8), np.uint8), _packed([])
     if kept:  # of the text, and of what it was contextualized with
         packed = np.frombuffer(kept, np.uint8).reshape(-1, model.dimension // 8)
         ids = ids[: len(packed)]
-        return ids, packed, spans[: len(ids)]
+        return ids, packed, _packed(spans[: len(ids)])
     pieces = _pieces(model, text)
     read = [model.tokens_of(text[start:end]) for start, end in pieces]
     made = model.embed_tokens([text[start:end] for start, end in pieces], "document")[1]
@@ -151,7 +153,11 @@ def _read_passage(
         for (start, _), (_, own) in zip(pieces, read, strict=True)
         for first, last in own
     ]
-    return np.concatenate([own for own, _ in read]), np.concatenate(signs), places
+    return np.concatenate([own for own, _ in read]), np.concatenate(signs), _packed(places)
+
+
+def _packed(spans: Sequence[Span]) -> npt.NDArray[np.int32]:
+    return np.array(spans, np.int32).reshape(-1, 2)
 
 
 def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
@@ -185,7 +191,7 @@ def token_ids(text: str) -> TokenIds:
     return _packaged().tokens_of(text)[0]
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def terms_of(text: str) -> frozenset[str]:
     """Return the terms of a text: stems without stop words."""
     return frozenset(default_tokenizer().tokenize(text))
