@@ -71,11 +71,10 @@ def test_a_change_is_served_through_what_goes_wrong_around_it(tmp_path):
             killed = daemon.new_run(STARTED, ())
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        assert not daemon.instance.get_run_by_id(killed.run_id).is_finished
+        assert not daemon.run(killed.run_id).is_finished
         with daemon.daemon():
-            daemon.wait(lambda: daemon.instance.get_run_by_id(killed.run_id).is_finished)
+            assert daemon.ended(killed).status == FAILED
             daemon.wait(daemon.is_at_rest)
-            assert daemon.instance.get_run_by_id(killed.run_id).status == FAILED
             assert served.release().release_id == "release-000002"
             assert "250 euros" in served.search("price of a hotel a night", k=1)[0].text
             gate = served.release().gate
@@ -87,17 +86,19 @@ def test_a_change_is_served_through_what_goes_wrong_around_it(tmp_path):
             file.write_text(good.replace("chunkings:", "chunkigs:"))
             daemon.wait(lambda: failed_ticks(daemon) > 0)
             assert daemon.known() == known
-            set_characters(file, 120)
-            assert not daemon.is_at_rest()
-            canceled = daemon.new_run(STARTED, known)
-            assert daemon.instance.run_launcher.terminate(canceled.run_id)
-            daemon.wait(lambda: daemon.instance.get_run_by_id(canceled.run_id).is_finished)
-            canceled = daemon.instance.get_run_by_id(canceled.run_id)
+            for characters in range(120, 110, -1):  # a run may end before it is told to
+                known = daemon.known()
+                set_characters(file, characters)
+                canceled = daemon.new_run(STARTED, known)
+                daemon.instance.run_launcher.terminate(canceled.run_id)
+                canceled = daemon.ended(canceled)
+                if canceled.status == dg.DagsterRunStatus.CANCELED:
+                    break
             assert canceled.status == dg.DagsterRunStatus.CANCELED
             restarts = dg.DagsterEventType.STEP_RESTARTED
             assert not daemon.instance.all_logs(canceled.run_id, of_type=restarts)
             daemon.wait(daemon.is_at_rest)
-            assert 80 < cut_to(file) <= 120
+            assert 80 < cut_to(file) <= characters
         last = daemon.instance.get_runs()
         assert last[0].status == dg.DagsterRunStatus.SUCCESS
         assert {named(run) for run in last} == {("bring_up_to_date", None)}
@@ -168,10 +169,10 @@ def test_the_whole_group_killed_at_ten_points_ends_in_the_undisturbed_release(tm
                 daemon.wait(has_come_so_far)
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            assert not daemon.instance.get_run_by_id(run.run_id).is_finished, f"kill {kill}"
+            assert not daemon.run(run.run_id).is_finished, f"kill {kill}"
             with daemon.daemon():
                 daemon.wait(daemon.is_at_rest)
-            assert daemon.instance.get_run_by_id(run.run_id).status == FAILED
+            assert daemon.run(run.run_id).status == FAILED
             build(alone)
             assert contents(file) == contents(alone), f"kill {kill}"
             assert inspect(Workspace(load_config(file))) == []

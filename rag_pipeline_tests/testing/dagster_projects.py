@@ -186,6 +186,17 @@ class Watched:
         self.wait(has_come)
         return found[0]
 
+    def run(self, run_id: str) -> dg.DagsterRun:
+        """Return a run as it is now."""
+        run = self.instance.get_run_by_id(run_id)
+        assert run is not None
+        return run
+
+    def ended(self, run: dg.DagsterRun) -> dg.DagsterRun:
+        """Wait until a run is at its end; return it as it is then."""
+        self.wait(lambda: self.run(run.run_id).is_finished)
+        return self.run(run.run_id)
+
     def known(self) -> set[str]:
         """Return the ids of the runs so far."""
         return {run.run_id for run in self.instance.get_runs()}
