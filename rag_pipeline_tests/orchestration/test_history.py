@@ -133,34 +133,26 @@ def test_runs_of_the_command_line_belong_to_a_code_location(built):
 
 
 _OPENED = """
-import sys
+import os
 from rag_pipeline.orchestration.runner import _instance
-print("ready", flush=True)
-sys.stdin.readline()
-with _instance() as instance:
-    print(instance.get_runs_count(), flush=True)
+children = []
+for _ in range(4):
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            with _instance() as instance:
+                status = instance.get_runs_count()
+        finally:
+            os._exit(status)
+    children.append(child)
+print([os.waitpid(child, 0)[1] for child in children])
 """
 
 
 def test_runs_that_open_a_new_home_at_once_leave_it_whole(tmp_path: Path) -> None:
     environment = {**os.environ, "DAGSTER_HOME": str(tmp_path), "PYTHONWARNINGS": "ignore"}
-    opening = [
-        subprocess.Popen(
-            [sys.executable, "-c", _OPENED],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            text=True,
-        )
-        for _ in range(4)
-    ]
-    for process in opening:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in opening:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    assert [process.communicate()[0] for process in opening] == ["0\n"] * 4
+    opened = subprocess.check_output([sys.executable, "-c", _OPENED], env=environment, text=True)
+    assert opened == "[0, 0, 0, 0]\n"
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.get_runs_count() == 0
