@@ -1,6 +1,7 @@
 """What the plan says of plugins' models, and what the run then pays for."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def judged(site: Path, built: Path, tmp_path: Path) -> Path:
+    """Return a folder with what is judged: an index, a run and its results."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def built(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    done(site, "run", corpus(folder, "minilm", {}))
+    return folder
+
+
 def corpus(
     folder: Path, embedding: str, evaluation: dict[str, object], chats: dict[str, Any] = ECHO
 ) -> Path:
@@ -157,9 +172,8 @@ EVALUATION: dict[str, object] = {
 }
 
 
-def test_the_plan_counts_what_the_run_then_asks(site, tmp_path):
-    done(site, "run", corpus(tmp_path, "minilm", {}))  # what is judged has to be there
-    file = corpus(tmp_path, "lengths", EVALUATION)
+def test_the_plan_counts_what_the_run_then_asks(site, judged):
+    file = corpus(judged, "lengths", EVALUATION)
     plan = json.loads(done(site, "plan", file, "--json"))
     foreseen = Counter[str]()
     for step in plan:
@@ -179,13 +193,12 @@ def test_the_plan_counts_what_the_run_then_asks(site, tmp_path):
     assert dict(foreseen) == made
 
 
-def test_each_of_two_chat_models_is_priced_at_its_own(site, tmp_path):
-    done(site, "run", corpus(tmp_path, "minilm", {}))
+def test_each_of_two_chat_models_is_priced_at_its_own(site, judged):
     chats = {name: {"provider": "echo", "model": name} for name in ("cheap", "dear")}
 
     def step(first: str, second: str) -> dict[str, Any]:
         judge = {"judge": "two", "first": first, "second": second}
-        file = corpus(tmp_path, "minilm", {"relevance": judge}, chats)
+        file = corpus(judged, "minilm", {"relevance": judge}, chats)
         plan = json.loads(done(site, "plan", file, "--json"))
         (labels,) = (step for step in plan if step["asset"] == "relevance_labels")
         assert isinstance(labels, dict)
