@@ -34,13 +34,14 @@ from rag_pipeline.answering import (
 from rag_pipeline.answering.confidence import read_asked
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
 from rag_pipeline.config import ExtractiveAnswers, load_config
-from rag_pipeline.datamodels import Citation, Query, ScoredChunk
+from rag_pipeline.datamodels import Citation, Kind, Query, ScoredChunk
 from rag_pipeline.evaluation.runs import load_queries
 
 Floats = npt.NDArray[np.float64]
 SHARES = {"sample": 1.0, "legalbench-rag": 0.3, "chroma-chunking": 0.5}
 """How much each set's questions count in the fit: the largest is no more than twice the least."""
 _PENALTY = 3.0
+SETTINGS = ExtractiveAnswers()
 
 
 class Measured(NamedTuple):
@@ -71,30 +72,37 @@ def _reported(query: Query, name: str) -> bool:
     )
 
 
+def asked_of(
+    corpus: Corpus, query: Query, kind: Kind, further: bool = True, boosted: bool = False
+) -> ToAnswer:
+    """Return a question with the passages that the assistant reads without a model.
+
+    Without `further` these are the first ones alone; `boosted` searches in stages.
+    """
+    first = passages_wanted(query.query, kind, SETTINGS)
+    wanted = passages_read(query.query, kind, SETTINGS) if further else first
+    stages = (3, 1) if boosted else None
+    found = corpus.retrieve(query.query, wanted, stages=stages, deepen=False, tokens=True)
+    chunks = distinct(found.chunks)
+    return ToAnswer(found.ask, kind, chunks, found.token_weights, query.query, first)
+
+
 def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
     """Answer each question that has gold as the assistant does without a model."""
-    settings = ExtractiveAnswers()
     for query in load_queries(corpus.workspace):
         if not query.gold_spans:
             continue
-        kind = detect(query.query).kind
-        first = passages_wanted(query.query, kind, settings)
-        wanted = passages_read(query.query, kind, settings)
-        found = corpus.retrieve(query.query, wanted, deepen=False, tokens=True)
-        chunks = distinct(found.chunks)
-        asked = ToAnswer(found.ask, kind, chunks, found.token_weights, query.query, first)
-        (formed,) = form_answers([asked], settings, sentence_vectors, corpus.calibration())
+        asked = asked_of(corpus, query, detect(query.query).kind)
+        (formed,) = form_answers([asked], SETTINGS, sentence_vectors, corpus.calibration())
         read, _ = read_asked(
-            *(found.ask, query.query, chunks, first, sentence_vectors, found.token_weights)
+            *(asked.ask, query.query, asked.chunks, asked.first, sentence_vectors, asked.weights)
         )
-        sentences, features = sentence_features(
-            found.ask, read, sentence_vectors, found.token_weights
-        )
+        sentences, features = sentence_features(asked.ask, read, sentence_vectors, asked.weights)
         places = [(s.chunk.document_id, s.start, s.start + len(s.text)) for s in sentences]
         yield Measured(
             _reported(query, name),
             any(hits(one.chunk, query) for one in read),
-            [hits(c, query) for c in formed.answer.citations[: settings.sentences]],
+            [hits(c, query) for c in formed.answer.citations[: SETTINGS.sentences]],
             features,
             np.array([hits(place, query) for place in places], float),
         )

@@ -16,24 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bench_ablation import cell
-from benchmarks.bench_citations import SHARES, built, hits
+from benchmarks.bench_citations import SETTINGS, SHARES, asked_of, built, hits
 from rag_pipeline import Corpus
-from rag_pipeline.answering import (
-    ToAnswer,
-    detect,
-    distinct,
-    form_answers,
-    passages_read,
-    passages_wanted,
-    sentence_vectors,
-)
-from rag_pipeline.config import ExtractiveAnswers
+from rag_pipeline.answering import detect, form_answers, sentence_vectors
 from rag_pipeline.datamodels import Kind, Query
 from rag_pipeline.evaluation.entities import extract, score_entities
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.significance import differences
 
-_SETTINGS = ExtractiveAnswers()
 Metrics = dict[str, float]
 
 
@@ -41,15 +31,9 @@ def answered(
     corpus: Corpus, query: Query, kind: Kind, further: bool = True, boosted: bool = False
 ) -> Metrics:
     """Answer a question as the assistant does without a model; return what hits."""
-    first = passages_wanted(query.query, kind, _SETTINGS)
-    read = passages_read(query.query, kind, _SETTINGS) if further else first
-    stages = (3, 1) if boosted else None
-    found = corpus.retrieve(query.query, read, stages=stages, deepen=False, tokens=True)
-    asked = ToAnswer(
-        *(found.ask, kind, distinct(found.chunks), found.token_weights, query.query, first)
-    )
-    (formed,) = form_answers([asked], _SETTINGS, sentence_vectors, corpus.calibration())
-    cited = [hits(c, query) for c in formed.answer.citations[: _SETTINGS.sentences]]
+    asked = asked_of(corpus, query, kind, further, boosted)
+    (formed,) = form_answers([asked], SETTINGS, sentence_vectors, corpus.calibration())
+    cited = [hits(c, query) for c in formed.answer.citations[: SETTINGS.sentences]]
     made = {"first cited": float(cited[:1] == [True]), "any cited": float(any(cited))}
     if query.entities:
         text = formed.answer.text if formed.answer.answered else ""
