@@ -1,4 +1,5 @@
 import json
+from contextlib import contextmanager
 
 import pytest
 
@@ -143,22 +144,30 @@ def test_a_store_that_cannot_be_written_loses_nothing(tmp_path, workspace):
     assert "new.txt" in workspace.documents().state()
 
 
-def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_path, monkeypatch):
+@contextmanager
+def refusing(text, tmp_path, monkeypatch, **chunkings):
+    """Serve an embedding that fails on texts with a text; yield the server and a corpus of it."""
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
 
     def faults(path, body):
-        return Fault(500) if any("180 euros" in text for text in body["input"]) else None
+        return Fault(500) if any(text in sent for sent in body["input"]) else None
 
     with serving(faults=faults) as server:
         remote: dict[str, object] = {"provider": "openai", "model": "m", "base_url": server.url}
         remote |= {"dimensions": DIMENSION, "patience_seconds": 0.3}
-        configuration = {"chunking": "markdown", "contextualizer": "none", "embedding": "remote"}
+        (chunking,) = chunkings or ["markdown"]
+        configuration = {"chunking": chunking, "contextualizer": "none", "embedding": "remote"}
         file = write_corpus(
             tmp_path,
             embeddings={"remote": remote},
             configurations=[{"name": "default", **configuration, "retriever": "dense"}],
+            **({"chunkings": chunkings} if chunkings else {}),
         )
-        workspace = Workspace(load_config(file))
+        yield server, Workspace(load_config(file))
+
+
+def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_path, monkeypatch):
+    with refusing("180 euros", tmp_path, monkeypatch) as (server, workspace):
         indexing.update_documents(workspace)
         indexing.update(workspace, "chunks", "markdown")
         indexing.update(workspace, "contextualized_chunks", "markdown.none")
@@ -175,23 +184,8 @@ def test_a_document_that_cannot_be_embedded_is_named_and_the_rest_goes_on(tmp_pa
 def test_a_document_whose_sentences_cannot_be_embedded_is_named_and_the_others_are_cut(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
-
-    def faults(path, body):
-        return Fault(500) if any("180 euros" in text for text in body["input"]) else None
-
-    with serving(faults=faults) as server:
-        remote: dict[str, object] = {"provider": "openai", "model": "m", "base_url": server.url}
-        remote |= {"dimensions": DIMENSION, "patience_seconds": 0.3}
-        semantic = {"method": "semantic", "embedding": "remote", "window": 0}
-        configuration = {"chunking": "semantic", "contextualizer": "none", "embedding": "remote"}
-        file = write_corpus(
-            tmp_path,
-            embeddings={"remote": remote},
-            chunkings={"semantic": semantic},
-            configurations=[{"name": "default", **configuration, "retriever": "dense"}],
-        )
-        workspace = Workspace(load_config(file))
+    semantic = {"method": "semantic", "embedding": "remote", "window": 0}
+    with refusing("180 euros", tmp_path, monkeypatch, semantic=semantic) as (_, workspace):
         indexing.update_documents(workspace)
         report = indexing.update(workspace, "chunks", "semantic")
         assert set(report.failed) == {"policy/travel.md"}
@@ -203,24 +197,11 @@ def test_an_old_text_is_dropped_when_its_document_is_to_blame_and_not_the_model(
     tmp_path, monkeypatch, others_are_built
 ):
     """A model that fails on all that it is asked may be down: nothing is lost by its outage."""
-    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
     changed = {"policy/travel.md": DOCUMENTS["policy/travel.md"].replace("180 e", "190 e")}
     if others_are_built:
         changed["policy/leave.md"] = DOCUMENTS["policy/leave.md"].replace("sixteen", "twenty")
 
-    def faults(path, body):
-        return Fault(500) if any("190 euros" in text for text in body["input"]) else None
-
-    with serving(faults=faults) as server:
-        remote: dict[str, object] = {"provider": "openai", "model": "m", "base_url": server.url}
-        remote |= {"dimensions": DIMENSION, "patience_seconds": 0.3}
-        configuration = {"chunking": "markdown", "contextualizer": "none", "embedding": "remote"}
-        file = write_corpus(
-            tmp_path,
-            embeddings={"remote": remote},
-            configurations=[{"name": "default", **configuration, "retriever": "dense"}],
-        )
-        workspace = Workspace(load_config(file))
+    with refusing("190 euros", tmp_path, monkeypatch) as (_, workspace):
 
         def update():
             indexing.update_documents(workspace)
