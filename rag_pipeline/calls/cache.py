@@ -109,6 +109,7 @@ class CallCache:
         """
         mended = CallCache(self.path.with_name(f".tmp-{self.path.name}"))
         mended.path.unlink(missing_ok=True)
+        mended.put({})  # makes the file, also where no answer can be read
         self.close()
         for order in ("", " DESC"):
             with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as damaged:

@@ -211,3 +211,15 @@ def test_what_can_be_read_of_a_torn_call_cache_is_kept(tmp_path, place):
     assert len(kept) >= 200
     cache.put({b"new": b"answer"})
     assert cache.get([b"new"]) == {b"new": b"answer"}
+
+
+@pytest.mark.parametrize("left", [40, 3000, 4096])
+def test_a_call_cache_of_which_nothing_can_be_read_is_made_anew(tmp_path, left):
+    cache = CallCache(tmp_path / "calls.sqlite")
+    cache.put({n.to_bytes(32, "big"): bytes([n % 256]) * 3000 for n in range(40)})
+    cache.close()
+    cache.path.write_bytes(cache.path.read_bytes()[:left])
+    cache.salvage()
+    assert len(cache) == 0
+    cache.put({b"new": b"answer"})
+    assert cache.get([b"new"]) == {b"new": b"answer"}
