@@ -9,13 +9,20 @@ import json
 import sqlite3
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import astuple, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rag_pipeline.calls.databases import Connections, open_database
+from rag_pipeline.calls.databases import (
+    KEYS_AT_ONCE,
+    Connections,
+    add_column,
+    has_column,
+    open_database,
+    select,
+)
 from rag_pipeline.calls.segments import SharedRecord
 from rag_pipeline.calls.sharing import Exchange, open_outbox, post
 from rag_pipeline.datamodels import Usage
@@ -23,7 +30,6 @@ from rag_pipeline.errors import StoreError
 
 FORMAT = 1
 """Format of the file, in its `user_version`; 0 did not record when an answer was last used."""
-_KEYS_PER_QUERY = 500
 _NOTED_SECONDS = 86_400
 """An answer's last use is noted to the day, so that reading seldom has to write."""
 _FREE_SHARE = 0.2
@@ -113,10 +119,10 @@ class CallCache:
         self.close()
         for order in ("", " DESC"):
             with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as damaged:
-                stored = "hash" if _has_column(damaged, "hash") else "NULL"
+                stored = "hash" if has_column(damaged, "calls", "hash") else "NULL"
                 query = f"SELECT key, value, {stored} FROM calls ORDER BY rowid{order}"
                 rows = damaged.execute(query)
-                while part := list(islice(_readable(rows), _KEYS_PER_QUERY)):
+                while part := list(islice(_readable(rows), KEYS_AT_ONCE)):
                     mended.put({k: v for k, v, h in part if h is None or h == _hash(k, v)})
         mended.close()
         for suffix in ("-wal", "-shm"):
@@ -193,10 +199,7 @@ class CallCache:
 
     def _select(self, query: str, keys: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
         with self.connection() as connection:
-            for first in range(0, len(keys), _KEYS_PER_QUERY):
-                part = keys[first : first + _KEYS_PER_QUERY]
-                marks = ",".join("?" * len(part))
-                yield from connection.execute(f"{query} WHERE key IN ({marks})", part)
+            yield from select(connection, query, keys)
 
     def put(self, answers: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
         """Store answers, durable against a killed process when this returns.
@@ -259,33 +262,20 @@ class CallCache:
         if self.exchange is not None:
             self.exchange.pull()
 
-    @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
+    def connection(self) -> AbstractContextManager[sqlite3.Connection]:
         """Open this thread's connection for one transaction, or join the one it is in.
 
         Raises StoreError.
         """
-        joined = self._local.transaction
-        if joined is not None:
-            yield joined
-            return
-        try:
-            connection = self._local.connection
-            if connection is None:
-                self._local.connection = connection = self._connect()
-            self._local.transaction = connection
-            with connection:
-                yield connection
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self.path}: call cache: {error}") from None
-        finally:
-            self._local.transaction = None
+        return self._local.transaction(f"{self.path}: call cache", self._connect)
 
     def _connect(self) -> sqlite3.Connection:
         connection = open_database(self.path)
         connection.execute("PRAGMA journal_size_limit=67108864")
         self._migrate(connection)
-        _add_columns(connection)
+        # An earlier version minds neither what answers used nor their hashes.
+        add_column(connection, "calls", "usage", "TEXT")
+        add_column(connection, "calls", "hash", "BLOB")
         connection.execute(
             "CREATE TABLE IF NOT EXISTS claims "
             "(key BLOB PRIMARY KEY, owner TEXT NOT NULL, since REAL NOT NULL)"
@@ -312,7 +302,7 @@ class CallCache:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)"
             )
-            if not _has_column(connection, "used"):
+            if not has_column(connection, "calls", "used"):
                 now = int(time.time())
                 connection.execute(
                     f"ALTER TABLE calls ADD COLUMN used INTEGER NOT NULL DEFAULT {now}"
@@ -321,24 +311,9 @@ class CallCache:
             connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _add_columns(connection: sqlite3.Connection) -> None:
-    """Give a file of an earlier version what answers used, and their hashes; it minds neither."""
-    for name, kind in (("usage", "TEXT"), ("hash", "BLOB")):
-        if _has_column(connection, name):
-            continue
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")  # of several processes one adds it
-            if not _has_column(connection, name):
-                connection.execute(f"ALTER TABLE calls ADD COLUMN {name} {kind}")
-
-
 def _readable(rows: Iterator[tuple[bytes, bytes, bytes | None]]) -> Iterator[Any]:
     with suppress(sqlite3.Error):  # no further
         yield from rows
-
-
-def _has_column(connection: sqlite3.Connection, name: str) -> bool:
-    return name in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
 
 
 def _hash(key: bytes, value: bytes) -> bytes:

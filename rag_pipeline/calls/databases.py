@@ -3,8 +3,15 @@
 import sqlite3
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from rag_pipeline.errors import StoreError
+
+KEYS_AT_ONCE = 500
+"""Number of keys that one query asks for."""
 _PATIENCE = 60.0
 """Maximum time in seconds to wait for a lock."""
 
@@ -13,7 +20,29 @@ class Connections(threading.local):
     """A thread's connection to a file, and the transaction that it is in."""
 
     connection: sqlite3.Connection | None = None
-    transaction: sqlite3.Connection | None = None
+    _joined: sqlite3.Connection | None = None
+
+    @contextmanager
+    def transaction(
+        self, what: str, connect: Callable[[], sqlite3.Connection]
+    ) -> Iterator[sqlite3.Connection]:
+        """Open the connection for one transaction, or join the one that the thread is in.
+
+        Raises StoreError, which begins with `what`.
+        """
+        if self._joined is not None:
+            yield self._joined
+            return
+        try:
+            if self.connection is None:
+                self.connection = connect()
+            self._joined = self.connection
+            with self.connection:
+                yield self.connection
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{what}: {error}") from None
+        finally:
+            self._joined = None
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -32,3 +61,27 @@ def open_database(path: Path) -> sqlite3.Connection:
             time.sleep(0.01)
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
+
+
+def select(
+    connection: sqlite3.Connection, query: str, keys: Sequence[bytes]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a query, without its WHERE, whose `key` is one of any number of keys."""
+    for first in range(0, len(keys), KEYS_AT_ONCE):
+        part = keys[first : first + KEYS_AT_ONCE]
+        yield from connection.execute(f"{query} WHERE key IN ({','.join('?' * len(part))})", part)
+
+
+def has_column(connection: sqlite3.Connection, table: str, name: str) -> bool:
+    """Tell whether a table has a column."""
+    return name in [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def add_column(connection: sqlite3.Connection, table: str, name: str, kind: str) -> None:
+    """Give a table of an earlier version a column that it lacks."""
+    if has_column(connection, table, name):
+        return
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")  # of several processes one adds it
+        if not has_column(connection, table, name):
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")

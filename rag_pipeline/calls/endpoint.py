@@ -5,13 +5,14 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.limits import RateLimiter
 from rag_pipeline.calls.registers import current_register, machine_register
 from rag_pipeline.calls.sharing import cache_folder
@@ -54,18 +55,13 @@ class Received(Generic[T]):
 _failed_before: ContextVar[int] = ContextVar("failed_before", default=0)
 
 
-@contextmanager
-def asked_again(failures: int) -> Iterator[None]:
+def asked_again(failures: int) -> AbstractContextManager[None]:
     """Tell the calls inside the block that their input has failed in so many earlier runs.
 
     Such an input is tried three times at most, each time with twice the timeout of the run before
     (up to eight times the settings'), and its failures say nothing about the provider.
     """
-    token = _failed_before.set(failures)
-    try:
-        yield
-    finally:
-        _failed_before.reset(token)
+    return setting(_failed_before, failures)
 
 
 @dataclass(eq=False, slots=True)

@@ -40,29 +40,18 @@ def failure_of_status(
     `what` names model, server and the key's environment variable; `stops` is an error code that
     makes a refusal hold for every input (a model that does not exist, an unpaid bill).
     """
-    error = _failure(what, status, message, headers, *secrets, stops=stops)
+    said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
+    error = ProviderError(said)
+    if status == 429 and any(word in f"{stops} {message}" for word in _OUT_OF_MONEY):
+        error = CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")
+    elif status in _PASSING or status >= 500:
+        wait = read_retry_after(headers)
+        error = TransientError(said, wait, limited=status == 429, paid=False)
+    elif status in _STOPPING or stops:
+        cure = {401: "check the key", 403: "check what the key may use", 402: "pay the bill"}
+        error = CallsStoppedError(f"{said}; {cure.get(status, 'check model and base_url')}")
     error.status = status
     return error
-
-
-def _failure(
-    what: str,
-    status: int,
-    message: str,
-    headers: Mapping[str, str],
-    *secrets: str | None,
-    stops: str,
-) -> ProviderError:
-    said = f"{what}: {redacted(message, *secrets) or 'no reason given'} (HTTP {status})"
-    if status == 429 and any(word in f"{stops} {message}" for word in _OUT_OF_MONEY):
-        return CallsStoppedError(f"{said}; pay the provider's bill or raise its limit")
-    if status in _PASSING or status >= 500:
-        wait = read_retry_after(headers)
-        return TransientError(said, wait, limited=status == 429, paid=False)
-    if status in _STOPPING or stops:
-        cure = {401: "check the key", 403: "check what the key may use", 402: "pay the bill"}
-        return CallsStoppedError(f"{said}; {cure.get(status, 'check model and base_url')}")
-    return ProviderError(said)
 
 
 def unreachable(what: str, error: BaseException, *secrets: str | None) -> TransientError:

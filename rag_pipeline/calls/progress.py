@@ -1,8 +1,10 @@
 """What a long step has done so far, told to whoever listens: a progress bar, a run's log."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from rag_pipeline.calls.contexts import setting
 
 Listener = Callable[[str, int], None]
 """Called with what was done (`documents`, `chunks`, `texts`) and how many more of them."""
@@ -17,8 +19,7 @@ def advance(what: str, count: int) -> None:
         listener(what, count)
 
 
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Listener) -> AbstractContextManager[None]:
     """Send every `advance` inside the block to the listener, and to those around the block."""
     outer = _listener.get()
 
@@ -27,8 +28,4 @@ def listening(listener: Listener) -> Iterator[None]:
         if outer is not None:
             outer(what, count)
 
-    token = _listener.set(tell)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
+    return setting(_listener, tell)

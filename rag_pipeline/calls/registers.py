@@ -8,8 +8,8 @@ machines share claims and what they may spend.
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from rag_pipeline.calls.contexts import setting
 from rag_pipeline.errors import ConfigError, MissingExtraError, StoreError
 
 VARIABLE = "RAG_REGISTER"
@@ -258,14 +259,9 @@ def machine_register(folder: Path) -> Register:
 _current: ContextVar[Register | None] = ContextVar("register", default=None)
 
 
-@contextmanager
-def sharing_limits(register: Register | None) -> Iterator[None]:
+def sharing_limits(register: Register | None) -> AbstractContextManager[None]:
     """Hold the rate limits of calls inside the block by a register, if there is one."""
-    token = _current.set(register or _current.get())
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return setting(_current, register or _current.get())
 
 
 def current_register() -> Register | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rag_pipeline.calls.databases import select
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.errors import StoreError
 
@@ -19,7 +20,6 @@ PART_KEYS, PART_BYTES = 256, 1 << 18
 """Maximum number of answers in a part, and of their bytes."""
 _IN_PARTS = frozenset({"answer", "usage"})
 _PART = "part"
-_KEYS_PER_QUERY = 500
 
 
 class SharedRecord(NamedTuple):
@@ -156,13 +156,9 @@ class Places:
             self.connection.executemany(query, ((key,) for key in keys))
 
     def of(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, str, int]]:
-        """Yield these keys' segments and parts; of some there are several, of some none."""
-        for first in range(0, len(keys), _KEYS_PER_QUERY):
-            some = keys[first : first + _KEYS_PER_QUERY]
-            yield from self.connection.execute(
-                "SELECT key, name, part FROM places JOIN adopted ON adopted.rowid = segment "
-                f"WHERE key IN ({','.join('?' * len(some))})", some
-            )  # fmt: skip
+        """Return these keys' segments and parts; of some there are several, of some none."""
+        query = "SELECT key, name, part FROM places JOIN adopted ON adopted.rowid = segment"
+        return select(self.connection, query, keys)
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -21,7 +21,6 @@ from typing import Any
 from opentelemetry import context, metrics, trace
 from opentelemetry.trace import (
     NonRecordingSpan,
-    Span,
     SpanContext,
     SpanKind,
     Status,
@@ -29,6 +28,7 @@ from opentelemetry.trace import (
     TraceFlags,
 )
 
+from rag_pipeline.calls.contexts import setting
 from rag_pipeline.errors import MissingExtraError
 
 _NAME = "rag_pipeline"
@@ -54,7 +54,6 @@ Attributes = dict[str, Any]
 class _Call:
     """One request on its way, and what its reply has told so far."""
 
-    span: Span
     attributes: Attributes
     """Those that metrics have too."""
     told: Attributes = field(default_factory=dict)
@@ -67,33 +66,18 @@ _run: ContextVar[str | None] = ContextVar("run", default=None)
 @contextmanager
 def calling(kind: str, provider: str, model: str, address: str | None) -> Iterator[None]:
     """Trace and time one request to a model; see `reply_told` and `used`."""
-    attributes: Attributes = {
-        "gen_ai.operation.name": _OPERATIONS[kind],
-        "gen_ai.provider.name": provider,
-        "gen_ai.request.model": model,
-    }
+    call = _Call(_asked_of(kind, provider, model))
     if address:
-        attributes["server.address"] = address
-    with trace.get_tracer(_NAME).start_as_current_span(
-        f"{_OPERATIONS[kind]} {model}",
-        kind=SpanKind.CLIENT,
-        attributes=attributes | _of_run(),
-        record_exception=False,  # its message may hold what was asked
-        set_status_on_exception=False,
-    ) as span:
-        call = _Call(span, attributes)
-        token = _call.set(call)
+        call.attributes["server.address"] = address
+    name = f"{_OPERATIONS[kind]} {model}"
+    with _span(name, call.attributes, call.told, SpanKind.CLIENT), setting(_call, call):
         started = time.perf_counter()
         try:
             yield
         except BaseException as error:
             call.attributes["error.type"] = _error_type(error)
-            span.set_attribute("error.type", _error_type(error))
-            span.set_status(Status(StatusCode.ERROR))
             raise
         finally:
-            _call.reset(token)
-            span.set_attributes(call.told)
             seconds = time.perf_counter() - started
             _meters().seconds.record(seconds, call.attributes)
 
@@ -126,11 +110,7 @@ def used(
         if usd is not None:
             call.told["rag.cost_usd"] = usd
     else:
-        attributes = {
-            "gen_ai.operation.name": _OPERATIONS[kind],
-            "gen_ai.provider.name": provider,
-            "gen_ai.request.model": model,
-        }
+        attributes = _asked_of(kind, provider, model)
     meters = _meters()
     for what in ("input", "output") if kind == "chat" else ("input",):
         of_type = attributes | {"gen_ai.token.type": what}
@@ -145,21 +125,39 @@ def stage(corpus: str, asset: str, partition: str) -> Iterator[Attributes]:
     export()
     attributes = {"rag.corpus": corpus, "rag.asset": asset, "rag.partition": partition}
     told: Attributes = {}
+    with _span(f"make {asset}", attributes, told):
+        yield told
+    _flush()
+
+
+@contextmanager
+def _span(
+    name: str, attributes: Attributes, told: Attributes, kind: SpanKind = SpanKind.INTERNAL
+) -> Iterator[None]:
+    """Trace the block; `told` are attributes that it adds."""
     with trace.get_tracer(_NAME).start_as_current_span(
-        f"make {asset}",
+        name,
+        kind=kind,
         attributes=attributes | _of_run(),
-        record_exception=False,
+        record_exception=False,  # its message may hold what was asked
         set_status_on_exception=False,
     ) as span:
         try:
-            yield told
+            yield
         except BaseException as error:
             span.set_attribute("error.type", _error_type(error))
             span.set_status(Status(StatusCode.ERROR))
             raise
         finally:
             span.set_attributes(told)
-    _flush()
+
+
+def _asked_of(kind: str, provider: str, model: str) -> Attributes:
+    return {
+        "gen_ai.operation.name": _OPERATIONS[kind],
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": model,
+    }
 
 
 @contextmanager
@@ -174,13 +172,12 @@ def in_run(run_id: str) -> Iterator[None]:
         trace_id = int.from_bytes(sha256(run_id.encode()).digest()[:16])
     span_id = int.from_bytes(sha256(run_id.encode()).digest()[:8])
     parent = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(1))
-    run = _run.set(run_id)
     token = context.attach(trace.set_span_in_context(NonRecordingSpan(parent)))
     try:
-        yield
+        with setting(_run, run_id):
+            yield
     finally:
         context.detach(token)
-        _run.reset(run)
 
 
 @cache

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rag_pipeline.calls.databases import select
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.segments import SharedRecord
@@ -31,7 +32,6 @@ from rag_pipeline.models.providers.batching import (
 )
 
 _MOST_SUBMISSIONS = 3
-_KEYS_PER_QUERY = 500
 
 Done = Callable[[bytes, dict[str, Any], str], None]
 """Called with a request's key, the body of its answer, and an id of this one answer.
@@ -210,17 +210,10 @@ class BatchNotes:
 
     def tokens(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, str | None]]:
         """Return the token and, once it is known, the batch of each key that has been noted."""
-        found: dict[bytes, tuple[str, str | None]] = {}
+        query = "SELECT key, token, batch_id FROM requests JOIN batches USING (token)"
         with self.connection() as connection:
-            for first in range(0, len(keys), _KEYS_PER_QUERY):
-                part = keys[first : first + _KEYS_PER_QUERY]
-                rows = connection.execute(
-                    "SELECT key, token, batch_id FROM requests JOIN batches USING (token) "
-                    f"WHERE key IN ({','.join('?' * len(part))})",
-                    part,
-                )
-                found.update({key: (token, batch_id) for key, token, batch_id in rows})
-        return found
+            rows = select(connection, query, keys)
+            return {key: (token, batch_id) for key, token, batch_id in rows}
 
     def keys(self, token: str) -> list[bytes]:
         """Return the requests of a batch."""

@@ -1,18 +1,21 @@
 """Charge calls to the ledger that is open, and hold its budget over them."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from rag_pipeline.calls import telemetry
-from rag_pipeline.calls.costs import reservations
+from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
 from rag_pipeline.calls.costs.purposes import Kind, measuring
+from rag_pipeline.calls.costs.reservations import settling
 from rag_pipeline.calls.registers import sharing_limits
+from rag_pipeline.errors import ProviderError, TransientError
 
 _POLL_SECONDS = 0.2
 _ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
@@ -21,12 +24,8 @@ _ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
 @contextmanager
 def charging(ledger: Ledger) -> Iterator[None]:
     """Charge every call inside the block to a ledger, and hold its budget."""
-    token = _ledger.set(ledger)
-    try:
-        with sharing_limits(ledger.register):
-            yield
-    finally:
-        _ledger.reset(token)
+    with setting(_ledger, ledger), sharing_limits(ledger.register):
+        yield
 
 
 def record(
@@ -81,14 +80,14 @@ async def paying(
     """
     ledger, server = _ledger.get(), vendor(provider, base_url)
     address = urlsplit(base_url).hostname if base_url else None
-    with measuring(texts):
-        if ledger is None or ledger.budget_usd is None:
-            with telemetry.calling(kind, server, model, address):
-                yield
-            return
-        async with _holding(ledger, server, model, expected, most or expected):
-            with telemetry.calling(kind, server, model, address):
-                yield
+    holding = (
+        nullcontext()
+        if ledger is None or ledger.budget_usd is None
+        else _holding(ledger, server, model, expected, most or expected)
+    )
+    async with holding:
+        with measuring(texts), telemetry.calling(kind, server, model, address):
+            yield
 
 
 @asynccontextmanager
@@ -96,14 +95,22 @@ async def _holding(
     ledger: Ledger, server: str, model: str, expected: ChargedTokens, most: ChargedTokens
 ) -> AsyncIterator[None]:
     name = uuid4().hex
-    async with reservations.held(
-        name,
-        lambda: ledger.reserve(name, server, model, expected, most),
-        lambda: ledger.release([name]),
-        lambda: ledger.forfeit([name]),
-        ledger.poll_seconds,
-    ):
-        yield
+    while not ledger.reserve(name, server, model, expected, most):
+        await asyncio.sleep(ledger.poll_seconds)
+    with settling(name):
+        try:
+            yield
+        except TransientError as error:
+            (ledger.forfeit if error.paid else ledger.release)([name])
+            raise
+        except ProviderError:
+            ledger.release([name])
+            raise
+        except BaseException:
+            ledger.forfeit([name])  # a call that was cut off may have been billed
+            raise
+        else:
+            ledger.release([name])
 
 
 def reserve_batch(

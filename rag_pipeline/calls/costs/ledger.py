@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -245,30 +245,27 @@ class Ledger:
         """Add what calls of other machines cost."""
         connection.executemany(_INSERT, ((*json.loads(r.value), r.key.decode()) for r in records))
 
-    @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
-        """Open this thread's connection for one transaction. Raises StoreError."""
-        try:
-            connection = self._local.connection
-            if connection is None:
-                connection = open_database(self.path)
-                connection.execute(_TABLE)
-                reservations.open_table(connection)
-                connection.execute(learning.TABLE)
-                connection.execute(allowances.TABLE)
-                if self.shares:
-                    _name_calls(connection)
-                    columns = ", ".join(Charge._fields)
-                    open_outbox(
-                        connection,
-                        f"SELECT 'charge', CAST(call_id AS BLOB), json_array({columns}) "
-                        f"FROM charges",
-                    )
-                self._local.connection = connection
-            with connection:
-                yield connection
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self.path}: ledger: {error}") from None
+    def connection(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Open this thread's connection for one transaction, or join the one it is in.
+
+        Raises StoreError.
+        """
+        return self._local.transaction(f"{self.path}: ledger", self._connect)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = open_database(self.path)
+        connection.execute(_TABLE)
+        reservations.open_table(connection)
+        connection.execute(learning.TABLE)
+        connection.execute(allowances.TABLE)
+        if self.shares:
+            _name_calls(connection)
+            columns = ", ".join(Charge._fields)
+            open_outbox(
+                connection,
+                f"SELECT 'charge', CAST(call_id AS BLOB), json_array({columns}) FROM charges",
+            )
+        return connection
 
 
 def _name_calls(connection: sqlite3.Connection) -> None:

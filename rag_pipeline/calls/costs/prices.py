@@ -30,6 +30,10 @@ class _Provider(Settings):
     hosts: tuple[str, ...] = ()
     models: dict[str, Price]
 
+    def over(self, other: "_Provider | None") -> "_Provider":
+        """Return it with the models that another file lists besides."""
+        return self.model_copy(update={"models": (other.models if other else {}) | self.models})
+
 
 class Prices(Settings):
     """The prices of one file: models by provider, and the providers that run on this machine."""
@@ -56,8 +60,7 @@ class Prices(Settings):
         providers = dict(self.providers)
         for (name, model), price in own.items():
             known = providers.get(name) or _Provider(date=datetime.date.min, models={})
-            models = {**known.models, model: price}
-            providers[name] = known.model_copy(update={"models": models})
+            providers[name] = known.model_copy(update={"models": {**known.models, model: price}})
         return self.model_copy(update={"providers": providers})
 
 
@@ -89,12 +92,9 @@ def load_prices(own: Path | None = None) -> Prices:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"prices: cannot read {own}: {error}") from None
     mine = _parse(text, own)
-    merged = dict(packaged.providers)
-    for name, provider in mine.providers.items():
-        before = packaged.providers.get(name)
-        models = {**(before.models if before else {}), **provider.models}
-        merged[name] = provider.model_copy(update={"models": models})
-    return Prices(local=(*packaged.local, *mine.local), providers=merged)
+    merged = {name: own.over(packaged.providers.get(name)) for name, own in mine.providers.items()}
+    providers = packaged.providers | merged
+    return Prices(local=(*packaged.local, *mine.local), providers=providers)
 
 
 @cache
@@ -109,8 +109,7 @@ def _packaged() -> Prices:
                     more = _Provider.model_validate(settings.prices)
                 except ValidationError as error:
                     raise ConfigError(f"{settings.__name__}.prices: {error}") from None
-                models = {**(plugins[name].models if name in plugins else {}), **more.models}
-                plugins[name] = more.model_copy(update={"models": models})
+                plugins[name] = more.over(plugins.get(name))
     return ours.model_copy(update={"providers": {**ours.providers, **plugins}})
 
 

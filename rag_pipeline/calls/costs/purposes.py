@@ -1,11 +1,12 @@
 """What calls are made for and what they used: one call, their totals, and who asks now."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.tokens import Estimate, estimate_of
 
 Kind = Literal["chat", "embedding", "rerank"]
@@ -86,20 +87,11 @@ def attributed(
     Yields what these calls used and cost, which is complete when the block ends.
     """
     totals = Totals()
-    asked_for = purpose.set(Purpose(asset, partition, tuple(configurations)))
-    metering = meter.set(totals)
-    try:
+    asked_for = Purpose(asset, partition, tuple(configurations))
+    with setting(purpose, asked_for), setting(meter, totals):
         yield totals
-    finally:
-        meter.reset(metering)
-        purpose.reset(asked_for)
 
 
-@contextmanager
-def measuring(texts: Sequence[str]) -> Iterator[None]:
+def measuring(texts: Sequence[str]) -> AbstractContextManager[None]:
     """Let the charge inside the block teach how many tokens texts like these have."""
-    token = measured.set(estimate_of(texts))
-    try:
-        yield
-    finally:
-        measured.reset(token)
+    return setting(measured, estimate_of(texts))

@@ -7,19 +7,20 @@ way, and goes alone: so a budget is passed by the error of one call's estimate a
 killed process has set aside counts as spent, for the provider may have billed it.
 """
 
-import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from rag_pipeline.calls import owners
+from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.allowances import Allowance, State
-from rag_pipeline.errors import BudgetError, ProviderError, TransientError
+from rag_pipeline.calls.databases import add_column
+from rag_pipeline.errors import BudgetError
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS reservations (
@@ -127,14 +128,7 @@ class Purse:
 def open_table(connection: sqlite3.Connection) -> None:
     """Create the table; give one of an earlier version the owners."""
     connection.execute(TABLE)
-    if "owner" not in [row[1] for row in connection.execute("PRAGMA table_info(reservations)")]:
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")  # of several processes one adds it
-            columns = connection.execute("PRAGMA table_info(reservations)")
-            if "owner" not in [row[1] for row in columns]:
-                connection.execute(
-                    "ALTER TABLE reservations ADD COLUMN owner TEXT NOT NULL DEFAULT ''"
-                )
+    add_column(connection, "reservations", "owner", "TEXT NOT NULL DEFAULT ''")
 
 
 def held_by_all(connection: sqlite3.Connection, corpus: str) -> float:
@@ -162,41 +156,6 @@ def keep(connection: sqlite3.Connection, names: Sequence[str]) -> None:
     )
 
 
-@contextmanager
-def settling(name: str) -> Iterator[None]:
+def settling(name: str) -> AbstractContextManager[None]:
     """Let the charge inside the block take the place of a reservation."""
-    token = _current.set(name)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-@asynccontextmanager
-async def held(
-    name: str,
-    reserve: Callable[[], bool],
-    drop: Callable[[], None],
-    keep: Callable[[], None],
-    poll_seconds: float,
-) -> AsyncIterator[None]:
-    """Hold a reservation while a call is made; wait until it may be sent.
-
-    What a refused call would have cost is given back. A call that was cut off may have been billed.
-    """
-    while not reserve():
-        await asyncio.sleep(poll_seconds)
-    with settling(name):
-        try:
-            yield
-        except TransientError as error:
-            (keep if error.paid else drop)()
-            raise
-        except ProviderError:
-            drop()
-            raise
-        except BaseException:
-            keep()
-            raise
-        else:
-            drop()
+    return setting(_current, name)

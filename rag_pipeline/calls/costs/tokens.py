@@ -5,12 +5,13 @@ about 3 bytes of code or tables, and of 3 bytes (a character) of Chinese or Japa
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.prices import ChargedTokens
 
 ESTIMATE_ERROR = 0.25
@@ -50,14 +51,9 @@ class Estimate(NamedTuple):
 _learned: ContextVar[Learned] = ContextVar("learned", default=Learned())  # noqa: B039 - frozen
 
 
-@contextmanager
-def estimating(learned: Learned) -> Iterator[None]:
+def estimating(learned: Learned) -> AbstractContextManager[None]:
     """Let estimates inside the block go by what was learned."""
-    token = _learned.set(learned)
-    try:
-        yield
-    finally:
-        _learned.reset(token)
+    return setting(_learned, learned)
 
 
 def estimate_tokens(text: str) -> int:
