@@ -66,7 +66,7 @@ class Workspace:
         """Return the call cache."""
         path = self.store.calls_path
         cache = CallCache(path)
-        if self.store.is_shared:
+        if self.store.files.shared:
             shared = Store(self.config.store_url, SHARED_CALLS)
             cache.exchange = exchange = Exchange(shared, path.parent, register=self.register)
             notes = BatchNotes(path.with_name("batches.sqlite"), exchange)
@@ -86,13 +86,13 @@ class Workspace:
             }
         )
         path = self.store.calls_path.with_name("costs.sqlite")
-        shared = self.store.is_shared
+        shared = self.store.files.shared
         return Ledger(path, config.corpus, prices, config.budget_usd, shared, self.register)
 
     @cached_property
     def register(self) -> Register | None:
         """Return what machines share of a store that they share: a broker's, or the bucket's."""
-        if not self.store.is_shared:
+        if not self.store.files.shared:
             return None
         deployed = deployed_register()
         if deployed is not None:

@@ -140,7 +140,7 @@ def test_a_torn_file_is_named(store, tmp_path):
 
 def test_a_folder_is_published_whole_and_once(store):
     for content in ("first", "second"):
-        folder = store.building_folder("lexical/a/x")
+        folder = store.files.new_folder("lexical/a/x")
         (folder / "index").write_text(content)
         store.publish_folder(folder, "lexical/a/x")
         assert not folder.exists()

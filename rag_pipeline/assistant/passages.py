@@ -48,20 +48,14 @@ class Searched:
     """Those of the first dataset that has some."""
 
 
+@dataclass(frozen=True, slots=True)
 class Searcher:
     """Searches datasets together; safe to share between threads."""
 
-    def __init__(
-        self,
-        datasets: Mapping[str, Dataset],
-        expansions: Mapping[str, ExpandedDataset],
-        settings: AssistantSettings,
-        reranker: PassageScorer | None,
-    ) -> None:
-        self.datasets = datasets
-        self.expansions = expansions
-        self.settings = settings
-        self.reranker = reranker
+    datasets: Mapping[str, Dataset]
+    expansions: Mapping[str, ExpandedDataset]
+    settings: AssistantSettings
+    reranker: PassageScorer | None
 
     def chosen(self, datasets: Sequence[str] | None, document_id: str | None) -> list[Dataset]:
         """Return the named datasets, or the one that has a document; raise InputError for none."""

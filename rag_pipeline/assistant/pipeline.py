@@ -54,6 +54,7 @@ class _Trace:
         self.stages.append(Stage(name, time.perf_counter() - started, detail, began))
 
 
+@dataclass(eq=False)
 class Assistant:
     """Answers questions from datasets; safe to share between threads.
 
@@ -62,25 +63,17 @@ class Assistant:
     with `needs_model` its CallsStoppedError or BudgetError is raised.
     """
 
-    def __init__(
-        self,
-        datasets: Mapping[str, Dataset],
-        settings: AssistantSettings,
-        reader: Reader,
-        model: Model | None = None,
-        reranker: PassageScorer | None = None,
-        expansions: Mapping[str, ExpandedDataset] | None = None,
-        needs_model: bool = False,
-    ) -> None:
-        self.datasets = datasets
-        self.expansions = expansions or {}
-        self.settings = settings
-        self.model = model
-        self.reranker = reranker
-        self._reader = reader
-        self._answerer = Answerer(model, reader)
-        self._needs_model = needs_model
-        self._searcher = Searcher(datasets, self.expansions, settings, reranker)
+    datasets: Mapping[str, Dataset]
+    settings: AssistantSettings
+    reader: Reader
+    model: Model | None = None
+    reranker: PassageScorer | None = None
+    expansions: Mapping[str, ExpandedDataset] = field(default_factory=dict)
+    needs_model: bool = False
+
+    def __post_init__(self) -> None:
+        self._answerer = Answerer(self.model, self.reader)
+        self._searcher = Searcher(self.datasets, self.expansions, self.settings, self.reranker)
 
     def with_backends(
         self, datasets: Mapping[str, Dataset], model: Model | None, reranker: PassageScorer | None
@@ -94,7 +87,7 @@ class Assistant:
             for name, expansion in self.expansions.items()
             if name in datasets and datasets[name] is self.datasets.get(name)
         }
-        return Assistant(datasets, self.settings, self._reader, model, reranker, own)
+        return Assistant(datasets, self.settings, self.reader, model, reranker, own)
 
     def discover(
         self,
@@ -144,7 +137,7 @@ class Assistant:
         found = self._searcher.search(query, chosen, None, k, where=where)
         chunks = [passage.chunk for passage in found.passages]
         chances = passage_chances(
-            query, chunks, self._reader, found.token_weights, calibration_of(chosen)
+            query, chunks, self.reader, found.token_weights, calibration_of(chosen)
         )
         return [(passage, chances[n]) for n, passage in widened(chosen, found.passages)]
 
@@ -182,7 +175,7 @@ class Assistant:
         checked(query)
         chosen = self._searcher.chosen(datasets, document_id)
         trace = _Trace(progress, total=3)
-        by_model = ModelOrRules(self._needs_model)
+        by_model = ModelOrRules(self.needs_model)
         with trace.stage("intent") as detail:
             rewrites = self.settings.rewrite_queries if rewrite is None else rewrite
             asked_as, intent = self._intent(query, rewrites, by_model, detail)
@@ -308,7 +301,7 @@ class Assistant:
             try:
                 if looks and lacking:
                     detail["looked_in"] = [e.source.kind for e in lacking]
-                    kept = [k for e in lacking for k in e.look_outside(asked.query, self._reader)]
+                    kept = [k for e in lacking for k in e.look_outside(asked.query, self.reader)]
                     detail["found"] = [one.document_id for one in kept]
                     lacking = lacking if kept else []
                 else:

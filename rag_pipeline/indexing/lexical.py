@@ -24,7 +24,7 @@ def plan_lexical(workspace: Workspace, context_key: str) -> list[str]:
     return [
         engine
         for engine in workspace.config.lexical_engines(context_key)
-        if not workspace.store.has_folder(workspace.lexical_path(context_key, engine))
+        if not workspace.store.files.has_folder(workspace.lexical_path(context_key, engine))
     ]
 
 
@@ -36,7 +36,7 @@ def update_lexical(workspace: Workspace, context_key: str) -> Report:
     state = table.state()
     for engine in plan_lexical(workspace, context_key):
         path = workspace.lexical_path(context_key, engine)
-        folder = workspace.store.building_folder(path)
+        folder = workspace.store.files.new_folder(path)
         try:
             columns = ["chunk_id", "document_id", "start", "text", "title", "context"]
             earlier = _earlier(workspace, path, state)
@@ -66,7 +66,7 @@ def _earlier(workspace: Workspace, path: str, state: State) -> Earlier | None:
     parent, _, name = path.rpartition("/")
     same = f"{name.rpartition('-')[0]}-"
     siblings = [f"{parent}/{n}" for n in store.list(parent) if n.startswith(same) and n != name]
-    for sibling in sorted(siblings, key=store.modified, reverse=True):
+    for sibling in sorted(siblings, key=store.files.modified, reverse=True):
         origins = store.read_json(f"{sibling}/{_ORIGINS}")
         if not isinstance(origins, dict):
             continue

@@ -39,7 +39,7 @@ from rag_pipeline.datamodels import Reply as Reply
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.batches import BatchNotes, run_batches
-from rag_pipeline.models.providers import BatchedChat, chat_identity, open_chat
+from rag_pipeline.models.providers import BatchedChat
 from rag_pipeline.models.replies import Chats, ask_one, is_cut, pack, unpack, unpack_first
 from rag_pipeline.models.replies import read_reply as read_reply
 
@@ -123,7 +123,7 @@ def _ask_in_batches(
     known: dict[bytes, Reply | ProviderError],
 ) -> list[bytes]:
     """Ask through the provider's Batch API; return the prompts whose replies are cut or wrong."""
-    chat = open_chat(settings)
+    chat = settings.open()
     if not isinstance(chat, BatchedChat):
         raise CallsStoppedError(f"{chat.identity}: it has no batches; leave `batch` out")
     address = settings.base_url if isinstance(settings, RemoteModel) else None
@@ -289,7 +289,7 @@ def expected_tokens(prompt: Prompt, settings: ChatSettings, is_first: bool) -> C
 def _key(settings: ChatSettings, prompt: Prompt) -> bytes:
     asked = [prompt.messages, prompt.schema, *([prompt.choices] if prompt.choices else [])]
     content = json.dumps(asked, sort_keys=True)
-    return call_key("chat", chat_identity(settings), content)
+    return call_key("chat", settings.identity, content)
 
 
 def _first_key(key: bytes) -> bytes:

@@ -13,7 +13,7 @@ from rag_pipeline.calls.costs import request_tokens
 from rag_pipeline.config import ChatSettings
 from rag_pipeline.datamodels import Prompt, Reply, Usage
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.providers import Chat, Completion, open_chat
+from rag_pipeline.models.providers import Chat, Completion
 
 _MORE_ROOM = 4
 """Factor by which a reply may be longer that is asked for in the place of a cut one."""
@@ -28,7 +28,7 @@ class Chats:
     _roomier: dict[int, Chat] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.usual = open_chat(self.settings)
+        self.usual = self.settings.open()
 
     def roomier(self, prompt: Prompt, cut: str) -> Chat:
         """Return a client for a prompt whose reply was cut.
@@ -49,7 +49,7 @@ class Chats:
             )
         if room not in self._roomier:
             larger = settings.model_copy(update={"max_output_tokens": room})
-            self._roomier[room] = open_chat(larger)
+            self._roomier[room] = larger.open()
         return self._roomier[room]
 
     async def close(self) -> None:

@@ -43,7 +43,7 @@ def purge_runs(workspace: Workspace, instance: dg.DagsterInstance) -> int:
     for run in gone:
         instance.compute_log_manager.delete_logs(prefix=[run.run_id])
         instance.delete_run(run.run_id)
-        workspace.store.remove_folder(f"steps/{run.run_id}")
+        workspace.store.files.remove_folder(f"steps/{run.run_id}")
     return len(gone)
 
 

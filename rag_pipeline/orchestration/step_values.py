@@ -49,7 +49,7 @@ def clear_step_values(workspace: Workspace, run: dg.DagsterRun) -> None:
     """Delete what the steps of a run, and of the runs that it repeats, handed on."""
     for run_id in dict.fromkeys((run.run_id, run.parent_run_id, run.root_run_id)):
         if run_id:
-            workspace.store.remove_folder(f"steps/{run_id}")
+            workspace.store.files.remove_folder(f"steps/{run_id}")
 
 
 def _path(context: dg.OutputContext) -> str:

@@ -12,7 +12,7 @@ from rag_pipeline import release as releases
 from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.pipeline.planning import steps, upstream
-from rag_pipeline.pipeline.rot import Finding, lost_pins, rotten_calls, rotten_tables
+from rag_pipeline.pipeline.rot import Finding, lost_pins, restored, rotten_calls, rotten_tables
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.manifest import CURRENT
@@ -62,13 +62,8 @@ def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterato
         if "upgrade rag_pipeline" in str(error):
             yield Finding(name, str(error), "upgrade rag_pipeline, or name another store")
             return
-        older = table.last_readable()
-        if older is not None:
-            cure = f"go back to its version {older}; the next run does the rest"
-            yield Finding(name, f"torn: {error}", cure, partial(table.restore, older))
-        else:
-            drop = partial(workspace.store.drop_table, name)
-            yield Finding(name, f"torn: {error}", _BUILT_AGAIN, drop)
+        drop = partial(workspace.store.drop_table, name)
+        yield restored(table, f"torn: {error}", table.last_readable(), drop)
         return
     if twice:
         yield _documents_to_drop(table, twice, "rows that are there twice")
@@ -183,16 +178,16 @@ def _lexical(workspace: Workspace, full: bool) -> Iterator[Finding]:
             path = f"lexical/{context_key}/{name}"
             problem = None if path in pinned else _lexical_problem(workspace, path, full)
             if problem:
-                mend = partial(store.remove_folder, path)
+                mend = partial(store.files.remove_folder, path)
                 yield Finding(path, problem, _BUILT_AGAIN, mend)
 
 
 def _lexical_problem(workspace: Workspace, path: str, full: bool) -> str | None:
     try:
         if full:
-            workspace.store.verify_folder(path)
+            workspace.store.files.verify_folder(path)
         else:
-            workspace.store.check_folder(path)
+            workspace.store.files.check_folder(path)
         open_lexical_index(workspace.store.local_folder(path))
     except StoreError as error:
         return str(error)
@@ -205,10 +200,10 @@ def _rebuild_lexical(workspace: Workspace, release: Release) -> None:
     assert pinned.lexical_path is not None
     engine = pinned.lexical_path.rpartition("/")[2].split("-")[0]
     rows = workspace.store.table(pinned.vector_table, None)
-    folder = workspace.store.building_folder(pinned.lexical_path)
+    folder = workspace.store.files.new_folder(pinned.lexical_path)
     batches = rows.read(_LEXICAL_COLUMNS, version=pinned.vector_version)
     build_lexical_index(engine, batches, workspace.config.lexical, folder)
-    workspace.store.remove_folder(pinned.lexical_path)
+    workspace.store.files.remove_folder(pinned.lexical_path)
     workspace.store.publish_folder(folder, pinned.lexical_path)
 
 

@@ -130,7 +130,7 @@ def _lexical(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> It
         wanted |= {workspace.lexical_path(key, engine) for engine in config.lexical_engines(key)}
     stray = (path for path in _lexical_paths(store) if path not in wanted)
     before = time.time() - config.retention.version_hours * _HOUR
-    for path, size in _old(store, stray, before, dry_run, store.remove_folder):
+    for path, size in _old(store, stray, before, dry_run, store.files.remove_folder):
         yield Freed("lexical index", path, "superseded", size)
 
 
@@ -148,8 +148,8 @@ def _old(
 ) -> Iterator[tuple[str, int]]:
     """Remove what was changed last before a time; yield each path and its size."""
     for path in paths:
-        if store.modified(path) <= before:
-            size = store.size(path)
+        if store.files.modified(path) <= before:
+            size = sum(store.files.sizes(path).values())
             if not dry_run:
                 remove(path)
             yield path, size
@@ -182,13 +182,15 @@ def _step_values(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     # A day at least: a run that is at work needs its own.
     before = time.time() - max(workspace.config.retention.keep_days, 1) * _DAY
     paths = [f"steps/{run_id}" for run_id in store.list("steps")]
-    for path, size in _old(store, paths, before, dry_run, store.remove_folder):
+    for path, size in _old(store, paths, before, dry_run, store.files.remove_folder):
         yield Freed("step values", path.partition("/")[2], "of a run that did not finish", size)
 
 
 def _leftovers(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
     store, before = workspace.store, time.time() - _DAY
-    for path, size in _old(store, store.leftovers(), before, dry_run, store.remove_folder):
+    for path, size in _old(
+        store, store.files.leftovers(), before, dry_run, store.files.remove_folder
+    ):
         yield Freed("leftover", path, "of a build that was killed", size)
 
 
@@ -204,8 +206,8 @@ def _tables(workspace: Workspace, kept: Sequence[Release], dry_run: bool) -> Ite
         if name in pinned or not _is_orphaned(workspace, name):
             continue
         path = f"tables/{name}.lance"
-        if store.modified(f"{path}/_versions") <= before:
-            size = store.size(path)
+        if store.files.modified(f"{path}/_versions") <= before:
+            size = sum(store.files.sizes(path).values())
             if not dry_run:
                 store.drop_table(name)
             yield Freed("table", name, "no longer in the corpus file", size)
@@ -283,7 +285,7 @@ def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Fr
     store = workspace.store
     paths = set(_lexical_paths(store))
     before = time.time() - workspace.config.retention.version_hours * _HOUR
-    for copy in store.stale_copies(paths - freed, before):
+    for copy in store.files.stale_copies(paths - freed, before):
         size = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())
         if not dry_run:
             shutil.rmtree(copy, ignore_errors=True)

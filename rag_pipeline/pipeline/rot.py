@@ -31,6 +31,15 @@ class Finding:
     """None where only a person can help."""
 
 
+def restored(table: Table, problem: str, older: int | None, drop: Callable[[], object]) -> Finding:
+    """Return a table's finding, mended by going back to an older version, or by dropping it all."""
+    if older is None:
+        again = "remove it; the next run builds it again from the documents and the call cache"
+        return Finding(table.name, problem, again, drop)
+    cure = f"go back to its version {older}; the next run does the rest"
+    return Finding(table.name, problem, cure, partial(table.restore, older))
+
+
 def rotten_tables(workspace: Workspace) -> Iterator[Finding]:
     """Yield the tables of which files of the newest or of a pinned version are gone or altered."""
     store = workspace.store
@@ -45,7 +54,6 @@ def _rotten(
     workspace: Workspace, table: Table, altered: Collection[str], gone: Collection[str]
 ) -> Iterator[Finding]:
     drop = partial(workspace.store.drop_table, table.name)
-    again = "remove it; the next run builds it again from the documents and the call cache"
     place = f"tables/{table.name}.lance"
     try:
         versions = {v: {f"{place}/{f}" for f in files} for v, files in table.files().items()}
@@ -53,18 +61,14 @@ def _rotten(
         bad = {*altered, *(path for path in gone if any(path in f for f in versions.values()))}
     except StoreError:
         if altered:
-            yield Finding(table.name, _said(altered), again, drop)
+            yield restored(table, _said(altered), None, drop)
         return
     rotten = {version for version, files in versions.items() if files & bad}
     newest = max(versions)
     if newest in rotten:
         whole = (v for v in sorted(versions, reverse=True) if v not in rotten)
         older = next((v for v in whole if table.is_readable(v)), None)
-        if older is None:
-            yield Finding(table.name, _said(bad), again, drop)
-        else:
-            cure = f"go back to its version {older}; the next run does the rest"
-            yield Finding(table.name, _said(bad), cure, partial(table.restore, older))
+        yield restored(table, _said(bad), older, drop)
         return
     for tag, version in _pins(table).items():
         if version in rotten:

@@ -138,7 +138,7 @@ def import_release(workspace: Workspace, file: Path) -> Release:
         raise StoreError(
             f"{store.url}/{store.corpus}: has builds of its own; import into another store"
         )
-    building = store.building_folder("lexical/imported")
+    building = store.files.new_folder("lexical/imported")
     try:
         with _opened(file) as archive:
             listing = _read_listing(archive, file)
@@ -159,7 +159,7 @@ def _take_in(workspace: Workspace, listing: _Listing, folder: Path, file: Path) 
     pinned = release.pinned
     if pinned.lexical_path is not None:
         open_lexical_index(folder / "lexical")
-        if not store.has_folder(pinned.lexical_path):
+        if not store.files.has_folder(pinned.lexical_path):
             (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
             store.publish_folder(moved, pinned.lexical_path)
     with pa.OSFile(str(folder / _VECTORS)) as source, pa.ipc.open_stream(source) as rows:

@@ -182,11 +182,6 @@ def kept_scores(workspace: Workspace, release_id: str) -> Scores:
     return columns_of(table.filter(pa.array(same, pa.bool_())))
 
 
-def forget_scores(workspace: Workspace, release_id: str) -> None:
-    """Delete the scores that were kept with a release."""
-    workspace.store.remove_file(kept_file(release_id))
-
-
 def kept_file(release_id: str) -> str:
     """Return where the scores kept with a release stand."""
     return f"released_scores/{release_id}.parquet"

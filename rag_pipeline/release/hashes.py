@@ -35,7 +35,7 @@ def verify(workspace: Workspace, release: Release) -> None:
     """Raise StoreError where a file that the release stands on is not as it was released."""
     changed = workspace.store.changed_files(release.files)
     if release.pinned.lexical_path is not None:
-        workspace.store.verify_folder(release.pinned.lexical_path)
+        workspace.store.files.verify_folder(release.pinned.lexical_path)
     if changed:
         raise StoreError(
             f"{workspace.config.corpus}: {release.release_id} is not whole: {len(changed)} of its "

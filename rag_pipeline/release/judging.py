@@ -63,7 +63,7 @@ def _lexical(workspace: Workspace, key: str) -> CheckResult:
     paths = [workspace.lexical_path(key, engine) for engine in engines]
     file = f"{FOLDER}/lexical_index.{Key.parse(key).at('contextualizer')}.json"
     known = _known(workspace, file)
-    if known.get("paths") == paths and all(map(workspace.store.has_folder, paths)):
+    if known.get("paths") == paths and all(map(workspace.store.files.has_folder, paths)):
         return CheckResult(True, len(paths), ())
     result = check_lexical_index(workspace, key)
     if result.passed:

@@ -20,7 +20,6 @@ from rag_pipeline.release.candidate import (
 from rag_pipeline.release.gate import (
     Decision,
     decide,
-    forget_scores,
     keep_refusal,
     keep_scores,
     kept_file,
@@ -200,7 +199,7 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
 def remove(workspace: Workspace, release_id: str) -> None:
     """Delete a release's manifest and the scores kept with it; what it pins stays pinned."""
     workspace.store.remove_file(manifest_file(release_id))
-    forget_scores(workspace, release_id)
+    workspace.store.remove_file(kept_file(release_id))
 
 
 def _serve(

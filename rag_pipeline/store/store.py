@@ -1,7 +1,7 @@
 """One corpus's place in the store: its tables, small files and published folders."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
@@ -45,11 +45,6 @@ class Store:
         except (OSError, pa.ArrowInvalid, ValueError) as error:
             raise ConfigError(f"store: {url}: {one_line(error)}") from None
 
-    @property
-    def is_shared(self) -> bool:
-        """Return whether other machines write to it too."""
-        return self.files.shared
-
     @cached_property
     def _database(self) -> "lancedb.DBConnection":
         return self.files.connect()
@@ -64,7 +59,7 @@ class Store:
 
     def drop_table(self, name: str) -> None:
         """Delete a table with all its versions, readable or not."""
-        self.remove_folder(f"tables/{name}.lance")
+        self.files.remove_folder(f"tables/{name}.lance")
         self.remove_file(_hashes_file(name))
 
     # --- hashes ---
@@ -180,10 +175,6 @@ class Store:
         """Delete a file, if it is there."""
         self.files.remove_file(path)
 
-    def remove_folder(self, path: str) -> None:
-        """Delete a folder, or a file."""
-        self.files.remove_folder(path)
-
     def read_parquet(self, path: str) -> pa.Table | None:
         """Return a Parquet file's table with its schema metadata, None if there is no file."""
         content = self.read_bytes(path)
@@ -221,34 +212,11 @@ class Store:
         """Return the names in a folder, sorted; [] if there is none."""
         return sorted(n for n in self.files.list(path) if not n.startswith(".tmp-"))
 
-    def size(self, path: str) -> int:
-        """Return the bytes of a file or of all files in a folder."""
-        return sum(self.files.sizes(path).values())
-
-    def modified(self, path: str) -> float:
-        """Return when a file, or a folder or the newest in it, was written (Unix seconds)."""
-        return self.files.modified(path)
-
-    def leftovers(self) -> Sequence[str]:
-        """Return the unfinished files and folders that a killed writer has left, or one at work.
-
-        On a bucket there are none: what is written there appears when it is whole.
-        """
-        return self.files.leftovers()
-
     # --- folders: lexical indexes ---
-
-    def building_folder(self, path: str) -> Path:
-        """Return a new empty folder to build in, on the store's own disk when it is local."""
-        return self.files.new_folder(path)
 
     def publish_folder(self, built: Path, path: str) -> None:
         """Move a complete local folder to its place in the store; keep what is there already."""
         self.files.publish(built, path, folders.list_files(built))
-
-    def has_folder(self, path: str) -> bool:
-        """Return whether a published folder is complete."""
-        return self.files.has_folder(path)
 
     def local_folder(self, path: str) -> Path:
         """Return a published folder on this machine.
@@ -260,21 +228,6 @@ class Store:
         if folder is None:
             raise StoreError(f"{self.url}/{self.corpus}: no {path}; run `rag run` again")
         return folder
-
-    def check_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a bucket's folder are there, as large as listed."""
-        self.files.check_folder(path)
-
-    def verify_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a folder are as listed, to the byte."""
-        self.files.verify_folder(path)
-
-    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of the corpus's folders, but of those at these paths.
-
-        Only those last used before a time (Unix seconds).
-        """
-        return self.files.stale_copies(paths, before)
 
 
 def _hashes_file(table: str) -> str:

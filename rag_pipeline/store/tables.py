@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -32,22 +33,15 @@ os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is t
 _TRIES = 5
 
 
+@dataclass(eq=False)
 class Table:
     """A LanceDB table whose rows belong to documents."""
 
-    def __init__(
-        self,
-        database: "lancedb.DBConnection",
-        name: str,
-        schema: pa.Schema,
-        keep_versions: timedelta = KEEP_VERSIONS,
-        states: StateCache | None = None,
-    ) -> None:
-        self.name = name
-        self.schema = schema
-        self._database = database
-        self._keep_versions = keep_versions
-        self._states = states or StateCache()
+    _database: "lancedb.DBConnection"
+    name: str
+    schema: pa.Schema
+    _keep_versions: timedelta = KEEP_VERSIONS
+    _states: StateCache = field(default_factory=StateCache)
 
     def ensure(self) -> None:
         """Create the table; start it afresh when its columns have changed (a new dimension).

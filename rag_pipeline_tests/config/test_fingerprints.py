@@ -13,7 +13,7 @@ from rag_pipeline.config import (
     fingerprint,
     load_config,
 )
-from rag_pipeline.models.providers import chat_identity, open_embedder, open_scorer
+from rag_pipeline.models.providers import open_embedder, open_scorer
 
 HERE = Path(__file__).parent
 EARLIER = json.loads((HERE / "fingerprints.json").read_text())
@@ -42,7 +42,7 @@ def test_no_step_is_stale_that_was_current_before(config):
 
 
 def test_no_call_is_made_again_that_was_paid_before(config):
-    chats = {name: chat_identity(settings) for name, settings in config.chats.items()}
+    chats = {name: settings.identity for name, settings in config.chats.items()}
     assert chats == EARLIER["chats"]
     opened = {name: open_embedder(config.embeddings[name]) for name in EARLIER["embedders"]}
     assert {name: one.identity for name, one in opened.items()} == EARLIER["embedders"]

@@ -167,8 +167,8 @@ def test_a_pin_of_a_release_that_is_being_made_stays(tmp_path):
 def test_the_remains_of_a_killed_build_go_after_a_day(tmp_path):
     workspace = Workspace(load_config(write_cycling(tmp_path, 3)))
     indexing.update_documents(workspace)
-    young = workspace.store.building_folder("lexical/fixed.none/x")
-    old = workspace.store.building_folder("lexical/fixed.none/y")
+    young = workspace.store.files.new_folder("lexical/fixed.none/x")
+    old = workspace.store.files.new_folder("lexical/fixed.none/y")
     os.utime(old, (time.time() - 90_000,) * 2)
     (freed,) = [t for t in retention.collect(workspace) if t.what == "leftover"]
     assert freed.name == f"lexical/fixed.none/{old.name}"

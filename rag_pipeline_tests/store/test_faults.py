@@ -28,7 +28,7 @@ def test_passing_faults_are_retried(behind, bucket, tmp_path, fault):
         for number in range(3):
             assert store.write_json_if("a.json", number, store.read_tagged_json("a.json")[1])
         assert store.read_json("a.json") == 2
-        folder = store.building_folder("lexical/x")
+        folder = store.files.new_folder("lexical/x")
         (folder / "index").write_text("index" * 100)
         store.publish_folder(folder, "lexical/x")
         assert (store.local_folder("lexical/x") / "index").read_text() == "index" * 100

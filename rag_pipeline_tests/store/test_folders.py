@@ -16,7 +16,7 @@ KEY = f"prefix/tiny/{PATH}"
 
 
 def publish(store, content="index of build 1"):
-    folder = store.building_folder(PATH)
+    folder = store.files.new_folder(PATH)
     (folder / "documents").mkdir()
     (folder / "index").write_text(content)
     (folder / "documents" / "names").write_text("names")
@@ -86,7 +86,7 @@ def test_a_missing_file_is_named(store):
 
 def test_a_folder_without_its_list_is_not_there_yet(store):
     boto3.client("s3").delete_object(Bucket="bucket", Key=f"{KEY}/FILES.json")
-    assert not store.has_folder(PATH)
+    assert not store.files.has_folder(PATH)
     with pytest.raises(StoreError, match="no lexical/a/x; run `rag run` again"):
         store.local_folder(PATH)
     publish(store, "index of build 2")

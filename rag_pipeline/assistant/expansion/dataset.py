@@ -185,7 +185,7 @@ class _IndexedExpansion(Corpus):
     def _open(self) -> Served:
         release = self._released.release()
         with self._lock:
-            made_from = (release.release_id, state_digest(self._documents.state()))
+            made_from = (release.release_id, state_digest(self._documents.table.state()))
             if self._served is None or made_from != self._made_from:
                 workspace = _ExpansionWorkspace(
                     released_config(self._released.workspace.config, release), self._documents.store
@@ -244,8 +244,8 @@ def _drop_superseded(store: Store, path: str | None) -> None:
     folder = f"lexical/{_KEY.at('contextualizer')}"
     for name in store.list(folder):
         other = f"{folder}/{name}"
-        if other != path and store.modified(other) < time.time() - _HOUR:
-            store.remove_folder(other)
+        if other != path and store.files.modified(other) < time.time() - _HOUR:
+            store.files.remove_folder(other)
 
 
 @contextmanager

@@ -11,11 +11,10 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from threading import Lock
-from typing import Any
 
 from rag_pipeline.assistant.expansion.sources import Outside
 from rag_pipeline.config import CorpusConfig, Expansion
@@ -49,10 +48,6 @@ class Kept:
         """Return what an answer says of where it comes from."""
         return {"source": self.source, "place": self.place, "time": self.time, "query": self.query}
 
-    def as_record(self) -> dict[str, Any]:
-        """Return all fields as plain values."""
-        return asdict(self)
-
 
 def is_expanded(document_id: str) -> bool:
     """Tell whether an id is one that kept documents have."""
@@ -66,6 +61,7 @@ def expanded_id(found: Outside) -> str:
     return f"{PREFIX}{digest[:16]}-{slug[:_SLUG_CHARACTERS].strip('-') or 'document'}"
 
 
+@dataclass(eq=False)
 class ExpandedDocuments:
     """One corpus's kept documents; safe to share between threads, and with other processes.
 
@@ -73,16 +69,10 @@ class ExpandedDocuments:
     `clock` tells the time in Unix seconds.
     """
 
-    def __init__(
-        self,
-        config: CorpusConfig,
-        settings: Expansion | None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._config = config
-        self._settings = settings
-        self._clock = clock
-        self._lock = Lock()
+    _config: CorpusConfig
+    _settings: Expansion | None
+    _clock: Callable[[], float] = time.time
+    _lock: Lock = field(default_factory=Lock)
 
     @cached_property
     def store(self) -> Store:
@@ -169,7 +159,7 @@ class ExpandedDocuments:
     def clear(self) -> int:
         """Forget everything, with all indexes made of it; return how many documents there were."""
         count = len(self._all())
-        Store(self._config.store_url, self._config.corpus).remove_folder(FOLDER)
+        Store(self._config.store_url, self._config.corpus).files.remove_folder(FOLDER)
         return count
 
     def prune(self, state: State | None = None) -> list[Kept]:
@@ -192,10 +182,6 @@ class ExpandedDocuments:
         """Drop superseded versions of the tables past their time; return the bytes freed."""
         tables = [self.store.table(name, None) for name in self.store.tables()]
         return sum(table.drop_versions(dry_run) for table in tables)
-
-    def state(self) -> State:
-        """Return what the documents table holds."""
-        return self.table.state()
 
     def _all(self) -> list[Kept]:
         if "documents" not in self.store.tables():  # and make no folder by looking

@@ -25,6 +25,8 @@ def show(
     Example:
       rag expansion list contracts
     """
+    from dataclasses import asdict
+
     from rich import box
     from rich.table import Table
 
@@ -32,7 +34,7 @@ def show(
 
     kept = _documents(corpus, named).live()
     if as_json:
-        print_json([one.as_record() for one in kept])
+        print_json([asdict(one) for one in kept])
         return
     if not kept:
         console.print("nothing was found outside")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
-from rag_pipeline.config import ChatSettings, EmbeddingSettings
+from rag_pipeline.config import EmbeddingSettings
 from rag_pipeline.config.models import Chat as Chat
 from rag_pipeline.config.models import Completion as Completion
 from rag_pipeline.config.models import Embedder as Embedder
@@ -38,16 +38,6 @@ class BatchedChat(Chat, Protocol):
 
     def batches(self) -> Batches:
         """Return the batches of the account."""
-
-
-def chat_identity(settings: ChatSettings) -> str:
-    """Return provider, model and parameters: whatever changes the answers."""
-    return settings.identity
-
-
-def open_chat(settings: ChatSettings) -> Chat:
-    """Return a client of a chat model, for one event loop."""
-    return settings.open()
 
 
 @lru_cache(maxsize=8)
