@@ -72,7 +72,7 @@ def test_the_oldest_go_beyond_the_limit(keep, clock):
         clock.now += 60
         assert len(documents.keep([_outside(number)], "why?", "folder")) == 1
     assert [k.place[-1] for k in documents.live()] == ["3", "2"]
-    assert len(documents.state()) == 2
+    assert len(documents.table.state()) == 2
 
 
 def test_a_query_keeps_so_many_and_a_document_so_much(keep):
@@ -90,7 +90,7 @@ def test_what_is_past_its_time_is_gone(keep, clock):
     assert [k.place[-1] for k in documents.live()] == ["2"]
     assert [k.place[-1] for k in documents.expired()] == ["1"]
     assert [k.place[-1] for k in documents.prune()] == ["1"]
-    assert len(documents.state()) == 1
+    assert len(documents.table.state()) == 1
 
 
 def test_what_the_corpus_has_itself_is_not_kept_besides(keep):
