@@ -245,6 +245,16 @@ class Prompt:
         return [*system, *examples, {"role": "user", "content": self.prefix + self.user}]
 
 
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object with these properties, all of them and no other."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A model's answer; `data` is what it was read as where the prompt has a schema or choices."""

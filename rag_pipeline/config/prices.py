@@ -1,6 +1,7 @@
 """What a call is charged by, and what a model charges."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,16 +17,10 @@ class ChargedTokens:
     """Requests to a reranker that charges by the search and not by the token."""
 
     def __add__(self, other: "ChargedTokens") -> "ChargedTokens":
-        return ChargedTokens(
-            self.input + other.input,
-            self.cached + other.cached,
-            self.output + other.output,
-            self.searches + other.searches,
-        )
+        return ChargedTokens(*map(add, astuple(self), astuple(other)))
 
     def __mul__(self, factor: float) -> "ChargedTokens":
-        counts = (self.input, self.cached, self.output, self.searches)
-        return ChargedTokens(*(round(count * factor) for count in counts))
+        return ChargedTokens(*(round(count * factor) for count in astuple(self)))
 
 
 class Price(BaseModel):

@@ -1,18 +1,16 @@
 """Scores and runs -> which queries fail under a configuration, what was found instead, and why."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-import pyarrow as pa
-
-from rag_pipeline.datamodels import ContextJudgement, Query
+from rag_pipeline.datamodels import ContextJudgement, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
 from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.quality.labels import load_labels
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.evaluation.scores import Scores, read_scores
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.places import Place, place_of
@@ -150,45 +148,55 @@ def _scores(workspace: Workspace, configuration: str, k: int) -> Scores:
 def _diagnose(
     workspace: Workspace, configuration: str, queries: Sequence[Query], scores: Scores, k: int
 ) -> list[Diagnosis]:
-    ranked, by_gold = _passages(workspace, configuration, queries)
-    wanted = {(s.document_id, s.start, s.end) for q in queries for s in q.gold_spans}
-    first = {(p.document_id, p.start, p.end) for some in ranked.values() for p in some[:_PLACED]}
-    texts = _texts(workspace, wanted | first)
+    ids = [query.query_id for query in queries]
+    ran = RUN.note(workspace, configuration)
+    ranked = load_ranked(workspace, configuration, of=ids) if ran else {}
+    is_judged = workspace.config.evaluation.judge is not None
+    told = load_labels(workspace, configuration) if is_judged else {}
+    shown = [_span(chunk) for query_id in ids for chunk in ranked.get(query_id, ())[:_PLACED]]
+    texts = _texts(workspace, {*shown, *(span for q in queries for span in q.gold_spans)})
+    nothing = (None, None)
     judged = load_judgements(workspace, configuration)
     found = []
     for query in queries:
-        passages = ranked.get(query.query_id, [])
-        rank = next((p.rank for p in passages if p.answers), None)
+        chunks = ranked.get(query.query_id, [])
+        by_gold = relevance_labels(chunks, query.gold_spans)
+        if not query.gold_spans:
+            by_gold = [chunk.document_id in query.gold_documents for chunk in chunks]
+        labels = by_gold
+        # Where a judge decides, what it was not asked about or failed on does not answer for sure.
+        if is_judged:
+            labels = [bool(label) for label in told.get(query.query_id, ())][: len(chunks)]
+            labels += [False] * (len(chunks) - len(labels))
+        rank = _first(labels)
         by_document = scores[f"AnswerPresence@{k}"].get(query.query_id) is None
         reason = (
             _document_reason(rank, k)
             if by_document and query.gold_documents
-            else _reason(scores, query.query_id, k, rank, by_gold.get(query.query_id))
+            else _reason(scores, query.query_id, k, rank, _first(by_gold))
         )
-        found.append(
-            Diagnosis(
-                query,
-                configuration,
-                k,
-                reason,
-                rank,
-                tuple(
-                    GoldText(
-                        s.document_id,
-                        s.start,
-                        s.end,
-                        *texts.get((s.document_id, s.start, s.end), (None, None)),
-                    )
-                    for s in query.gold_spans
-                ),
-                tuple(
-                    replace(p, place=texts.get((p.document_id, p.start, p.end), (None, None))[1])
-                    for p in passages
-                ),
-                judged.get(query.query_id),
+        gold = tuple(
+            GoldText(s.document_id, s.start, s.end, *texts.get(s, nothing))
+            for s in query.gold_spans
+        )
+        passages = tuple(
+            RankedPassage(
+                *(number, c.chunk_id, c.document_id, c.start, c.end, c.text, label),
+                place=texts.get(_span(c), nothing)[1],
             )
+            for number, (c, label) in enumerate(zip(chunks, labels, strict=True), 1)
         )
+        judgement = judged.get(query.query_id)
+        found.append(Diagnosis(query, configuration, k, reason, rank, gold, passages, judgement))
     return found
+
+
+def _first(labels: Sequence[bool]) -> int | None:
+    return next((rank for rank, label in enumerate(labels, 1) if label), None)
+
+
+def _span(chunk: ScoredChunk) -> GoldSpan:
+    return GoldSpan(chunk.document_id, chunk.start, chunk.end)
 
 
 def _reason(
@@ -206,9 +214,7 @@ def _reason(
     if by_gold is not None and by_gold <= k:
         return "judged not to answer"
     answerable = scores.get("Answerable")
-    if (
-        answerable is None
-    ):  # scores of an earlier version: AP was not defined where no chunk answers
+    if answerable is None:  # an earlier version's: AP was not defined where no chunk answers
         return "in no chunk" if scores["AP"].get(query_id) is None else "not retrieved"
     return "in no chunk" if answerable.get(query_id) == 0 else "not retrieved"
 
@@ -220,55 +226,13 @@ def _document_reason(rank: int | None, k: int) -> Reason:
     return "answered" if rank <= k else "retrieved below k"
 
 
-def _passages(
-    workspace: Workspace, configuration: str, queries: Sequence[Query]
-) -> tuple[dict[str, list[RankedPassage]], dict[str, int]]:
-    """Return the passages of each query, and the rank of the first that answers by gold."""
-    import pyarrow.compute as pc
-
-    run = RUN.read(workspace, configuration)
-    if run is None:
-        return {}, {}
-    judged = load_labels(workspace, configuration) if workspace.config.evaluation.judge else {}
-    gold = {query.query_id: query for query in queries}
-    wanted = pa.array(list(gold), pa.string())
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for row in run.filter(pc.is_in(run.column("query_id"), value_set=wanted)).to_pylist():
-        rows.setdefault(row["query_id"], []).append(row)
-    fields = ("rank", "chunk_id", "document_id", "start", "end", "text")
-    found: dict[str, list[RankedPassage]] = {}
-    by_gold: dict[str, int] = {}
-    for query_id, ranked in rows.items():
-        bare = [RankedPassage(**{f: row[f] for f in fields}, answers=False) for row in ranked]
-        query = gold[query_id]
-        labels = relevance_labels(bare, query.gold_spans)
-        if not query.gold_spans:
-            labels = [passage.document_id in query.gold_documents for passage in bare]
-        if any(labels):
-            by_gold[query_id] = bare[labels.index(True)].rank
-        # Where a judge decides, what it was not asked about or failed on does not answer for sure.
-        if workspace.config.evaluation.judge:
-            told = [bool(label) for label in judged.get(query_id, [])]
-            labels = [*told, *[False] * (len(bare) - len(told))][: len(bare)]
-        found[query_id] = [
-            RankedPassage(p.rank, p.chunk_id, p.document_id, p.start, p.end, p.text, label)
-            for p, label in zip(bare, labels, strict=True)
-        ]
-    return found, by_gold
-
-
-def _texts(
-    workspace: Workspace, spans: Collection[tuple[str, int, int]]
-) -> dict[tuple[str, int, int], tuple[str, Place]]:
+def _texts(workspace: Workspace, spans: Collection[GoldSpan]) -> dict[GoldSpan, tuple[str, Place]]:
     """Return text and place of spans of the documents as they are now; one at a time is held."""
-    of_document: dict[str, list[tuple[int, int]]] = {}
-    for document_id, start, end in spans:
-        of_document.setdefault(document_id, []).append((start, end))
+    of_document: dict[str, list[GoldSpan]] = {}
+    for span in spans:
+        of_document.setdefault(span.document_id, []).append(span)
     return {
-        (document.document_id, start, end): (
-            document.text[start:end],
-            place_of(document, start, end),
-        )
+        s: (document.text[s.start : s.end], place_of(document, s.start, s.end))
         for document in (read_documents(workspace, sorted(of_document)) if of_document else ())
-        for start, end in of_document[document.document_id]
+        for s in of_document[document.document_id]
     }

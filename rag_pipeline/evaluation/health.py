@@ -113,48 +113,18 @@ def find_alerts(
     `released_relevance` is the average relevance of the release that is served, None where there
     is none: then nothing can have dropped. A figure that is None passes, and says so.
     """
-    held: list[tuple[str, float | None, float | None, bool, Severity, str]] = [
-        (
-            "context_relevance",
-            health.average_relevance,
-            limits.relevance,
-            True,
-            "error",
-            "try another retriever, reranker or chunking, or fewer contexts",
-        ),
-        (
-            "context_usage",
-            health.usage_rate,
-            limits.usage,
-            True,
-            "warning",
-            "pass fewer contexts on: lower `contexts`, or set the retriever's `adaptive: true`",
-        ),
-        (
-            "missing_context",
-            health.missing_rate,
-            limits.missing,
-            False,
-            "error",
-            "add the documents that are missing, or retrieve more contexts",
-        ),
-        (
-            "ranking_efficiency",
-            health.ranking_efficiency,
-            limits.ranking,
-            True,
-            "warning",
-            "rerank: relevant contexts stand too far down",
-        ),
-        (
-            "optimal_context_count",
-            health.optimal_rate,
-            limits.optimal,
-            True,
-            "warning",
-            "make chunks smaller or larger until three to five of them are relevant",
-        ),
-    ]
+    held: tuple[tuple[str, float | None, float | None, bool, Severity, str], ...] = (
+        ("context_relevance", health.average_relevance, limits.relevance, True, "error",
+         "try another retriever, reranker or chunking, or fewer contexts"),
+        ("context_usage", health.usage_rate, limits.usage, True, "warning",
+         "pass fewer contexts on: lower `contexts`, or set the retriever's `adaptive: true`"),
+        ("missing_context", health.missing_rate, limits.missing, False, "error",
+         "add the documents that are missing, or retrieve more contexts"),
+        ("ranking_efficiency", health.ranking_efficiency, limits.ranking, True, "warning",
+         "rerank: relevant contexts stand too far down"),
+        ("optimal_context_count", health.optimal_rate, limits.optimal, True, "warning",
+         "make chunks smaller or larger until three to five of them are relevant"),
+    )  # fmt: skip
     alerts = [
         _alert(name, value, limit, at_least, severity, cure)
         for name, value, limit, at_least, severity, cure in held

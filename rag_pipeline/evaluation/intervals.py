@@ -7,8 +7,6 @@ fewer its degrees of freedom.
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -30,13 +28,9 @@ def unit_sums(values: Sequence[float], groups: Sequence[str] | None) -> tuple[An
     The number is None where the question is the unit: no two share a group, or groups are too few.
     """
     if groups is not None:
-        names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-        if FEWEST_GROUPS <= len(names) < len(values):
-            order = np.lexsort(
-                (np.asarray(values), code)
-            )  # so that the order of questions can't matter
-            sums = np.bincount(code[order], np.asarray(values)[order], len(names))
-            return np.sort(sums), len(names)
+        sums, _ = _group_sums(values, groups)
+        if FEWEST_GROUPS <= len(sums) < len(values):
+            return np.sort(sums), len(sums)
     return np.sort(np.asarray(values, float)), None
 
 
@@ -73,9 +67,8 @@ def _wilson(mean: float, effective: float, t: float) -> tuple[float, float]:
     centre = (mean + t * t / (2 * effective)) / (1 + t * t / effective)
     half = t * math.sqrt(spread / effective + t * t / (4 * effective**2)) / (1 + t * t / effective)
     # At an end the formula gives it, but for the last bits.
-    return 0.0 if mean == 0 else max(0.0, centre - half), 1.0 if mean == 1 else min(
-        1.0, centre + half
-    )
+    low = 0.0 if mean == 0 else max(0.0, centre - half)
+    return low, 1.0 if mean == 1 else min(1.0, centre + half)
 
 
 def difference_interval(
@@ -120,37 +113,24 @@ def variance_of_mean(
     if groups is None or interval_groups(groups) is None:
         apart = np.sort(np.asarray(values, float)) - mean
         return float((apart**2).sum()) / (n - 1) / n, n, n - 1
-    names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-    order = np.lexsort((np.asarray(values), code))  # so that the order of questions can't matter
-    sums = np.bincount(code[order], np.asarray(values)[order] - mean, len(names))
-    sizes = np.bincount(code).astype(float)
+    sums, sizes = _group_sums(np.asarray(values) - mean, groups)
     others = 1 - sizes / n
     weights = sizes**2 / others
     cross = weights.sum() ** 2 - (weights**2).sum()
     freedom = n**2 / ((sizes**2).sum() + cross / n**2)
-    return float((sums**2 / others).sum()) / n**2, len(names), max(1.0, float(freedom))
+    return float((sums**2 / others).sum()) / n**2, len(sums), max(1.0, float(freedom))
 
 
-@lru_cache(maxsize=4096)
 def _quantile(freedom: float, level: float = 0.95) -> float:
-    """Return the two-sided quantile of Student's t (Abramowitz and Stegun 26.7.5; 1, 2: exact).
+    """Return the two-sided quantile of Student's t."""
+    from scipy.special import stdtrit
 
-    Between 1 and 3, interpolated over 1 / freedom: at most 4 % too wide.
-    """
-    share = (1 + level) / 2
-    if freedom < 3 and freedom != int(freedom):
-        low = int(freedom)
-        part = (1 / low - 1 / freedom) / (1 / low - 1 / (low + 1))
-        return float(_quantile(low, level) ** (1 - part) * _quantile(low + 1, level) ** part)
-    if freedom == 1:
-        return math.tan(math.pi * (share - 0.5))
-    if freedom == 2:
-        return (2 * share - 1) / math.sqrt(2 * share * (1 - share))
-    z = NormalDist().inv_cdf(share)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92_160,
-    )
-    return z + math.fsum(term / freedom**n for n, term in enumerate(terms, 1))
+    return float(stdtrit(freedom, (1 + level) / 2))
+
+
+def _group_sums(values: Sequence[float], groups: Sequence[str]) -> tuple[Any, Any]:
+    """Return the sum of each group's values, and its number of values."""
+    column = np.asarray(values, float)
+    names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    order = np.lexsort((column, code))  # so that the order of questions can't matter
+    return np.bincount(code[order], column[order], len(names)), np.bincount(code)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from rag_pipeline.answering import Ask
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import Ledger, attributed, charging
@@ -207,21 +209,14 @@ class Agreement:
         kappa, n = self.kappa, self.n
         if kappa is None:
             return None
-        cells = {
-            (1, 1): self.both_yes / n, (1, 0): self.only_gold / n,
-            (0, 1): self.only_judge / n, (0, 0): self.both_no / n,
-        }  # fmt: skip
-        gold = {i: cells[i, 0] + cells[i, 1] for i in (0, 1)}
-        judge = {j: cells[0, j] + cells[1, j] for j in (0, 1)}
-        expected = sum(gold[i] * judge[i] for i in (0, 1))
-        same = sum(
-            cells[i, i] * (1 - (gold[i] + judge[i]) * (1 - kappa)) ** 2 for i in (0, 1)
-        )  # fmt: skip
-        other = (1 - kappa) ** 2 * sum(
-            cells[i, 1 - i] * (judge[i] + gold[1 - i]) ** 2 for i in (0, 1)
-        )  # fmt: skip
+        cells = np.array([[self.both_no, self.only_judge], [self.only_gold, self.both_yes]]) / n
+        gold, judge = cells.sum(axis=1), cells.sum(axis=0)
+        expected = float(gold @ judge)
+        same = np.diag(cells) @ (1 - (gold + judge) * (1 - kappa)) ** 2
+        others = cells * (judge[:, None] + gold) ** 2 * (1 - np.eye(2))
         rest = (kappa - expected * (1 - kappa)) ** 2
-        error = math.sqrt(max(0.0, same + other - rest) / n) / (1 - expected)
+        spread = float(same + (1 - kappa) ** 2 * others.sum()) - rest
+        error = math.sqrt(max(0.0, spread) / n) / (1 - expected)
         return max(-1.0, kappa - 1.96 * error), min(1.0, kappa + 1.96 * error)
 
 

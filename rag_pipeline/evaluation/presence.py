@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.evaluation.relevance import judge_chunks
@@ -63,11 +61,9 @@ def update_scores(
         if labels is not None:
             measured |= judged_metrics(query, chunks, labels.get(query.query_id, []), metrics)
         scores.append(measured)
-    columns = {"query_id": pa.array([q.query_id for q in queries], pa.string())}
-    for metric in metrics:
-        values = [score[metric.name] for score in scores]
-        columns[metric.name] = pa.array(values, pa.float64())
-    PRESENCE.write(workspace, pa.table(columns), {"digest": made_from}, configuration.name)
+    values = {metric.name: [score[metric.name] for score in scores] for metric in metrics}
+    table = PRESENCE.table({"query_id": [q.query_id for q in queries], **values})
+    PRESENCE.write(workspace, table, {"digest": made_from}, configuration.name)
     groups = load_groups(workspace)
     return summarize_all(scores, [groups[q.query_id] for q in queries])
 

@@ -5,12 +5,13 @@ Beside its rows each file has a note. The note's `digest` tells the file from an
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import ChatSettings, CorpusConfig, Evaluation, Settings, fingerprint
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.workspace import Workspace
@@ -55,6 +56,12 @@ class Results:
         """Return what tells the file from any other state of it, None before it was written."""
         return self.note(workspace, configuration).get("digest")
 
+    def table(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+        """Return rows of the file's own columns, and of numbers in every other one."""
+        own = {field.name: field.type for field in self.schema}
+        types = ((name, own.get(name, pa.float64())) for name in columns)
+        return pa.table(dict(columns), schema=pa.schema(types))
+
     def write(
         self,
         workspace: Workspace,
@@ -63,12 +70,8 @@ class Results:
         configuration: str = "",
     ) -> None:
         """Write rows and note at once; raise ValueError for columns that are not the file's."""
-        metrics = {
-            field.name
-            for field in table.schema
-            if self.measures and pa.types.is_float64(field.type)
-        }
-        own = [field for field in table.schema if field.name not in metrics]
+        is_metric = pa.types.is_float64 if self.measures else lambda kind: False
+        own = [field for field in table.schema if not is_metric(field.type)]
         if sorted(own, key=str) != sorted(self.schema, key=str):
             raise ValueError(f"{self.name}: columns {own}, not {list(self.schema)}")
         workspace.store.write_parquet(self.file(configuration), table, note)
@@ -133,13 +136,19 @@ class JudgedResults(Results):
         configuration: str,
         source: str,
         table: pa.Table,
+        counts: CallCounts,
+        errors: Iterable[str],
         more: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write a file, and return its note. `source` is what `made_from` said."""
+        """Write a file, and return its note, with its calls and the first errors.
+
+        `source` is what `made_from` said.
+        """
         rows = json.dumps(table.to_pylist(), sort_keys=True)
         content = hashlib.sha256(rows.encode()).hexdigest()
         digest = fingerprint(self.name, source, content)
-        note = {"made_from": source, "digest": digest, **more}
+        told = {"errors": list(dict.fromkeys(errors))[:20], "calls": asdict(counts)}
+        note = {"made_from": source, "digest": digest, **told, **more}
         self.write(workspace, table, note, configuration)
         return note
 

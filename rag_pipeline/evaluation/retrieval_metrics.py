@@ -1,6 +1,6 @@
 """Turn the ranked chunks of one query into all retrieval metrics, by the names people publish."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.evaluation import ranking
@@ -10,7 +10,7 @@ from rag_pipeline.evaluation.metrics import Direction, Needs, Ranking, RankingMe
 _PRESENCE_CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _CUTOFFS = (1, 3, 5, 10, 20)
 _BUDGETS = (2_000, 4_000, 8_000)
-_DOCUMENT_CUTOFFS = (1, 3, 5, 10)
+_FEW_CUTOFFS = (1, 3, 5, 10)
 DOCUMENT_METRIC = "DocumentPresence@5"
 """What stands in for metrics of spans where gold is whole documents."""
 _HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
@@ -21,159 +21,73 @@ _HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
     DOCUMENT_METRIC,
 }
 
-Measure = Callable[[Ranking], float | None]
+Measure = Callable[[Ranking, int], float | None]
+"""From a ranking and a cutoff."""
 
 
-def _presence(k: int) -> Measure:
-    return lambda r: answer_presence(r.labels, k)
-
-
-def _recall(k: int) -> Measure:
-    return lambda r: ranking.recall(r.labels, r.relevant, k)
-
-
-def _precision(k: int) -> Measure:
-    return lambda r: ranking.precision(r.labels, k)
-
-
-def _span_recall(k: int) -> Measure:
-    return lambda r: r.characters(k).recall
-
-
-def _span_precision(k: int) -> Measure:
-    return lambda r: r.characters(k).precision
-
-
-def _budget_recall(budget: int) -> Measure:
-    return lambda r: r.recall_within(budget)
-
-
-def _iou(k: int) -> Measure:
-    return lambda r: r.characters(k).iou
-
-
-def _document_presence(k: int) -> Measure:
-    return lambda r: float(bool(r.documents(k)))
-
-
-def _document_mismatch(k: int) -> Measure:
-    return lambda r: float(not r.documents(k))
-
-
-def _document_recall(k: int) -> Measure:
-    return lambda r: len(r.documents(k)) / len(r.query.answering_documents)
-
-
-def _metric(
+def _at(
+    cutoffs: Sequence[int],
     name: str,
-    definition: str,
-    measure: Measure,
     needs: Needs,
-    depth: int | None = None,
+    measure: Measure,
+    definition: str,
     direction: Direction = "higher",
-) -> RankingMetric:
-    return RankingMetric(
-        name=name,
-        definition=definition,
-        measure=measure,
-        needs=needs,
-        depth=depth,
-        direction=direction,
-        headline=name in _HEADLINES,
-    )
+) -> Iterator[RankingMetric]:
+    """Yield a metric at each cutoff; one that needs labels needs as many."""
+    for k in cutoffs:
+        yield RankingMetric(
+            name=f"{name}@{k}",
+            definition=definition.format(k=k),
+            measure=_cut(measure, k),
+            needs=needs,
+            depth=k if needs == "labels" else None,
+            direction=direction,
+            headline=f"{name}@{k}" in _HEADLINES,
+        )
+
+
+def _cut(measure: Measure, k: int) -> Callable[[Ranking], float | None]:
+    return lambda r: measure(r, k)
 
 
 RANKING_METRICS = (
-    *(
-        _metric(
-            f"AnswerPresence@{k}",
-            f"Whether any of the first {k} chunks answers.",
-            _presence(k),
-            "labels",
-            k,
-        )
-        for k in _PRESENCE_CUTOFFS
+    *_at(_PRESENCE_CUTOFFS, "AnswerPresence", "labels", lambda r, k: answer_presence(r.labels, k),
+         "Whether any of the first {k} chunks answers."),
+    *_at((10,), "nDCG", "relevant", lambda r, k: ranking.ndcg(r.labels, r.relevant, k),
+         "Discounted gain of the first {k} chunks, over that of an ideal ranking."),
+    *_at((10,), "RR", "labels", lambda r, k: ranking.reciprocal_rank(r.labels, k),
+         "1 / rank of the first chunk that answers, 0 beyond rank {k}."),
+    RankingMetric(
+        name="AP", definition="Mean precision at the ranks of all chunks that answer.",
+        measure=lambda r: ranking.average_precision(r.labels, r.relevant),
+        needs="relevant", headline=False,
     ),
-    _metric(
-        "nDCG@10",
-        "Discounted gain of the first 10 chunks, over that of an ideal ranking.",
-        lambda r: ranking.ndcg(r.labels, r.relevant, 10),
-        "relevant",
+    *_at(_CUTOFFS, "R", "relevant", lambda r, k: ranking.recall(r.labels, r.relevant, k),
+         "Share of answering chunks in the first {k}."),
+    *_at(_CUTOFFS, "P", "labels", lambda r, k: ranking.precision(r.labels, k),
+         "Share of the first {k} that answers."),
+    *_at(_CUTOFFS, "SpanRecall", "spans", lambda r, k: r.characters(k).recall,
+         "Share of the gold characters that the first {k} chunks hold."),
+    *_at(_CUTOFFS, "SpanPrecision", "spans", lambda r, k: r.characters(k).precision,
+         "Share of the characters of the first {k} chunks that is gold."),
+    *_at(_CUTOFFS, "IoU", "spans", lambda r, k: r.characters(k).iou,
+         "Gold characters in the first {k} chunks, over those of both together."),
+    *_at(_BUDGETS, "BudgetRecall", "spans", Ranking.recall_within,
+         "Share of the gold characters in the first {k:,} characters of the chunks."),
+    *_at(_FEW_CUTOFFS, "DocumentPresence", "documents", lambda r, k: float(bool(r.documents(k))),
+         "Whether any of the first {k} chunks is of a document that answers."),
+    *_at(_FEW_CUTOFFS, "DocumentMismatch", "documents", lambda r, k: float(not r.documents(k)),
+         "Whether none of the first {k} chunks is of a document that answers.", "lower"),
+    *_at(_FEW_CUTOFFS, "DocumentRecall", "documents",
+         lambda r, k: len(r.documents(k)) / len(r.query.answering_documents),
+         "Share of the documents that answer of which a chunk is among the first {k}."),
+    RankingMetric(
+        name="Answerable", needs="spans", headline=False,
+        measure=lambda r: float(r.relevant > r.lost),
+        definition="Whether any chunk of the index answers; 0 where the chunking cuts the gold "
+        "text up.",
     ),
-    _metric(
-        "RR@10",
-        "1 / rank of the first chunk that answers, 0 beyond rank 10.",
-        lambda r: ranking.reciprocal_rank(r.labels, 10),
-        "labels",
-        10,
-    ),
-    _metric(
-        "AP",
-        "Mean precision at the ranks of all chunks that answer.",
-        lambda r: ranking.average_precision(r.labels, r.relevant),
-        "relevant",
-    ),
-    *(
-        _metric(f"R@{k}", f"Share of answering chunks in the first {k}.", _recall(k), "relevant")
-        for k in _CUTOFFS
-    ),
-    *(
-        _metric(f"P@{k}", f"Share of the first {k} that answers.", _precision(k), "labels", k)
-        for k in _CUTOFFS
-    ),
-    *(
-        _metric(f"{name}@{k}", definition.format(f"the first {k} chunks"), measure(k), "spans")
-        for name, measure, definition in (
-            ("SpanRecall", _span_recall, "Share of the gold characters that {} hold."),
-            ("SpanPrecision", _span_precision, "Share of the characters of {} that is gold."),
-            ("IoU", _iou, "Gold characters in {}, over those of both together."),
-        )
-        for k in _CUTOFFS
-    ),
-    *(
-        _metric(
-            f"BudgetRecall@{budget}",
-            f"Share of the gold characters in the first {budget:,} characters of the chunks.",
-            _budget_recall(budget),
-            "spans",
-        )
-        for budget in _BUDGETS
-    ),
-    *(
-        _metric(
-            f"DocumentPresence@{k}",
-            f"Whether any of the first {k} chunks is of a document that answers.",
-            _document_presence(k),
-            "documents",
-        )
-        for k in _DOCUMENT_CUTOFFS
-    ),
-    *(
-        _metric(
-            f"DocumentMismatch@{k}",
-            f"Whether none of the first {k} chunks is of a document that answers.",
-            _document_mismatch(k),
-            "documents",
-            direction="lower",
-        )
-        for k in _DOCUMENT_CUTOFFS
-    ),
-    *(
-        _metric(
-            f"DocumentRecall@{k}",
-            f"Share of the documents that answer of which a chunk is among the first {k}.",
-            _document_recall(k),
-            "documents",
-        )
-        for k in _DOCUMENT_CUTOFFS
-    ),
-    _metric(
-        "Answerable",
-        "Whether any chunk of the index answers; 0 where the chunking cuts the gold text up.",
-        lambda r: float(r.relevant > r.lost),
-        "spans",
-    ),
-)
+)  # fmt: skip
 """The metrics of retrieval that come with the package, in the order to show them."""
 
 METRICS = tuple(metric.name for metric in RANKING_METRICS)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
@@ -19,7 +20,7 @@ from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, MiniLMEmbedding, Retriever, fingerprint
 from rag_pipeline.config.rerankers import PassageReranker
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query, ScoredChunk
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.results import QUERIES, RUN
@@ -78,11 +79,11 @@ def save_queries(
     read: int,
 ) -> None:
     """Write resolved queries; `made_from` is the `queries_digest`, `read` the file's queries."""
-    rows = pa.table(
+    rows = QUERIES.table(
         {
-            "query_id": pa.array([q.query_id for q in queries], pa.string()),
-            "query": pa.array([q.query for q in queries], pa.string()),
-            "record": pa.array([json.dumps(asdict(q)) for q in queries], pa.string()),
+            "query_id": [q.query_id for q in queries],
+            "query": [q.query for q in queries],
+            "record": [json.dumps(asdict(q)) for q in queries],
         }
     )
     note = {"digest": made_from, "problems": list(problems), "read": read}
@@ -91,7 +92,8 @@ def save_queries(
 
 def load_queries(workspace: Workspace) -> list[Query]:
     """Return the resolved queries; [] before the queries asset has run."""
-    return [_query(json.loads(row["record"])) for row in QUERIES.rows(workspace)]
+    read = TypeAdapter(Query).validate_python
+    return [read(json.loads(row["record"])) for row in QUERIES.rows(workspace)]
 
 
 def count_left_out(workspace: Workspace) -> int:
@@ -119,24 +121,6 @@ def why_left_out(workspace: Workspace, query_id: str) -> list[str]:
     return [problem.removeprefix(start) for problem in problems if problem.startswith(start)]
 
 
-def _query(record: dict[str, Any]) -> Query:
-    return Query(
-        query_id=record["query_id"],
-        query=record["query"],
-        gold_spans=tuple(GoldSpan(**span) for span in record["gold_spans"]),
-        answer=record["answer"],
-        entities={
-            kind: tuple(tuple(variants) for variants in groups)
-            for kind, groups in record["entities"].items()
-        },
-        critical_types=tuple(record["critical_types"]),
-        tags=tuple(record["tags"]),
-        group=record.get("group"),
-        gold_documents=tuple(record.get("gold_documents", ())),
-        synthetic=record.get("synthetic", False),
-    )
-
-
 def count_synthetic(workspace: Workspace, query_ids: Collection[str] | None = None) -> int:
     """Return how many of the queries are synthetic: of all, or of some."""
     return sum(
@@ -151,11 +135,9 @@ def load_groups(workspace: Workspace) -> dict[str, str]:
     Questions of one group are not independent (see `evaluation.intervals`).
     """
     found = {}
-    for row in QUERIES.rows(workspace):
-        record = json.loads(row["record"])
-        documents = [span["document_id"] for span in record.get("gold_spans", ())]
-        documents += [*record.get("gold_documents", ()), f"query {row['query_id']}"]
-        found[row["query_id"]] = record.get("group") or documents[0]
+    for query in load_queries(workspace):
+        documents = (*(span.document_id for span in query.gold_spans), *query.gold_documents)
+        found[query.query_id] = query.group or next(iter(documents), f"query {query.query_id}")
     return found
 
 
@@ -233,7 +215,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     stops = isinstance(reranker, PassageReranker) and reranker.on_error == "fail"
     if stops:  # but not for a query or two
         reranker = reranker.model_copy(update={"on_error": "keep_order"})
-    columns: dict[str, list[Any]] = {name: [] for name in RUN.schema.names}
+    rows: list[tuple[Any, ...]] = []
     latencies: list[float] = []
     not_reranked: list[str] = []
     before = RUN.note(workspace, configuration.name)
@@ -261,11 +243,9 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         if found.unboosted is not None:
             not_searched.append(f"{query.query_id}: boosted queries: {found.unboosted}")
             lacking.append(query.query_id)
-        for rank, chunk in enumerate(found.chunks, 1):
-            columns["query_id"].append(query.query_id)
-            columns["rank"].append(rank)
-            for name in ("chunk_id", "document_id", "start", "end", "score", "text"):
-                columns[name].append(getattr(chunk, name))
+        for rank, c in enumerate(found.chunks, 1):
+            own = (c.chunk_id, c.document_id, c.start, c.end, c.score, c.text)
+            rows.append((query.query_id, rank, *own))
         made = counts.made
         advance("queries", 1)
     if stops and not _are_few(not_reranked, every):
@@ -292,13 +272,14 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
         "asks": {q.query_id: a for q, a in zip(every, asks, strict=True) if a != q.query},
         "weights": learned.weights,
     }
-    rows = pa.table(columns, schema=RUN.schema)
     # Scores are judged, and a release is made, from the version that was searched.
     searched = workspace.vector_index(configuration.vector_key)
     searched.pin(f"run-{configuration.name}", pinned.vector_version)
     if pinned.documents_version is not None:
         workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
-    RUN.write(workspace, rows, note, configuration.name)
+    columns = zip(*rows, strict=True) if rows else ((),) * len(RUN.schema.names)
+    table = RUN.table(dict(zip(RUN.schema.names, columns, strict=True)))
+    RUN.write(workspace, table, note, configuration.name)
     return note
 
 
@@ -362,11 +343,14 @@ def load_asks(workspace: Workspace, configuration: str) -> dict[str, str]:
 
 
 def load_ranked(
-    workspace: Workspace, configuration: str, depth: int | None = None
+    workspace: Workspace,
+    configuration: str,
+    depth: int | None = None,
+    of: Sequence[str] | None = None,
 ) -> dict[str, list[ScoredChunk]]:
     """Return the first `depth` ranked chunks of every query of a run, best first, by query id.
 
-    Raises StoreError when there is no run.
+    With `of`, the ids of some queries, of these alone. Raises StoreError when there is no run.
     """
     import pyarrow.compute as pc
 
@@ -375,7 +359,10 @@ def load_ranked(
         raise StoreError(f"{configuration}: no retrieval run; materialize retrieval_run before it")
     if depth is not None:
         run = run.filter(pc.less_equal(run.column("rank"), depth))
-    ranked: dict[str, list[ScoredChunk]] = {q.query_id: [] for q in load_queries(workspace)}
+    if of is not None:
+        run = run.filter(pc.is_in(run.column("query_id"), value_set=pa.array(of, pa.string())))
+    every = of if of is not None else (query.query_id for query in load_queries(workspace))
+    ranked: dict[str, list[ScoredChunk]] = {query_id: [] for query_id in every}
     names = ("chunk_id", "document_id", "start", "end", "score", "text")
     columns = [run.column(name).to_pylist() for name in ("query_id", *names)]
     for query_id, *values in zip(*columns, strict=True):
@@ -387,8 +374,6 @@ def load_ranked(
 def load_unsearched(workspace: Workspace, configuration: str) -> set[str]:
     """Return the queries of a run that its embedding model failed on, so that it found nothing."""
     failed = set(RUN.note(workspace, configuration).get("failed", ()))
-    return (
-        failed - {row["query_id"] for row in RUN.rows(workspace, configuration)}
-        if failed
-        else failed
-    )
+    if not failed:
+        return failed
+    return failed - {row["query_id"] for row in RUN.rows(workspace, configuration)}

@@ -143,7 +143,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         """
         wanted = _expected(query)
         terms = set(self._tokenizer.tokenize(query)) - self._names[document_id]
-        weight = {term: self._rarity(term) for term in terms}
+        weight = self._weights(terms)
         total = sum(weight.values())
         if len([t for t in terms if self._holding[t]]) < _LEAST_ASKED:
             return "asks for nothing that any document has"
@@ -197,7 +197,7 @@ class Certifier(AbstractContextManager["Certifier"]):
             for allowed in ((inside,) if named else (None, inside))
             for hit, _ in self._index.search(query, _RIVALS_AMONG, allowed)
         ]
-        weight = {term: self._rarity(term) for term in terms}
+        weight = self._weights(terms)
         total = sum(weight[term] for term in asked)
         defines = wanted is None and bool(_DEFINES.search(query))
         covered = 0.0
@@ -221,16 +221,12 @@ class Certifier(AbstractContextManager["Certifier"]):
     def _is_named(self, terms: set[str], document_id: str) -> bool:
         """Tell whether a question says which document it means: a word of its alone, or as good."""
         n = len(self._called)
-        weight = {
-            t: math.log(1 + (n - self._calling[t] + 0.5) / (self._calling[t] + 0.5))
-            for t in terms
-            if self._calling[t]
-        }
+        weight = {t: _rarity(n, self._calling[t]) for t in terms if self._calling[t]}
         score = {
             d: sum(w for t, w in weight.items() if t in own) for d, own in self._called.items()
         }
         own = score.pop(document_id)
-        unique = math.log(1 + (n - 0.5) / 1.5)
+        unique = _rarity(n, 1)
         return own >= unique and own - max(score.values(), default=0.0) >= min(_NAMED, unique / 2)
 
     def _sentences(self, chunk_id: str) -> list[_Sentence]:
@@ -255,9 +251,8 @@ class Certifier(AbstractContextManager["Certifier"]):
                 return rank
         return math.inf
 
-    def _rarity(self, term: str) -> float:
-        n, held = len(self._passages), self._holding[term]
-        return math.log(1 + (n - held + 0.5) / (held + 0.5))
+    def _weights(self, terms: Iterable[str]) -> dict[str, float]:
+        return {term: _rarity(len(self._passages), self._holding[term]) for term in terms}
 
     # --- the documents ---
 
@@ -293,6 +288,10 @@ class Certifier(AbstractContextManager["Certifier"]):
             self._headings[chunk.chunk_id] = frozenset(self._tokenizer.tokenize(context))
             terms = {*self._tokenizer.tokenize(chunk.text), *self._headings[chunk.chunk_id]}
             self._holding.update(terms)
+
+
+def _rarity(n: int, holding: int) -> float:
+    return math.log(1 + (n - holding + 0.5) / (holding + 0.5))
 
 
 def _expected(query: str) -> str | None:

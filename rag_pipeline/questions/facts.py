@@ -49,11 +49,12 @@ _DEICTIC = re.compile(
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"\b(?:between|by and among|entered into by)\s+(.{3,300})")
-_NAME = re.compile(
-    r"(?:[A-Z][\w&’'.-]*,?\s+){1,6}(?:Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|"
-    r"ApS|DAC|Corp|Corporation|Company|Holdings|Partners|Bank|Trust|Foundation|University|"
-    r"Association)\b\.?"
+COMPANY = (
+    "Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|Company|"
+    "Holdings|Partners|Bank|Trust|Foundation|University|Association"
 )
+"""Words that the names of companies and institutions end in."""
+_NAME = re.compile(rf"(?:[A-Z][\w&’'.-]*,?\s+){{1,6}}(?:{COMPANY})\b\.?")
 _EMPTY_HEADINGS = frozenset(
     "definitions introduction general miscellaneous overview background preamble recitals contents "
     "summary notes appendix annex schedule abstract conclusion references scope purpose "

@@ -61,10 +61,10 @@ def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
     Raises InputError where the file does not hold it.
     """
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    ids = [json.loads(line)["query_id"] if line.strip() else None for line in lines]
-    if query_id not in [str(i) for i in ids]:
+    ids = [str(json.loads(line)["query_id"]) if line.strip() else None for line in lines]
+    if query_id not in ids:
         raise InputError(f"{path}: no query {query_id!r}")
-    at = [str(i) for i in ids].index(query_id)
+    at = ids.index(query_id)
     if change is None:
         with path.with_suffix(_REJECTED).open("a", encoding="utf-8") as file:
             file.write(lines[at].rstrip("\n") + "\n")

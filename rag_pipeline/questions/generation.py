@@ -14,7 +14,7 @@ from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import KINDS, Fact, Kind, read_facts
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import questions_of_two
-from rag_pipeline.questions.unanswerable import Sort, unanswerable_questions
+from rag_pipeline.questions.unanswerable import unanswerable_questions
 from rag_pipeline.questions.wording import named, questions_of, shorter
 
 _ENTITY: dict[Kind, str] = {
@@ -126,7 +126,8 @@ def make_questions(
                 facts, documents, names, certifier, refused, Random(_SEED)
             )
             while len(rows) < end and (one := next(absent, None)):
-                keep(one[0], _row_without_answer(*one))
+                query, sort = one
+                keep(query, made_row(query, query, [], None, [UNANSWERABLE, sort]))
     return Made(rows, refused, sum(len(facts) for _, facts in by_document))
 
 
@@ -180,16 +181,9 @@ def _spread(facts: list[Fact]) -> list[Fact]:
 
 
 def _row(fact: Fact, query: str) -> QuestionRow:
-    row: QuestionRow = {
-        "query_id": row_id(f"{fact.document_id}#{fact.start}:{query}"),
-        "query": query,
-        "gold_spans": [
-            {"document_id": fact.document_id, "start": fact.start, "end": fact.end},
-        ],
-        "answer": ", ".join(fact.names) or fact.answer,
-        "tags": [fact.kind],
-        "synthetic": True,
-    }
+    gold = [GoldSpan(fact.document_id, fact.start, fact.end)]
+    answer = ", ".join(fact.names) or fact.answer
+    row = made_row(f"{fact.document_id}#{fact.start}:{query}", query, gold, answer, [fact.kind])
     entity = _ENTITY.get(fact.kind)
     if entity:
         row["entities"] = {entity: [[name] for name in fact.names] or [[fact.answer]]}
@@ -202,7 +196,7 @@ def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> QuestionRow:
     kinds = one.get("entities", {})
     return {
         **one,
-        "query_id": row_id(query),
+        "query_id": _row_id(query),
         "gold_spans": one["gold_spans"] + other["gold_spans"],
         "answer": f"{one['answer']}; {other['answer']}",
         "entities": {kind: groups + other["entities"][kind] for kind, groups in kinds.items()},
@@ -210,16 +204,22 @@ def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> QuestionRow:
     }
 
 
-def _row_without_answer(query: str, sort: Sort) -> QuestionRow:
-    return {
-        "query_id": row_id(query),
+def made_row(
+    seed: str, query: str, gold: Sequence[GoldSpan], answer: str | None, tags: list[str]
+) -> QuestionRow:
+    """Return the row of a made question; `seed` is what it is made of, which its id follows."""
+    spans: list[SpanRow] = [
+        {"document_id": g.document_id, "start": g.start, "end": g.end} for g in gold
+    ]
+    row: QuestionRow = {
+        "query_id": _row_id(seed),
         "query": query,
-        "gold_spans": [],
-        "tags": [UNANSWERABLE, sort],
+        "gold_spans": spans,
+        "tags": tags,
         "synthetic": True,
     }
+    return {**row, "answer": answer} if answer and answer.strip() else row
 
 
-def row_id(text: str) -> str:
-    """Return the id of a made question, from what it is made of."""
+def _row_id(text: str) -> str:
     return f"synthetic-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -7,6 +7,7 @@ from itertools import chain, islice, takewhile
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.loading.quality import dictionary
+from rag_pipeline.questions.facts import COMPANY
 from rag_pipeline.search.lexical_index.documents import readable_name
 
 _HEAD = 3_000
@@ -16,8 +17,7 @@ _OFTEN = 0.4
 _MOST_WORDS = 14
 _COMPANY = re.compile(
     r"\b(?P<name>[A-Z][\w’'-]+(?:,?\s(?:(?:&|of|and)\s)?[A-Z][\w’'-]+){0,4}),?\s"
-    r"(?:Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|"
-    r"Company|Holdings|Partners|Bank|Trust|Foundation|University|Association)\b"
+    rf"(?:{COMPANY})\b"
 )
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _SITE = re.compile(r"\s[|–—-]\s|:\s")

@@ -62,102 +62,30 @@ _SAID = re.compile(
 _MOST_WORDS = (14, 12, 30)
 """Words of a subject, of what follows a value, and of a whole question."""
 
-_SYNONYMS = {
-    "terminate": "end",
-    "terminated": "ended",
-    "termination": "the end",
-    "commence": "start",
-    "commences": "starts",
-    "commenced": "started",
-    "remuneration": "pay",
-    "purchase": "buy",
-    "return": "give back",
-    "retain": "keep",
-    "retained": "kept",
-    "disclose": "reveal",
-    "disclosed": "revealed",
-    "obligations": "duties",
-    "notify": "tell",
-    "notified": "told",
-    "provide": "give",
-    "provided": "given",
-    "employee": "member of staff",
-    "employees": "staff",
-    "invoice": "bill",
-    "invoices": "bills",
-    "survive": "go on",
-    "obtain": "get",
-    "assist": "help",
-    "additional": "further",
-    "request": "ask",
-    "deliver": "hand over",
-    "delivered": "handed over",
-    "destroy": "get rid of",
-    "destroyed": "got rid of",
-    "agreement": "contract",
-    "complete": "finish",
-    "completed": "finished",
-    "annual": "yearly",
-    "founded": "set up",
-    "established": "set up",
-    "approximately": "about",
-    "utilize": "use",
-    "salary": "pay",
-    "reimbursed": "paid back",
-    "reimburse": "pay back",
-    "maximum": "most",
-    "minimum": "least",
-    "deleted": "wiped",
-    "erased": "wiped",
-    "overwritten": "wiped",
-    "recordings": "footage",
-    "informed": "told",
-    "submit": "hand in",
-    "submitted": "handed in",
-    "payable": "due",
-    "expire": "run out",
-    "expires": "runs out",
-    "vacation": "time off",
-    "absence": "time away",
-    "booked": "reserved",
-    "premises": "building",
-    "penalty": "fine",
-    "fee": "charge",
-    "fees": "charges",
-    "customer": "client",
-    "customers": "clients",
-    "supplier": "vendor",
-    "licensee": "licence holder",
-    "breach": "violation",
-    "permitted": "allowed",
-    "prohibited": "forbidden",
-    "required": "needed",
-    "liability": "responsibility",
-    "damages": "compensation",
-    "reviewed": "looked at again",
-    "updated": "refreshed",
-    "exceed": "go above",
-    "renew": "extend",
-    "renews": "extends",
-    "begins": "starts",
-    "begin": "start",
-    "commencement": "start",
-    "policy": "rules",
-    "procedure": "rules",
-    "incident": "event",
-    "incidents": "events",
-    "children": "kids",
-    "physician": "doctor",
-    "vehicle": "car",
-    "discover": "find",
-    "discovered": "found",
-    "increase": "rise",
-    "prior written notice": "notice in writing",
-    "in respect of": "about",
-    "prior to": "before",
-    "subsequent to": "after",
-    "remain in force": "stay valid",
-}
+_PAIRS = """
+    terminate: end; terminated: ended; termination: the end; commence: start; commences: starts;
+    commenced: started; remuneration: pay; purchase: buy; return: give back; retain: keep;
+    retained: kept; disclose: reveal; disclosed: revealed; obligations: duties; notify: tell;
+    notified: told; provide: give; provided: given; employee: member of staff; employees: staff;
+    invoice: bill; invoices: bills; survive: go on; obtain: get; assist: help;
+    additional: further; request: ask; deliver: hand over; delivered: handed over;
+    destroy: get rid of; destroyed: got rid of; agreement: contract; complete: finish;
+    completed: finished; annual: yearly; founded: set up; established: set up;
+    approximately: about; utilize: use; salary: pay; reimbursed: paid back; reimburse: pay back;
+    maximum: most; minimum: least; deleted: wiped; erased: wiped; overwritten: wiped;
+    recordings: footage; informed: told; submit: hand in; submitted: handed in; payable: due;
+    expire: run out; expires: runs out; vacation: time off; absence: time away; booked: reserved;
+    premises: building; penalty: fine; fee: charge; fees: charges; customer: client;
+    customers: clients; supplier: vendor; licensee: licence holder; breach: violation;
+    permitted: allowed; prohibited: forbidden; required: needed; liability: responsibility;
+    damages: compensation; reviewed: looked at again; updated: refreshed; exceed: go above;
+    renew: extend; renews: extends; begins: starts; begin: start; commencement: start;
+    policy: rules; procedure: rules; incident: event; incidents: events; children: kids;
+    physician: doctor; vehicle: car; discover: find; discovered: found; increase: rise;
+    prior written notice: notice in writing; in respect of: about; prior to: before;
+    subsequent to: after; remain in force: stay valid
+"""
+_SYNONYMS = dict(pair.strip().split(": ") for pair in _PAIRS.split(";"))
 """Words of documents, and what people say instead; each on the form that it has."""
 _SYNONYM = re.compile(
     rf"\b(?:{'|'.join(map(re.escape, sorted(_SYNONYMS, key=len, reverse=True)))})\b"

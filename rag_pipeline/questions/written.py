@@ -8,16 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from random import Random
-from typing import Any
 
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.config import Lexical
-from rag_pipeline.datamodels import Document, GoldSpan, Prompt, Reply, Span
+from rag_pipeline.datamodels import Document, GoldSpan, Prompt, Reply, Span, object_schema
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, row_id
+from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, made_row
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import pairs_alike
 
@@ -49,21 +48,17 @@ _BOTH = (
 )
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
 _TEXT = {"type": "string"}
-_SCHEMA = _object(
-    answered={"type": "array", "items": _object(question=_TEXT, answer=_TEXT, quote=_TEXT)},
-    unanswered={"type": "array", "items": _TEXT},
+_ANSWERED = object_schema(dict.fromkeys(("question", "answer", "quote"), _TEXT))
+_SCHEMA = object_schema(
+    {
+        "answered": {"type": "array", "items": _ANSWERED},
+        "unanswered": {"type": "array", "items": _TEXT},
+    }
 )
-_BOTH_SCHEMA = _object(question=_TEXT, answer=_TEXT, first_quote=_TEXT, second_quote=_TEXT)
+_BOTH_SCHEMA = object_schema(
+    dict.fromkeys(("question", "answer", "first_quote", "second_quote"), _TEXT)
+)
 
 
 def write_questions(
@@ -172,10 +167,7 @@ class _Checked:
             else:
                 self._refused[problem.partition(":")[0]] += 1
 
-    def of_two(
-        self, pair: tuple[Place, Place],
-        written: dict[str, str],
-    ) -> Iterator[QuestionRow]:  # fmt: skip
+    def of_two(self, pair: tuple[Place, Place], written: dict[str, str]) -> Iterator[QuestionRow]:
         """Yield the row of a question of two documents if a search finds both passages."""
         quotes = written["first_quote"], written["second_quote"]
         gold = [
@@ -250,13 +242,4 @@ def _prompt_of_two(one: Place, other: Place) -> Prompt:
 
 def _row(query: str, gold: Sequence[GoldSpan], answer: str | None, tags: list[str]) -> QuestionRow:
     place = ",".join(f"{g.document_id}#{g.start}" for g in gold)
-    row: QuestionRow = {
-        "query_id": row_id(f"{place}:{query}"),
-        "query": query,
-        "gold_spans": [
-            {"document_id": g.document_id, "start": g.start, "end": g.end} for g in gold
-        ],
-        "tags": tags,
-        "synthetic": True,
-    }
-    return {**row, "answer": answer} if answer and answer.strip() else row
+    return made_row(f"{place}:{query}", query, gold, answer, tags)

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from rag_pipeline.evaluation.results import QUERIES, SCORES
+from rag_pipeline.datamodels import Query
+from rag_pipeline.evaluation.results import SCORES
+from rag_pipeline.evaluation.runs import save_queries
 from rag_pipeline.workspace import Workspace
 
 
 def write_questions(workspace: Workspace, texts: Mapping[str, str]) -> None:
-    rows = {"query_id": list(texts), "query": list(texts.values()), "record": ["{}"] * len(texts)}
-    QUERIES.write(workspace, pa.table(rows), {"digest": "d", "problems": []})
+    queries = [Query(query_id, text) for query_id, text in texts.items()]
+    save_queries(workspace, "d", queries, [], len(queries))
 
 
 def write_scores(

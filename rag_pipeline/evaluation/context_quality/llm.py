@@ -6,7 +6,7 @@ from typing import Any, Literal
 from rag_pipeline.answering import Ask
 from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.config.settings import ChatName
-from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk, object_schema
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged
 from rag_pipeline.models.chat import Prompt, Reply
@@ -69,28 +69,16 @@ def judge_with_llm(
 
 def judgement_schema(count: int, overall: bool = False) -> dict[str, Any]:
     """Return the JSON schema of a judgement of so many contexts."""
-    more = {"overallAssessment": {"type": "string"}} if overall else {}
-    context = {
-        "type": "object",
-        "properties": {
-            "level": {"type": "string", "enum": ["high", "medium", "low", "none"]},
-            "used": {"type": "boolean"},
-            "reason": {"type": "string"},
-        },
-        "required": ["level", "used", "reason"],
-        "additionalProperties": False,
-    }
-    names = [f"context_{number}" for number in range(1, count + 1)]
-    return {
-        "type": "object",
-        "properties": {
-            **dict.fromkeys(names, context),
-            "missing": {"type": "array", "items": {"type": "string"}},
-            **more,
-        },
-        "required": [*names, "missing", *more],
-        "additionalProperties": False,
-    }
+    level = {"type": "string", "enum": ["high", "medium", "low", "none"]}
+    text = {"type": "string"}
+    context = object_schema({"level": level, "used": {"type": "boolean"}, "reason": text})
+    return object_schema(
+        {
+            **{f"context_{number}": context for number in range(1, count + 1)},
+            "missing": {"type": "array", "items": text},
+            **({"overallAssessment": text} if overall else {}),
+        }
+    )
 
 
 def _prompt(query: Query, chunks: Sequence[ScoredChunk], answer: Answer, overall: bool) -> Prompt:

@@ -7,7 +7,8 @@ annotated it listed what matters, not everything that an answer may say.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 
 from rag_pipeline.evaluation.entities.matching import find, matches, value_of, words_of
 from rag_pipeline.evaluation.entities.rules import Entity
@@ -28,12 +29,7 @@ class Counts:
     found: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            self.extracted + other.extracted,
-            self.right + other.right,
-            self.facts + other.facts,
-            self.found + other.found,
-        )
+        return Counts(*map(add, astuple(self), astuple(other)))
 
     @property
     def precision(self) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow as pa
+from pydantic import TypeAdapter
 
 from rag_pipeline.answering import (
     DEFAULT,
@@ -24,7 +24,7 @@ from rag_pipeline.answering.intent import Kind
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Citation, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.evaluation.quality.calibration import calibrated
 from rag_pipeline.evaluation.results import ANSWERS
@@ -98,32 +98,31 @@ def save_answers(
     calibration: Calibration | None = None,
 ) -> dict[str, Any]:
     """Write an answer or a failure per query; return the note. `source` is `made_from`."""
-    table = pa.table(
-        {
-            "query_id": [q.query_id for q in queries],
-            "answer": [_pack(answer) for answer in made],
-            "error": [str(a) if isinstance(a, ProviderError) else None for a in made],
-        },
-        schema=ANSWERS.schema,
-    )
     answers = [answer for answer in made if isinstance(answer, Answer)]
-    failures = [str(error) for error in made if isinstance(error, ProviderError)]
+    packed = [json.dumps(asdict(a)) if isinstance(a, Answer) else None for a in made]
+    errors = [str(a) if isinstance(a, ProviderError) else None for a in made]
+    failures = [error for error in errors if error is not None]
+    table = ANSWERS.table(
+        {"query_id": [q.query_id for q in queries], "answer": packed, "error": errors}
+    )
     more = {
         "queries": len(queries),
         "missing": len(failures),
         "unanswered": sum(not answer.answered for answer in answers),
         "flagged": sum(bool(answer.problems) for answer in answers),
-        "errors": list(dict.fromkeys(failures))[:20],
-        "calls": asdict(counts or CallCounts()),
         "calibration": asdict(calibration or DEFAULT),
     }
-    return ANSWERS.keep(workspace, configuration.name, source, table, more)
+    counts = counts or CallCounts()
+    return ANSWERS.keep(workspace, configuration.name, source, table, counts, failures, more)
 
 
 def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:
     """Return the answers by query id, None for one that failed; {} before the first run."""
-    rows = ANSWERS.rows(workspace, configuration)
-    return {row["query_id"]: _unpack(row["answer"]) for row in rows}
+    read = TypeAdapter(Answer | None).validate_python
+    return {
+        row["query_id"]: read(json.loads(row["answer"] or "null"))
+        for row in ANSWERS.rows(workspace, configuration)
+    }
 
 
 def _extracted(
@@ -177,20 +176,3 @@ def load_calibration(workspace: Workspace, configuration: str) -> Calibration:
     """Return what was fitted to the last run of a configuration, else the default."""
     record = ANSWERS.note(workspace, configuration).get("calibration")
     return Calibration(**{**record, "weights": tuple(record["weights"])}) if record else DEFAULT
-
-
-def _pack(answer: Answer | ProviderError) -> str | None:
-    return json.dumps(asdict(answer)) if isinstance(answer, Answer) else None
-
-
-def _unpack(text: str | None) -> Answer | None:
-    if text is None:
-        return None
-    record = json.loads(text)
-    return Answer(
-        record["text"],
-        record["answered"],
-        tuple(Citation(**citation) for citation in record["citations"]),
-        record["confidence"],
-        tuple(record["problems"]),
-    )

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow as pa
-
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, Context, Models, Settings
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query
@@ -38,46 +36,40 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
     ranked = load_ranked(workspace, configuration.name, settings.contexts)
     answers = load_answers(workspace, configuration.name)
     counts = CallCounts()
-    answered = [q for q in queries if answers.get(q.query_id) is not None]
-    contexts = [ranked[q.query_id] for q in answered]
-    given = [answer for q in answered if (answer := answers[q.query_id]) is not None]
-    shown = [Answered(*each) for each in zip(answered, contexts, given, strict=True)]
+    shown = [
+        Answered(query, ranked[query.query_id], answer)
+        for query in queries
+        if (answer := answers.get(query.query_id)) is not None
+    ]
     models = workspace.models(counts)
     found = settings.judge_contexts(shown, models)
-    judged = {q.query_id: j for q, j in zip(answered, found, strict=True)}
+    judged = {one.query.query_id: j for one, j in zip(shown, found, strict=True)}
     kept = [
         judgement if isinstance(judgement := judged.get(q.query_id), ContextJudgement) else None
         for q in queries
     ]
     names = [metric.name for metric in CONTEXT_METRICS]
     rows = [context_metrics(j, settings) if j else dict.fromkeys(names) for j in kept]
-    columns = {"query_id": pa.array([q.query_id for q in queries], pa.string())}
-    for name in names:
-        columns[name] = pa.array([row[name] for row in rows], pa.float64())
-    columns["contexts"] = pa.array(
-        [[asdict(c) for c in j.contexts] if j else None for j in kept],
-        CONTEXT_SCORES.schema.field("contexts").type,
-    )
-    columns["missing"] = pa.array(
-        [list(j.missing) if j else None for j in kept], pa.list_(pa.string())
-    )
-    columns["overall"] = pa.array([j.overall if j else None for j in kept], pa.string())
     further, failed = _further_scores(workspace.config.evaluation.scores, shown, models)
-    for name, values in further.items():
-        columns[name] = pa.array([values.get(q.query_id) for q in queries], pa.float64())
+    table = CONTEXT_SCORES.table(
+        {
+            "query_id": [q.query_id for q in queries],
+            **{name: [row[name] for row in rows] for name in names},
+            "contexts": [[asdict(c) for c in j.contexts] if j else None for j in kept],
+            "missing": [j.missing if j else None for j in kept],
+            "overall": [j.overall if j else None for j in kept],
+            **{n: [values.get(q.query_id) for q in queries] for n, values in further.items()},
+        }
+    )
     failures = [str(j) for j in [*judged.values(), *failed] if isinstance(j, ProviderError)]
+    attainable = _attainable(workspace, configuration, queries, settings)
     more = {
         "queries": len(queries),
         "missing": kept.count(None) + len(failed),
-        "errors": list(dict.fromkeys(failures))[:20],
-        "calls": asdict(counts),
-        "health": asdict(
-            measure_health(
-                rows, settings.scale, _attainable(workspace, configuration, queries, settings)
-            )
-        ),
+        "health": asdict(measure_health(rows, settings.scale, attainable)),
     }
-    return CONTEXT_SCORES.keep(workspace, configuration.name, source, pa.table(columns), more)
+    name = configuration.name
+    return CONTEXT_SCORES.keep(workspace, name, source, table, counts, failures, more)
 
 
 def load_judgements(workspace: Workspace, configuration: str) -> dict[str, ContextJudgement]:

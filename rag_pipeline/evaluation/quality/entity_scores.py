@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow as pa
-
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import ProviderError
@@ -53,24 +51,14 @@ def update_entity_scores(workspace: Workspace, configuration: Configuration) -> 
                 settings.similarity,
             )
     by_query = [scores.get(q.query_id) for q in queries]
-    table = pa.table(
+    table = ENTITY_SCORES.table(
         {
-            "query_id": pa.array([q.query_id for q in queries], pa.string()),
-            **{
-                metric.name: pa.array(
-                    [metric.measure(score) if score else None for score in by_query], pa.float64()
-                )
-                for metric in ENTITY_METRICS
-            },
-            "facts": pa.array(
-                [
-                    [{"type": k, "fact": f, "found": hit} for k, f, hit in score.facts]
-                    if score
-                    else None
-                    for score in by_query
-                ],
-                ENTITY_SCORES.schema.field("facts").type,
-            ),
+            "query_id": [q.query_id for q in queries],
+            **{m.name: [m.measure(s) if s else None for s in by_query] for m in ENTITY_METRICS},
+            "facts": [
+                [{"type": k, "fact": f, "found": hit} for k, f, hit in s.facts] if s else None
+                for s in by_query
+            ],
         }
     )
     annotated = sum(bool(query.entities) for query in queries)
@@ -78,11 +66,9 @@ def update_entity_scores(workspace: Workspace, configuration: Configuration) -> 
     more = {
         "annotated": annotated,
         "missing": annotated - len(scores),
-        "errors": list(dict.fromkeys(failures))[:20],
-        "calls": asdict(counts),
         "summary": _plain(summarize_entities(scores.values())),
     }
-    return ENTITY_SCORES.keep(workspace, configuration.name, source, table, more)
+    return ENTITY_SCORES.keep(workspace, configuration.name, source, table, counts, failures, more)
 
 
 def _plain(summary: EntitySummary) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from dataclasses import asdict
 from typing import Any
 
-import pyarrow as pa
-
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import ProviderError
@@ -45,24 +43,22 @@ def update_labels(workspace: Workspace, configuration: Configuration) -> dict[st
     ]
     errors = [str(label) if isinstance(label, ProviderError) else None for label in judged]
     agreed = agreement(gold, labels)
-    table = pa.table(
+    table = LABELS.table(
         {
             "query_id": [query.query_id for query, _ in asked],
             "chunk_id": [chunk.chunk_id for _, chunk in asked],
             "label": labels,
             "gold": gold,
             "error": errors,
-        },
-        schema=LABELS.schema,
+        }
     )
     more = {
         "judged": len(labels) - labels.count(None),
         "missing": labels.count(None),
-        "errors": list(dict.fromkeys(e for e in errors if e))[:20],
-        "calls": asdict(counts),
         "agreement": {**asdict(agreed), "n": agreed.n, "kappa": agreed.kappa},
     }
-    return LABELS.keep(workspace, configuration.name, source, table, more)
+    failures = [error for error in errors if error]
+    return LABELS.keep(workspace, configuration.name, source, table, counts, failures, more)
 
 
 def load_labels(workspace: Workspace, configuration: str) -> Labels:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.rerankers import Asked, AskingReranker, Relevance
 from rag_pipeline.config.settings import ChatName
-from rag_pipeline.datamodels import Prompt, Reply
+from rag_pipeline.datamodels import Prompt, Reply, object_schema
 from rag_pipeline.errors import ProviderError
 
 _PROMPT = """\
@@ -20,12 +20,7 @@ Passage:
 
 How well does the passage answer the query? Score it from 0 (it has nothing to do with it) to 1 \
 (it answers it fully)."""
-_SCORE = {
-    "type": "object",
-    "properties": {"score": {"type": "number", "minimum": 0, "maximum": 1}},
-    "required": ["score"],
-    "additionalProperties": False,
-}
+_SCORE = object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}})
 
 AskChat = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
 
