@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from rag_pipeline.config.corpus import CorpusConfig
 from rag_pipeline.config.plugins import VariantsOf
-from rag_pipeline.config.settings import Settings
 from rag_pipeline.errors import ConfigError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
-_TAGS = ("method", "provider", "judge", "extractor", "score", "source")
-"""The settings that tell the members of a union apart."""
 _ENVIRONMENT = re.compile(
     r"""\{\{\s*env(?:\.(?P<plain>\w+)|\(\s*["'](?P<called>\w+)["']\s*\))\s*\}\}"""
 )
@@ -36,7 +34,7 @@ def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
     try:
         config = CorpusConfig.model_validate(attributes)
     except ValidationError as error:
-        lines = list(dict.fromkeys(_explain(e, attributes) for e in error.errors()))
+        lines = list(dict.fromkeys(_explain(e) for e in error.errors()))
         more = f"\n(and {len(lines) - 8} more)" if len(lines) > 8 else ""
         raise ConfigError("\n".join(f"{where}: {line}" for line in lines[:8]) + more) from None
     if file is not None:
@@ -110,31 +108,20 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _explain(error: Any, attributes: Any) -> str:
+def _explain(error: Any) -> str:
     """Turn one pydantic error into `path: value: what is wrong and what is allowed`."""
     kind, context = error["type"], error.get("ctx", {})
-    path: list[str] = []
-    here: Any = attributes
-    in_union = False
-    for index, step in enumerate(error["loc"]):
-        if not in_union and index < len(error["loc"]) - 1 and step in _tags_of(here):
-            in_union = True  # the tag that pydantic puts in for a union's member
-            continue
-        in_union = False
-        in_list = isinstance(here, list) and isinstance(step, int) and step < len(here)
-        if in_list or (isinstance(here, dict) and step in here):
-            here = here[step]
-        elif index < len(error["loc"]) - 1 or step == "[key]" or step in _tags_of(here):
-            continue  # the tag that pydantic puts in for a union's member
-        path.append(str(step))
+    path, models = _standing_at(CorpusConfig, (), list(error["loc"]))
     place = ".".join(path)
     if kind == "missing":
         return f"{place}: missing"
     if kind == "extra_forbidden":
-        return f"{place}: unknown setting; allowed here: {', '.join(_allowed(error['loc']))}"
+        allowed = sorted({name for m in models for name in m.model_fields})
+        return f"{place}: unknown setting; allowed here: {', '.join(allowed)}"
     if kind == "union_tag_not_found":
         tag = context["discriminator"].strip("'")
-        return f"{place}.{tag}: missing; allowed: {_tags_at(error['loc'])}"
+        values = (value for m in models for value in get_args(m.model_fields[tag].annotation))
+        return f"{place}.{tag}: missing; allowed: {', '.join(map(repr, values))}"
     if kind == "union_tag_invalid":
         tag = context["discriminator"].strip("'")
         return f"{place}.{tag}: {context['tag']!r} is not one of: {context['expected_tags']}"
@@ -150,51 +137,38 @@ def _explain(error: Any, attributes: Any) -> str:
     return f"{place}: {_shown(error['input'])}: {error['msg']}"
 
 
-def _members(loc: tuple[Any, ...]) -> list[type[Settings]]:
-    """Return the settings classes that may stand at a pydantic error location's parent."""
-    models: list[type[Settings]] = [CorpusConfig]
-    for step in loc:
-        if isinstance(step, str) and any(step in m.model_fields for m in models):
-            found = [m.model_fields[step] for m in models if step in m.model_fields]
-            inner = _settings_in(found[0].annotation, found[0].metadata)
-            models = inner or models
-        elif isinstance(step, str):
-            tagged = [
-                m
-                for m in models
-                for tag in _TAGS
-                if tag in m.model_fields and step in get_args(m.model_fields[tag].annotation)
-            ]
-            models = tagged or models
-    return models
+def _standing_at(
+    annotation: Any, marks: Sequence[Any], loc: list[Any]
+) -> tuple[list[str], list[type[BaseModel]]]:
+    """Return the path of a pydantic error location, and the models that may stand at its end."""
+    if get_origin(annotation) is Annotated:
+        annotation, *marks = get_args(annotation)
+    if loc and get_origin(annotation) in (dict, list, tuple):
+        item = get_args(annotation)[-1 if get_origin(annotation) is dict else 0]
+        path, models = _standing_at(item, (), [step for step in loc[1:] if step != "[key]"])
+        return [str(loc[0]), *path], models
+    models = _models_in(annotation, marks)
+    if loc and (len(models) > 1 or any(isinstance(mark, VariantsOf) for mark in marks)):
+        tag, *loc = loc  # pydantic puts it in for a union's member
+        models = [m for m in models if (tag,) in map(_literal, m.model_fields.values())]
+    fields = [m.model_fields[loc[0]] for m in models if loc and loc[0] in m.model_fields]
+    if not fields:
+        return [str(step) for step in loc if models or isinstance(step, int)], models
+    path, inner = _standing_at(fields[0].annotation, fields[0].metadata, loc[1:])
+    return [str(loc[0]), *path], inner
 
 
-def _settings_in(annotation: Any, marks: Sequence[Any] = ()) -> list[type[Settings]]:
-    """Return the settings classes of an annotation; pydantic keeps a field's marks beside it."""
+def _literal(field: FieldInfo) -> tuple[Any, ...]:
+    return get_args(field.annotation)
+
+
+def _models_in(annotation: Any, marks: Sequence[Any] = ()) -> list[type[BaseModel]]:
+    """Return the models of an annotation; pydantic keeps a field's marks beside it."""
     if get_origin(annotation) is Annotated:
         annotation, *marks = get_args(annotation)
     for mark in marks:
         if isinstance(mark, VariantsOf):
             return list(mark.classes(annotation).values())
-    if isinstance(annotation, type) and issubclass(annotation, Settings):
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [m for a in get_args(annotation) for m in _settings_in(a)]
-
-
-def _allowed(loc: tuple[Any, ...]) -> list[str]:
-    return sorted({name for m in _members(loc[:-1]) for name in m.model_fields})
-
-
-def _tags_at(loc: tuple[Any, ...]) -> str:
-    tags = [
-        str(value)
-        for m in _members(loc)
-        for tag in _TAGS
-        if tag in m.model_fields
-        for value in get_args(m.model_fields[tag].annotation)
-    ]
-    return ", ".join(repr(t) for t in tags)
-
-
-def _tags_of(value: Any) -> list[Any]:
-    return [value.get(tag) for tag in _TAGS] if isinstance(value, dict) else []
+    return [m for a in get_args(annotation) for m in _models_in(a)]

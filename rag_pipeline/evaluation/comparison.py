@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
 from rag_pipeline.evaluation.scores import Scores, direction, headline_metrics, read_scores
-from rag_pipeline.evaluation.significance import Comparison, Pair, compare_family
+from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair, compare_family
 from rag_pipeline.workspace import Workspace
 
 Groups = Mapping[str, str]
@@ -44,14 +44,12 @@ def compare(
     one: Scores,
     other: Scores,
     metrics: Iterable[str],
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     groups: Groups | None = None,
 ) -> dict[str, Comparison]:
     """Compare two configurations on several metrics; the metrics are one family."""
-    wanted = {m: pairs(one, other, m) for m in metrics if direction(m) != "neither"}
-    lower = frozenset(m for m in wanted if direction(m) == "lower")
-    own = {m: groups_of(one, other, m, groups or {}) for m in wanted}
-    return compare_family(wanted, alpha, lower, own)
+    wanted = {m: (one, other, m) for m in metrics if direction(m) != "neither"}
+    return _compared(wanted, groups or {}, alpha)
 
 
 def compare_all(
@@ -70,14 +68,23 @@ def compare_all(
         if direction(metric) == "neither":
             continue
         family = {
-            name: pairs(own, reference.scores, metric)
+            name: (own, reference.scores, metric)
             for name, own in scores.items()
             if name != reference.configuration
         }
-        lower = frozenset(family) if direction(metric) == "lower" else frozenset[str]()
-        own = {n: groups_of(scores[n], reference.scores, metric, groups or {}) for n in family}
-        found[metric] = compare_family(family, lower_is_better=lower, groups=own)
+        found[metric] = _compared(family, groups or {})
     return found
+
+
+def _compared(
+    family: Mapping[str, tuple[Scores, Scores, str]], groups: Groups, alpha: float = ALPHA
+) -> dict[str, Comparison]:
+    """Compare one with the other on a metric, for each member of a family."""
+    lower = frozenset(
+        name for name, (_, _, metric) in family.items() if direction(metric) == "lower"
+    )
+    own = {name: groups_of(*member, groups) for name, member in family.items()}
+    return compare_family({n: pairs(*member) for n, member in family.items()}, alpha, lower, own)
 
 
 def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:

@@ -5,8 +5,9 @@ import json
 import posixpath
 import re
 import zipfile
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from rag_pipeline.datamodels import MetadataValue
@@ -24,11 +25,22 @@ _MOST_REPEATED = 100
 _MAIL_FIELDS = ("From", "To", "Cc", "Date", "Subject")
 _LONGEST_FIELD = 10_000
 
-Read = tuple[str, str, dict[str, MetadataValue]]
-"""Text, title and metadata."""
+
+class Parsed(NamedTuple):
+    """Markdown and the title that the file itself declares, "" if none.
+
+    `page_map` is a packed `PageMap` of the text, None for formats without pages. `lacks` names the
+    extra that would have read more of the file.
+    """
+
+    text: str
+    title: str
+    page_map: bytes | None = None
+    metadata: Mapping[str, MetadataValue] = MappingProxyType({})
+    lacks: str = ""
 
 
-def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> Read:
+def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> Parsed:
     """Read a Jupyter notebook: its cells in order, code fenced, with the text of their outputs.
 
     The metadata `cells` tells where each cell starts in the text, which `clean` leaves as it is.
@@ -44,7 +56,7 @@ def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> 
         if text:
             parts.append(text)
             at += len(text) + 2
-    return "\n\n".join(parts), "", {"cells": json.dumps(starts)}
+    return Parsed("\n\n".join(parts), "", metadata={"cells": json.dumps(starts)})
 
 
 def _cell_text(cell: dict[str, Any], language: str) -> str:
@@ -62,7 +74,7 @@ def _output(output: dict[str, Any]) -> str:
     return text if len(text) <= _MOST_OUTPUT else f"{text[:_MOST_OUTPUT]}…"
 
 
-def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Read:
+def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Parsed:
     """Read a mail (RFC 5322): its fields, its text, the names of what is attached.
 
     Of a field, 10,000 characters are read: the time that `email` takes is their square.
@@ -90,7 +102,7 @@ def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Rea
     return _mail(fields, text, names, sent.date().isoformat() if sent else "")
 
 
-def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> Read:
+def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> Parsed:
     heads = [f"{name}: {value}" for name, value in fields.items()]
     names = [one_line(name) or "unnamed" for name in attached]
     heads += [f"Attachments: {', '.join(names)}"] if names else []
@@ -99,10 +111,10 @@ def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> 
     }
     if date:
         metadata["date"] = date
-    return "\n".join([*heads, "", text]), fields.get("Subject", ""), metadata
+    return Parsed("\n".join([*heads, "", text]), fields.get("Subject", ""), metadata=metadata)
 
 
-def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Read:
+def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Parsed:
     """Read a mail as Outlook saves it: its fields, its text, the names of what is attached."""
     from oxmsg import Message
 
@@ -131,7 +143,7 @@ def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]
     return _mail(fields, text.replace("\r\n", "\n"), names, day)
 
 
-def read_epub(raw: bytes, html: Callable[[bytes], str]) -> Read:
+def read_epub(raw: bytes, html: Callable[[bytes], str]) -> Parsed:
     """Read an EPUB's chapters in reading order."""
     from defusedxml.ElementTree import fromstring
 
@@ -153,10 +165,11 @@ def read_epub(raw: bytes, html: Callable[[bytes], str]) -> Read:
         ]
         title = opf.findtext(f".//{_DUBLIN_CORE}title") or ""
         author = opf.findtext(f".//{_DUBLIN_CORE}creator") or ""
-    return "\n\n".join(texts), title, {"author": one_line(author)} if author else {}
+    metadata = {"author": one_line(author)} if author else {}
+    return Parsed("\n\n".join(texts), title, metadata=metadata)
 
 
-def read_odt(raw: bytes) -> Read:
+def read_odt(raw: bytes) -> Parsed:
     """Read an OpenDocument text: headings, paragraphs, lists and tables."""
     from defusedxml.ElementTree import fromstring
 
@@ -167,7 +180,7 @@ def read_odt(raw: bytes) -> Read:
             meta = fromstring(archive.read("meta.xml"), forbid_dtd=True)
             title = meta.findtext(f".//{_DUBLIN_CORE}title") or ""
     body = content.find(f"{_ODF_OFFICE}body/{_ODF_OFFICE}text")
-    return "\n\n".join(_blocks(body)), title, {}
+    return Parsed("\n\n".join(_blocks(body)), title)
 
 
 def _blocks(element: Any) -> Iterator[str]:
@@ -221,10 +234,10 @@ def _inline(element: Any) -> str:
     return "".join(parts)
 
 
-def read_rtf(raw: bytes) -> Read:
+def read_rtf(raw: bytes) -> Parsed:
     """Read the text of an RTF file, with the title that it declares."""
     from striprtf.striprtf import rtf_to_text
 
     source = raw.decode("latin-1")
     declared = re.search(r"\{\\title\s+([^{}\\]{1,200})\}", source)
-    return rtf_to_text(source, errors="replace"), declared[1] if declared else "", {}
+    return Parsed(rtf_to_text(source, errors="replace"), declared[1] if declared else "")

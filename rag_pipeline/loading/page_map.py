@@ -5,6 +5,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -61,15 +62,10 @@ class PageMap:
 
     def to_bytes(self) -> bytes:
         """Pack the map, about 6 bytes a line."""
-        columns: list[list[int]] = [[], [], [], [], [], []]
-        before = 0
-        for start, box in zip(self.starts, self.boxes, strict=True):
-            columns[0].append(start - before)
-            before = start
-            for column, value in zip(columns[1:], box, strict=True):
-                column.append(round(value))
+        steps = [start - before for before, start in pairwise((0, *self.starts))]
+        sides = ([round(value) for value in side] for side in zip(*self.boxes, strict=True))
         sizes = [[round(w, 1), round(h, 1)] for w, h in self.sizes]
-        stored = {"lines": columns, "sizes": sizes, "file": self.file_hash}
+        stored = {"lines": [steps, *sides], "sizes": sizes, "file": self.file_hash}
         packed = json.dumps(stored, separators=(",", ":"))
         return zlib.compress(packed.encode(), 6)
 

@@ -18,8 +18,9 @@ from typing import Any
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
+from rag_pipeline.loading.formats import Parsed
 from rag_pipeline.loading.limits import limit_memory
-from rag_pipeline.loading.parsers import Parsed, parse
+from rag_pipeline.loading.parsers import parse
 
 _MOST_PARSERS = 4
 _MEMORY = {".pdf": 500 << 20}
@@ -82,10 +83,9 @@ def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSo
     process does not survive.
     """
     asked = {"id": document_id, "suffix": suffix, "max_bytes": settings.max_bytes}
-    said = _asked(asked, raw, settings)
-    packed = said["page_map"]
-    page_map = None if packed is None else base64.b64decode(packed)
-    return Parsed(said["text"], said["title"], page_map, said["metadata"], said["lacks"])
+    said = Parsed(**_asked(asked, raw, settings))
+    packed = said.page_map
+    return said._replace(page_map=None if packed is None else base64.b64decode(packed))
 
 
 def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
@@ -190,11 +190,6 @@ def _rendered(document_id: str, raw: bytes, page: int) -> bytes:
 
 
 def _as_json(parsed: Parsed) -> dict[str, Any]:
-    page_map = parsed.page_map
-    return {
-        "text": parsed.text,
-        "title": parsed.title,
-        "page_map": None if page_map is None else base64.b64encode(page_map).decode(),
-        "metadata": dict(parsed.metadata),
-        "lacks": parsed.lacks,
-    }
+    packed = parsed.page_map
+    page_map = None if packed is None else base64.b64encode(packed).decode()
+    return {**parsed._asdict(), "page_map": page_map, "metadata": dict(parsed.metadata)}

@@ -12,20 +12,18 @@ import re
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, time
 from pathlib import PurePosixPath
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.archives import bomb
 from rag_pipeline.loading.code import CODE_SUFFIXES, symbols_metadata
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.formats import (
-    Read,
+    Parsed,
     add_row,
     read_epub,
     read_mail,
@@ -46,20 +44,6 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
 _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation", "word document"}
-
-
-class Parsed(NamedTuple):
-    """Markdown and the title that the file itself declares, "" if none.
-
-    `page_map` is a packed `PageMap` of the text, None for formats without pages. `lacks` names the
-    extra that would have read more of the file.
-    """
-
-    text: str
-    title: str
-    page_map: bytes | None = None
-    metadata: Mapping[str, MetadataValue] = MappingProxyType({})
-    lacks: str = ""
 
 
 Parser = Callable[[str, bytes, int], Parsed]
@@ -166,17 +150,17 @@ def _cell(value: Any) -> str:
     return one_line(str(value)).replace("|", "\\|")
 
 
-def _parse_epub(document_id: str, raw: bytes, max_bytes: int) -> Read:
+def _parse_epub(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     _checked_office_title(document_id, raw, ".epub", max_bytes)
     return read_epub(raw, _text_of_html(document_id))
 
 
-def _parse_odt(document_id: str, raw: bytes, max_bytes: int) -> Read:
+def _parse_odt(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     _checked_office_title(document_id, raw, ".odt", max_bytes)
     return read_odt(raw)
 
 
-def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Read:
+def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     if not raw.startswith(b"{\\rtf"):
         raise DocumentError(document_id, r"not RTF: it does not begin with {\rtf")
     return read_rtf(raw)
@@ -187,16 +171,6 @@ def _parse_code(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Pa
     if not is_installed("code"):
         return Parsed(text, title, lacks="code")
     return Parsed(text, title, metadata=symbols_metadata(text, suffix))
-
-
-def _of(read: Callable[[str, bytes, int], Read]) -> Parser:
-    """Return the parser of a format that tells text, title and metadata alone."""
-
-    def parsed(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
-        text, title, metadata = read(document_id, raw, max_bytes)
-        return Parsed(text, title, metadata=metadata)
-
-    return parsed
 
 
 def _text_of_html(document_id: str) -> Callable[[bytes], str]:
@@ -293,12 +267,12 @@ PARSERS: dict[str, Parser] = {
     ".pdf": _parse_pdf,
     **{suffix: functools.partial(_parse_office, suffix) for suffix in (".docx", ".pptx")},
     ".xlsx": _parse_xlsx,
-    ".ipynb": _of(lambda name, raw, _: read_notebook(name, raw, _clean)),
-    ".eml": _of(lambda name, raw, _: read_mail(name, raw, _text_of_html(name))),
-    ".msg": _of(lambda name, raw, _: read_outlook_mail(name, raw, _text_of_html(name))),
-    ".epub": _of(_parse_epub),
-    ".odt": _of(_parse_odt),
-    ".rtf": _of(_parse_rtf),
+    ".ipynb": lambda name, raw, _: read_notebook(name, raw, _clean),
+    ".eml": lambda name, raw, _: read_mail(name, raw, _text_of_html(name)),
+    ".msg": lambda name, raw, _: read_outlook_mail(name, raw, _text_of_html(name)),
+    ".epub": _parse_epub,
+    ".odt": _parse_odt,
+    ".rtf": _parse_rtf,
     **{suffix: functools.partial(_parse_code, suffix) for suffix in CODE_SUFFIXES},
 }
 """A parser by suffix."""

@@ -237,28 +237,19 @@ def resolve_queries(
             else:
                 problems.append(f"{problem_of(record.query_id)}gold_spans.{position}: {found}")
         if len(spans) + len(whole) == len(record.gold_spans):
-            queries.append(_query(record, spans, whole))
+            queries.append(
+                Query(
+                    gold_spans=tuple(dict.fromkeys(spans)),
+                    gold_documents=tuple(dict.fromkeys(whole)),
+                    **record.model_dump(exclude={"gold_spans", "metadata"}),
+                )
+            )
     return queries, problems
 
 
 def problem_of(query_id: str) -> str:
     """Return what the messages about a query's gold spans begin with."""
     return f"query {query_id}: "
-
-
-def _query(record: QueryRecord, spans: list[GoldSpan], whole: list[str]) -> Query:
-    return Query(
-        query_id=record.query_id,
-        query=record.query,
-        gold_spans=tuple(dict.fromkeys(spans)),
-        answer=record.answer,
-        entities={str(kind): groups for kind, groups in record.entities.items()},
-        critical_types=record.critical_types,
-        tags=record.tags,
-        group=record.group,
-        gold_documents=tuple(dict.fromkeys(whole)),
-        synthetic=record.synthetic,
-    )
 
 
 def _unknown(document_id: str, known: Iterable[str]) -> str:

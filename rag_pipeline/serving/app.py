@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -30,6 +31,7 @@ _PAGE_HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 Handler = Callable[[Request], Awaitable[Response]]
+Body = TypeVar("Body", bound=BaseModel)
 
 
 class _WantedDocument(BaseModel):
@@ -66,30 +68,19 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         made = await asyncio.to_thread(health_of, own)
         return JSONResponse({"datasets": made.datasets})
 
-    async def ask(request: Request) -> Response:
-        asked = _AskBody.model_validate_json(await request.body())
+    def ask(asked: _AskBody) -> BaseModel:
         datasets = [asked.dataset] if asked.dataset else None
         log.keep(asked.question, datasets)
-        made = await asyncio.to_thread(
-            own.ask, asked.question, datasets, asked.document_name or None
-        )
+        made = own.ask(asked.question, datasets, asked.document_name or None)
         record_stages(made.stages)
-        return JSONResponse(answer_of(made).model_dump(mode="json"))
+        return answer_of(made)
 
-    async def document(request: Request) -> Response:
-        wanted = _WantedDocument.model_validate_json(await request.body())
-        made = await asyncio.to_thread(
-            document_of, own, wanted.document_name, wanted.dataset, 0, None
-        )
-        return JSONResponse(made.model_dump(mode="json"))
+    def document(wanted: _WantedDocument) -> BaseModel:
+        return document_of(own, wanted.document_name, wanted.dataset, 0, None)
 
-    async def document_page(request: Request) -> Response:
-        wanted = _WantedPage.model_validate_json(await request.body())
-        made = await asyncio.to_thread(
-            page_view,
-            *(own, wanted.document_name, wanted.dataset, wanted.page, wanted.start, wanted.end),
-        )
-        return JSONResponse(made.model_dump(mode="json"))
+    def document_page(wanted: _WantedPage) -> BaseModel:
+        place = (wanted.page, wanted.start, wanted.end)
+        return page_view(own, wanted.document_name, wanted.dataset, *place)
 
     async def dify(request: Request) -> Response:
         status, value = await asyncio.to_thread(retrieval, own, await request.body(), log.keep)
@@ -100,9 +91,9 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
             Route("/", page),
             Route("/health", health),
             Route("/api/datasets", _clear(datasets)),
-            Route("/api/ask", _clear(ask), methods=["POST"]),
-            Route("/api/document", _clear(document), methods=["POST"]),
-            Route("/api/page", _clear(document_page), methods=["POST"]),
+            Route("/api/ask", _answering(_AskBody, ask), methods=["POST"]),
+            Route("/api/document", _answering(_WantedDocument, document), methods=["POST"]),
+            Route("/api/page", _answering(_WantedPage, document_page), methods=["POST"]),
             Route("/retrieval", _clear(dify), methods=["POST"]),
             *(review_routes(own, _clear, _PAGE_HEADERS) if settings.review else ()),
             Mount("/", mcp),
@@ -111,6 +102,16 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
     )
     app.add_middleware(Guards, settings=settings)
     return app
+
+
+def _answering(kind: type[Body], answer: Callable[[Body], BaseModel]) -> Handler:
+    """Return what answers a request with a body of a kind, beside the event loop."""
+
+    async def handler(request: Request) -> Response:
+        made = await asyncio.to_thread(answer, kind.model_validate_json(await request.body()))
+        return JSONResponse(made.model_dump(mode="json"))
+
+    return _clear(handler)
 
 
 def _clear(handler: Handler) -> Handler:

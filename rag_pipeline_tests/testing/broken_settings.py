@@ -16,6 +16,19 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
         "chunkings.semantic_1_5.method: 'semantik' is not one of: 'fixed', 'given'",
     ),
     ("chunkings/semantic_1_5/method", KeyError, "chunkings.semantic_1_5.method: missing"),
+    # A variant may be called as another method, or as a setting.
+    (
+        "chunkings/fixed",
+        {"method": "recursive", "tokens": 1},
+        "chunkings.fixed.tokens: unknown setting; allowed here: max_characters, max_tokens,",
+    ),
+    ("chunkings/fixed", {}, "chunkings.fixed.method: missing; allowed: 'fixed', 'given',"),
+    ("chunkings/tokens", {}, "chunkings.tokens.method: missing; allowed: 'fixed', 'given',"),
+    (
+        "chats",
+        {"c": {"provider": "openai", "model": "m", "price": {"in": 1}}},
+        "chats.c.price.in: unknown setting; allowed here: batch, cached_input, input, output,",
+    ),
     ("chunkings/a.b", {"method": "fixed"}, "chunkings.a.b: 'a.b': use 1 to 64 letters"),
     (
         "chunkings/f",

@@ -1,26 +1,11 @@
 """The words around a quantity -> whether it is the least, the most, or neither."""
 
 import re
-from typing import Protocol
+
+from rag_pipeline.evaluation.entities.values import Quantity
 
 
-class Placed(Protocol):
-    """What stands at a place of a text."""
-
-    @property
-    def start(self) -> int:
-        """Where it starts."""
-
-    @property
-    def end(self) -> int:
-        """Where it ends."""
-
-    @property
-    def value(self) -> tuple[object, ...]:
-        """What it amounts to."""
-
-
-def bound_of(text: str, quantity: Placed) -> str:
+def bound_of(text: str, quantity: Quantity) -> str:
     """Return "least", "most", or "" by the words around a quantity: "at least 30 days"."""
     before, after = text[: quantity.start], text[quantity.end :]
     inside = text[quantity.start : quantity.end]

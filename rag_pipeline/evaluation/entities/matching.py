@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from rapidfuzz import fuzz
 
-from rag_pipeline.evaluation.entities.values import Quantity, Value, bound_of, quantities, states
+from rag_pipeline.evaluation.entities.bounds import bound_of
+from rag_pipeline.evaluation.entities.values import Quantity, Value, quantities, states
 
 _TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*|&")
 _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "nor", "neither", "non"})

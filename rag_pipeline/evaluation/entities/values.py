@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from rag_pipeline.evaluation.entities.amounts import shares, sums
-from rag_pipeline.evaluation.entities.bounds import bound_of as bound_of
 from rag_pipeline.evaluation.entities.dates import moments
 from rag_pipeline.evaluation.entities.durations import periods
 from rag_pipeline.evaluation.entities.numbers import read_number as read_number

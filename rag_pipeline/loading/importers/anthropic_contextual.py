@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import RootModel
-
 from rag_pipeline.datamodels import Chunk
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, Evidence, SpanNotFoundError, safe_path
@@ -37,10 +35,6 @@ class _Document(SourceRecord):
     original_uuid: str
     content: str
     chunks: list[_GivenChunk]
-
-
-class _Documents(RootModel[list[_Document]]):
-    pass
 
 
 class _GoldenChunk(SourceRecord):
@@ -97,7 +91,7 @@ def read(source: Path) -> DataSet:
 def _read_documents(path: Path, dataset: DataSet) -> _Chunks:
     chunks: _Chunks = {}
     names: set[str] = set()
-    for i, document in enumerate(parse_file(_Documents, path).root):
+    for i, document in enumerate(parse_file(list[_Document], path)):
         where = f"{path}: [{i}]"
         document_id = f"{safe_path(document.doc_id, f'{where}.doc_id')}.txt"
         if "/" in document_id:

@@ -6,10 +6,8 @@ A corpus is one document, `{corpus_id}.md`; questions about corpora that are not
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import RootModel
+from typing import NamedTuple
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, Evidence, safe_path
@@ -25,12 +23,7 @@ class _Reference(SourceRecord):
     end_index: int
 
 
-class _References(RootModel[list[_Reference]]):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class _ChromaQuestion:
+class _ChromaQuestion(NamedTuple):
     query_id: str
     question: str
     references: list[_Reference]
@@ -90,7 +83,7 @@ def _read_questions(path: Path) -> Iterator[_ChromaQuestion]:
             corpus_id = safe_path(row["corpus_id"], f"{where}: corpus_id")
             if "/" in corpus_id:
                 raise InputError(f"{where}: corpus_id: {corpus_id!r}: expected a name without '/'")
-            references = parse(_References, row["references"], f"{where}: references").root
+            references = parse(list[_Reference], row["references"], f"{where}: references")
             yield _ChromaQuestion(
                 f"chroma-chunking-{number:04d}", row["question"], references, corpus_id
             )

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from rag_pipeline.errors import InputError
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
-Model = TypeVar("Model", bound=BaseModel)
+T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 80
 
@@ -27,19 +27,19 @@ def read_bytes(path: Path) -> bytes:
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
 
 
-def parse(model: type[Model], data: bytes | str, where: str) -> Model:
+def parse(kind: type[T], data: bytes | str, where: str) -> T:
     """Parse JSON; raise InputError with `where`, the path inside, the value and what it must be."""
     if isinstance(data, bytes):
         data = data.removeprefix(b"\xef\xbb\xbf")
     try:
-        return model.model_validate_json(data)
+        return TypeAdapter(kind).validate_json(data)
     except ValidationError as error:
         raise InputError(f"{where}: {_first(error)}") from None
 
 
-def parse_file(model: type[Model], path: Path) -> Model:
+def parse_file(kind: type[T], path: Path) -> T:
     """Parse a JSON file; raise InputError as `parse` does."""
-    return parse(model, read_bytes(path), str(path))
+    return parse(kind, read_bytes(path), str(path))
 
 
 def _first(error: ValidationError) -> str:
