@@ -41,7 +41,6 @@ def _sentences(text: str, start: int, end: int) -> list[Span]:
 
 
 def _with_headings(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Join each heading to the sentence or line that follows it."""
     joined: list[Span] = []
     begin: int | None = None
     for number, (start, end) in enumerate(spans):

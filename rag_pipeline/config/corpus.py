@@ -139,7 +139,6 @@ class CorpusConfig(Settings):
         return self
 
     def _variants_named(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the places where settings name a variant, with its section and name."""
         naming: dict[str, Settings] = {"evaluation": self.evaluation, "assistant": self.assistant}
         for stage in ("chunkings", "contextualizers", "retrievers", "rerankers"):
             naming |= {f"{stage}.{name}": one for name, one in self.section(stage).items()}

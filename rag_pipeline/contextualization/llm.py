@@ -178,7 +178,6 @@ def is_too_long(
 def _room(
     document: Document, chunks: Sequence[Chunk], settings: LLMContext, chat: ChatSettings
 ) -> int:
-    """Return the tokens that the window has for the document's text."""
     frame = most_tokens("".join(settings.parts_about(document))) + _FRAME_TOKENS
     return chat.context_window - chat.max_output_tokens - frame - _longest(chunks)
 

@@ -220,7 +220,6 @@ def _reason(
 
 
 def _document_reason(rank: int | None, k: int) -> Reason:
-    """Return what became of a query whose gold is whole documents."""
     if rank is None:
         return "not retrieved"
     return "answered" if rank <= k else "retrieved below k"

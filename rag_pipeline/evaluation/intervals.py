@@ -128,7 +128,7 @@ def _quantile(freedom: float, level: float = 0.95) -> float:
     return float(stdtrit(freedom, (1 + level) / 2))
 
 
-def _group_sums(values: Sequence[float], groups: Sequence[str]) -> tuple[Any, Any]:
+def _group_sums(values: Any, groups: Sequence[str]) -> tuple[Any, Any]:
     """Return the sum of each group's values, and its number of values."""
     column = np.asarray(values, float)
     names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)

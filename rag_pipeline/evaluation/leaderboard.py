@@ -165,7 +165,6 @@ def load_leaderboard(workspace: Workspace) -> Board:
 
 
 def _by_query(scores: Scores, groups: Groups) -> tuple[list[dict[str, float | None]], list[str]]:
-    """Return one row a query, and the groups of the rows."""
     ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
     rows = [{m: values.get(query_id) for m, values in scores.items()} for query_id in ids]
     return rows, [groups.get(query_id, f"query {query_id}") for query_id in ids]

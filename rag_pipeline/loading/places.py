@@ -100,7 +100,6 @@ def _pages(pages: tuple[int, ...]) -> str:
 
 
 def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
-    """Return the last match that begins at or before an offset."""
     last = None
     for last_so_far in pattern.finditer(text):
         if last_so_far.start() > start:

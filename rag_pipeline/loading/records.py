@@ -115,7 +115,6 @@ def _locate_in_json(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[L
 
 
 def _elements(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the byte span of every element of a valid JSON array."""
     text = raw.decode("utf-8")
     decoder = json.JSONDecoder()
     gap = re.compile(r"[\s,]*")

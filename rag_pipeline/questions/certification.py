@@ -87,10 +87,14 @@ class _Sentence:
 
 
 class Certifier(AbstractContextManager["Certifier"]):
-    """The documents, indexed in a temporary folder, so that questions can be tried on them."""
+    """The documents, indexed in a temporary folder, so that questions can be tried on them.
+
+    `refused` counts the questions that were not asked, by reason.
+    """
 
     def __init__(self, documents: Iterable[Document], lexical: Lexical) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rag-questions-")
+        self.refused: Counter[str] = Counter()
         self._tokenizer = Tokenizer(lexical)
         self._texts: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {}
@@ -164,6 +168,10 @@ class Certifier(AbstractContextManager["Certifier"]):
             self._rank(query, gold, None) <= _FOUND
             or self._rank(query, gold, inside) <= _FOUND_INSIDE
         )
+
+    def refuse(self, problem: str) -> None:
+        """Count a question that is not asked for what is wrong with it."""
+        self.refused[problem.partition(":")[0]] += 1
 
     # --- what a question gives away, and who else answers it ---
 
@@ -295,5 +303,4 @@ def _rarity(n: int, holding: int) -> float:
 
 
 def _expected(query: str) -> str | None:
-    """Return the kind of quantity that a question asks for; None where it asks for none."""
     return next((kind for pattern, kind in _EXPECTS if pattern.search(query.rstrip("?. "))), None)

@@ -181,7 +181,6 @@ def _prefix(raw: str) -> int:
 
 
 def _heading_of(text: str, start: int, raw: str) -> str | None:
-    """Return the words of a heading; None for what is none."""
     if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
         return None
     # The number before it may have been taken for a sentence: "## 2. Prices".

@@ -85,7 +85,6 @@ def make_questions(
     document the kinds of facts, so that long documents and frequent kinds do not crowd out the
     others. The same documents give the same questions.
     """
-    refused: Counter[str] = Counter()
     rows: list[QuestionRow] = []
     by_document = [(d, list(read_facts(d))) for d in documents]
     names = names_of(documents)
@@ -102,7 +101,7 @@ def make_questions(
         facts = list(_in_turns(by_document))
         spare: list[tuple[str, Fact]] = []
         for fact in facts[: _MOST_TRIED * wanted]:
-            found = _certified(fact, names[fact.document_id], certifier, refused)
+            found = _certified(fact, names[fact.document_id], certifier)
             if found and found[1]:
                 keep(found[0], _row(fact, found[0]))
             elif found:
@@ -114,26 +113,22 @@ def make_questions(
             for query, fact in spare[: wanted - len(rows)]:
                 keep(query, _row(fact, query))
         elif spare:
-            refused["said by one document only"] += len(spare)
+            certifier.refused["said by one document only"] += len(spare)
         end = len(rows) + several
         if several:
-            pairs = questions_of_two(facts, names, certifier, refused, Random(_SEED))
+            pairs = questions_of_two(facts, names, certifier, Random(_SEED))
             while len(rows) < end and (two := next(pairs, None)):
                 keep(two[0], _row_of_two(*two))
         end = len(rows) + unanswerable
         if unanswerable:
-            absent = unanswerable_questions(
-                facts, documents, names, certifier, refused, Random(_SEED)
-            )
+            absent = unanswerable_questions(facts, documents, names, certifier, Random(_SEED))
             while len(rows) < end and (one := next(absent, None)):
                 query, sort = one
                 keep(query, made_row(query, query, [], None, [UNANSWERABLE, sort]))
-    return Made(rows, refused, sum(len(facts) for _, facts in by_document))
+    return Made(rows, certifier.refused, sum(len(facts) for _, facts in by_document))
 
 
-def _certified(
-    fact: Fact, names: Sequence[str], certifier: Certifier, refused: Counter[str]
-) -> tuple[str, bool] | None:
+def _certified(fact: Fact, names: Sequence[str], certifier: Certifier) -> tuple[str, bool] | None:
     """Return a question of the fact that passes, and whether it needs its document's name to.
 
     The shortest of a wording that passes only with the name; where none does, a whole one without.
@@ -155,7 +150,7 @@ def _certified(
                 problem = certifier.problem(Candidate(query, gold, answer))
                 if problem is None:
                     return query, True
-            refused[problem.partition(":")[0]] += 1
+            certifier.refuse(problem)
     return (alone, False) if alone else None
 
 

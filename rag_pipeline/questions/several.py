@@ -1,7 +1,7 @@
 """Facts of two documents -> one question that takes both: "How long … under A and under B?"."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
@@ -25,7 +25,6 @@ def questions_of_two(
     facts: Sequence[Fact],
     names: Mapping[str, Sequence[str]],
     certifier: Certifier,
-    refused: Counter[str],
     random: Random,
 ) -> Iterator[tuple[str, tuple[Fact, Fact]]]:
     """Yield questions that two documents answer together; each pair of documents once.
@@ -37,7 +36,7 @@ def questions_of_two(
         pair = frozenset((one.document_id, other.document_id))
         if pair in asked:
             continue
-        question = _certified(one, other, names, certifier, refused, random)
+        question = _certified(one, other, names, certifier, random)
         if question is not None:
             asked.add(pair)
             yield question, (one, other)
@@ -64,7 +63,6 @@ def _certified(
     other: Fact,
     names: Mapping[str, Sequence[str]],
     certifier: Certifier,
-    refused: Counter[str],
     random: Random,
 ) -> str | None:
     called = {f.document_id: random.choice(names[f.document_id]) for f in (one, other)}
@@ -86,5 +84,5 @@ def _certified(
             first, second = (called[f.document_id] for f in (one, other))
             form = random.choice(_FORMS)
             return form.format(question=bare.rstrip("? "), one=first, other=second)
-        refused[problem.partition(":")[0]] += 1
+        certifier.refuse(problem)
     return None

@@ -29,7 +29,6 @@ def unanswerable_questions(
     documents: Collection[Document],
     names: Mapping[str, Sequence[str]],
     certifier: Certifier,
-    refused: Counter[str],
     random: Random,
 ) -> Iterator[tuple[str, Sort]]:
     """Yield questions without an answer, each with its sort; the sorts take turns.
@@ -60,7 +59,7 @@ def unanswerable_questions(
                 invented_last = False
                 yield named(bare, random.choice(names[other]), random), "not_stated"
                 break
-            refused[problem.partition(":")[0]] += 1
+            certifier.refuse(problem)
 
 
 def _of_no_document(

@@ -4,7 +4,6 @@ A question counts only with a verbatim quote of its passage that answers it; the
 span. What the model says cannot be answered is tried on the document before it counts.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from random import Random
@@ -83,11 +82,12 @@ def write_questions(
     failed = [reply for reply in replies if isinstance(reply, ProviderError)]
     if failed and len(failed) == len(replies):
         raise failed[0]
-    refused: Counter[str] = Counter({"not written": len(failed)} if failed else {})
     total = wanted + several + unanswerable
     rows: list[QuestionRow] = []
     with Certifier(documents, lexical) as certifier:
-        checked = _Checked(certifier, refused, {d.document_id: d for d in documents})
+        if failed:
+            certifier.refused["not written"] = len(failed)
+        checked = _Checked(certifier, documents)
         of_one, of_none = [], []
         for (document, span), reply in zip(passages, replies, strict=False):
             if isinstance(reply, Reply):
@@ -104,7 +104,7 @@ def write_questions(
             progress(len(rows), total)
         rows += _first(_in_turn(of_none), unanswerable)
         progress(len(rows), total)
-    return Made(rows, refused, len(passages) + len(pairs))
+    return Made(rows, certifier.refused, len(passages) + len(pairs))
 
 
 def prompts_of(
@@ -131,13 +131,10 @@ def _in_turn(made: Sequence[Iterator[QuestionRow]]) -> Iterator[QuestionRow]:
 class _Checked:
     """Turns what a model wrote into rows, and counts what does not pass."""
 
-    def __init__(
-        self, certifier: Certifier, refused: Counter[str], documents: dict[str, Document]
-    ) -> None:
+    def __init__(self, certifier: Certifier, documents: Sequence[Document]) -> None:
         self._certifier = certifier
-        self._refused = refused
-        self._searchable = {d: Searchable(document.text) for d, document in documents.items()}
-        self._names = names_of(list(documents.values()))
+        self._searchable = {d.document_id: Searchable(d.text) for d in documents}
+        self._names = names_of(documents)
 
     def answered(
         self, document: Document, span: Span, written: Sequence[dict[str, str]]
@@ -146,7 +143,7 @@ class _Checked:
         for item in written[:_EACH]:
             gold = self._gold(document.document_id, item["quote"], span)
             if gold is None:
-                self._refused["no such quote"] += 1
+                self._certifier.refuse("no such quote")
                 continue
             for query in self._with_name(item["question"], document.document_id):
                 problem = self._certifier.problem(Candidate(query, gold, item["answer"]))
@@ -154,7 +151,7 @@ class _Checked:
                     yield _row(query, [gold], item["answer"], ["written"])
                     break
             else:
-                self._refused[str(problem).partition(":")[0]] += 1
+                self._certifier.refuse(str(problem))
 
     def unanswered(self, document: Document, written: Sequence[str]) -> Iterator[QuestionRow]:
         """Yield the rows of the questions that nothing in their document answers."""
@@ -165,7 +162,7 @@ class _Checked:
                 query = self._with_name(question, document.document_id)[-1]
                 yield _row(query, [], None, [UNANSWERABLE, "written"])
             else:
-                self._refused[problem.partition(":")[0]] += 1
+                self._certifier.refuse(problem)
 
     def of_two(self, pair: tuple[Place, Place], written: dict[str, str]) -> Iterator[QuestionRow]:
         """Yield the row of a question of two documents if a search finds both passages."""
@@ -176,9 +173,9 @@ class _Checked:
         ]
         known = [span for span in gold if span is not None]
         if len(known) < 2:
-            self._refused["no such quote"] += 1
+            self._certifier.refuse("no such quote")
         elif not all(self._certifier.finds(written["question"], span) for span in known):
-            self._refused["unanswerable"] += 1
+            self._certifier.refuse("unanswerable")
         else:
             tags = ["written", "several documents"]
             yield _row(written["question"], known, written["answer"], tags)
@@ -209,7 +206,6 @@ def _passages(documents: Sequence[Document], wanted: int) -> Iterator[Place]:
 
 
 def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[Place, Place]]:
-    """Yield passages of two documents that state alike facts."""
     if not wanted:
         return
     by_id = {d.document_id: d for d in documents}

@@ -130,7 +130,6 @@ class DifyDataset:
     def _boosted(
         self, chunks: list[ScoredChunk], boosted: Mapping[str, Sequence[str]]
     ) -> list[ScoredChunk]:
-        """Return chunks with what boosted queries find in their documents."""
         known = {chunk.chunk_id: chunk for chunk in chunks}
         scores = {chunk.chunk_id: chunk.score for chunk in chunks}
         lowest = {chunk.document_id: chunk.score for chunk in chunks}

@@ -77,7 +77,6 @@ Measure = Callable[[RatedContexts], float | None]
 
 
 def _of_contexts(measure: Callable[[Sequence[Judged]], float]) -> Measure:
-    """Return a measure of contexts that is None without any."""
 
     def measured(rated: RatedContexts) -> float | None:
         contexts = rated.judgement.contexts

@@ -88,7 +88,6 @@ class _Reader:
                 self.read(column, depth + 1)
 
     def _plain(self, band: _Band, around: list[Word]) -> None:
-        """Add the lines of a band that is one column."""
         self._columns += 1
         left, right = min(w.x0 for w in around), max(w.x1 for w in around)
         for strip in band.strips:
@@ -235,7 +234,6 @@ def _is_margin_of_marks(band: _Band, gutter: tuple[int, int]) -> bool:
 
 
 def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
-    """Return whether the first of these strips belongs to the band."""
     strip, last = ahead[0], band.strips[-1]
     together = band.mask | strip.mask
     guides = band.gutters or band.expected

@@ -79,7 +79,6 @@ def _visible(glyphs: PageGlyphs) -> list[Word]:
 
 
 def _stand_ins(index: int, table: Table) -> list[Word]:
-    """Return words that keep a table's place among columns."""
     words = [word for row in table[0] for word in row]
     x0, x1 = min(w.x0 for w in words), max(w.x1 for w in words)
     y, end = min(w.base for w in words), max(w.base for w in words)

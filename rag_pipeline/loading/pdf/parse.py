@@ -89,7 +89,6 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
 
 
 def _without_text(pages: list[Page]) -> str:
-    """Return why a document has no text."""
     scans = sum(is_unread(page) for page in pages)
     largest = max(page.image_pixels for page in pages)
     if largest > MOST_PIXELS:

@@ -65,7 +65,6 @@ def row_ruled(
 
 
 def _parted(band: Sequence[Word], borders: Sequence[float]) -> list[list[list[Word]]]:
-    """Return the lines of each cell."""
     return [rows_of(cell) if cell else [] for cell in between(band, borders)]
 
 

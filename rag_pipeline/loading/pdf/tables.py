@@ -136,7 +136,6 @@ def _merged(cells: list[list[str]]) -> list[list[str]]:
 
 
 def _touching(rules: Sequence[Rule]) -> list[list[Rule]]:
-    """Group rules that meet or cross."""
     parents = list(range(len(rules)))
 
     def root(index: int) -> int:
