@@ -9,18 +9,18 @@ import json
 import sqlite3
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rag_pipeline.calls.databases import (
-    KEYS_AT_ONCE,
     Connections,
     add_column,
     has_column,
     open_database,
+    put_in_place,
+    read_damaged,
     select,
 )
 from rag_pipeline.calls.segments import SharedRecord
@@ -117,24 +117,14 @@ class CallCache:
         mended.path.unlink(missing_ok=True)
         mended.put({})  # makes the file, also where no answer can be read
         self.close()
-        for order in ("", " DESC"):
-            with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as damaged:
-                stored = "hash" if has_column(damaged, "calls", "hash") else "NULL"
-                query = f"SELECT key, value, {stored} FROM calls ORDER BY rowid{order}"
-                rows = damaged.execute(query)
-                while part := list(islice(_readable(rows), KEYS_AT_ONCE)):
-                    mended.put({k: v for k, v, h in part if h is None or h == _hash(k, v)})
+        for part in read_damaged(self.path, _answers_of):
+            mended.put({k: v for k, v, h in part if h is None or h == _hash(k, v)})
         mended.close()
-        for suffix in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        mended.path.replace(self.path)
+        put_in_place(mended.path, self.path)
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens it again."""
-        connection = self._local.connection
-        self._local.connection = None
-        if connection is not None:
-            connection.close()
+        self._local.close()
 
     def _drop(self, keys: Sequence[bytes]) -> None:
         if keys:
@@ -311,9 +301,9 @@ class CallCache:
             connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
-def _readable(rows: Iterator[tuple[bytes, bytes, bytes | None]]) -> Iterator[Any]:
-    with suppress(sqlite3.Error):  # no further
-        yield from rows
+def _answers_of(connection: sqlite3.Connection) -> str:
+    stored = "hash" if has_column(connection, "calls", "hash") else "NULL"
+    return f"SELECT key, value, {stored} FROM calls"
 
 
 def _hash(key: bytes, value: bytes) -> bytes:

@@ -4,7 +4,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ class Connections(threading.local):
 
     connection: sqlite3.Connection | None = None
     _joined: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens it again."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
 
     @contextmanager
     def transaction(
@@ -85,3 +92,29 @@ def add_column(connection: sqlite3.Connection, table: str, name: str, kind: str)
         connection.execute("BEGIN IMMEDIATE")  # of several processes one adds it
         if not has_column(connection, table, name):
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+
+
+def read_damaged(
+    path: Path, query: Callable[[sqlite3.Connection], str]
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield what a query reads of a damaged file, in parts: from either end as far as the damage.
+
+    Rows may come twice.
+    """
+    for order in ("", " DESC"):
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as damaged:
+            rows = damaged.execute(f"{query(damaged)} ORDER BY rowid{order}")
+            while part := list(islice(_readable(rows), KEYS_AT_ONCE)):
+                yield part
+
+
+def _readable(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    with suppress(sqlite3.Error):  # no further
+        yield from rows
+
+
+def put_in_place(mended: Path, path: Path) -> None:
+    """Replace a damaged file, which nobody has open."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    mended.replace(path)

@@ -151,23 +151,25 @@ def unhashed(workspace: Workspace) -> list[str]:
 
 
 def rotten_calls(workspace: Workspace) -> Iterator[Finding]:
-    """Yield what is wrong with the call cache's file and its answers."""
-    path = workspace.store.calls_path
-    if not path.exists():
-        return
-    try:
-        with workspace.cache.connection() as connection:
-            (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-        count = len(workspace.cache.rotten()) if said == "ok" else 0
-    except (StoreError, sqlite3.Error) as error:
-        said, count = str(error), 0
-    if said != "ok":
-        cure = "keep the answers that can be read; the others are asked for again"
-        yield Finding(path.name, said, cure, workspace.cache.salvage)
-    elif count:
-        cure = "drop them; they are asked for again when they are needed"
-        problem = f"{count} answers are not what was stored"
-        yield Finding(path.name, problem, cure, workspace.cache.forget_rotten)
+    """Yield what is wrong with the call cache's file and the ledger's, and with their rows."""
+    for kept, what, then in (
+        (workspace.cache, "answers", "are asked for again when they are needed"),
+        (workspace.ledger, "charges", "no longer count as spent"),
+    ):
+        if not kept.path.exists():
+            continue
+        try:
+            with kept.connection() as connection:
+                (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            count = len(kept.rotten()) if said == "ok" else 0
+        except (StoreError, sqlite3.Error) as error:
+            said, count = str(error), 0
+        if said != "ok":
+            cure = f"keep the {what} that can be read; the others {then}"
+            yield Finding(kept.path.name, said, cure, kept.salvage)
+        elif count:
+            problem = f"{count} {what} are not what was stored"
+            yield Finding(kept.path.name, problem, f"drop them; they {then}", kept.forget_rotten)
 
 
 def _said(paths: Collection[str]) -> str:

@@ -10,6 +10,7 @@ from benchmarks.bench_cycles import edit, reindex
 from rag_pipeline import Corpus
 from rag_pipeline import release as releases
 from rag_pipeline.calls import CallCache
+from rag_pipeline.calls.costs import ChargedTokens, Ledger
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.pipeline.inspection import inspect
@@ -223,3 +224,53 @@ def test_a_call_cache_of_which_nothing_can_be_read_is_made_anew(tmp_path, left):
     assert len(cache) == 0
     cache.put({b"new": b"answer"})
     assert cache.get([b"new"]) == {b"new": b"answer"}
+
+
+@pytest.fixture
+def paid(workspace):
+    """Return the ledger of 400 calls of 2.50 USD each, closed."""
+    ledger = workspace.ledger
+    for n in range(400):
+        tokens = ChargedTokens(input=1_000_000)
+        ledger.record("chat", "openai", "gpt-4o", tokens, call_id=f"{n}")
+    assert ledger.rotten() == []
+    ledger.close()
+    return ledger
+
+
+def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, paid):
+    with sqlite3.connect(paid.path) as connection:
+        connection.execute("UPDATE charges SET usd = 0.25 WHERE call_id = '7'")
+    (finding,) = inspect(workspace, full=True)
+    assert (finding.place, finding.problem) == (
+        "costs.sqlite",
+        "1 charges are not what was stored",
+    )
+    assert finding.cure == "drop them; they no longer count as spent"
+    finding.mend()
+    assert inspect(workspace, full=True) == []
+    assert paid.spent() == 399 * 2.5
+
+
+@pytest.mark.parametrize("place", [0.3, 0.7])
+def test_what_can_be_read_of_a_torn_ledger_is_kept(workspace, paid, place):
+    content = bytearray(paid.path.read_bytes())
+    start = int(place * len(content)) // 4096 * 4096
+    content[start : start + 4096] = bytes(4096)
+    paid.path.write_bytes(bytes(content))
+    (finding,) = inspect(workspace, full=True)
+    assert finding.place == "costs.sqlite"
+    finding.mend()
+    assert inspect(workspace, full=True) == []
+    anew = Ledger(paid.path, paid.corpus)
+    kept = anew.spent()
+    assert kept / 2.5 == len(list(anew.charges())) >= 100
+    anew.record("chat", "openai", "gpt-4o", ChargedTokens(input=1_000_000))
+    assert anew.spent() == kept + 2.5
+
+
+def test_charges_of_an_earlier_version_are_taken_without_a_hash(workspace, paid):
+    with sqlite3.connect(paid.path) as connection:
+        connection.execute("ALTER TABLE charges DROP COLUMN hash")
+    assert inspect(workspace, full=True) == []
+    assert Ledger(paid.path, paid.corpus).spent() == 400 * 2.5

@@ -4,6 +4,7 @@ Rows are only ever added, each in a transaction of its own, to one SQLite file b
 cache; threads and processes share it, so a budget holds for all of them together.
 """
 
+import hashlib
 import json
 import logging
 import sqlite3
@@ -13,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from rag_pipeline.calls.costs import allowances, learning, purposes, reservations
@@ -22,7 +24,14 @@ from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, 
 from rag_pipeline.calls.costs.purposes import Charge, Kind
 from rag_pipeline.calls.costs.reservations import Cost, Purse
 from rag_pipeline.calls.costs.tokens import Learned, Sampled
-from rag_pipeline.calls.databases import Connections, open_database
+from rag_pipeline.calls.databases import (
+    Connections,
+    add_column,
+    has_column,
+    open_database,
+    put_in_place,
+    read_damaged,
+)
 from rag_pipeline.calls.registers import Register
 from rag_pipeline.calls.segments import SharedRecord
 from rag_pipeline.calls.sharing import open_outbox, post
@@ -40,9 +49,10 @@ CREATE TABLE IF NOT EXISTS charges (
 
 _log = logging.getLogger(__name__)
 
+_COLUMNS = ", ".join(Charge._fields)
 _INSERT = (
-    f"INSERT OR IGNORE INTO charges ({', '.join(Charge._fields)}, call_id) "
-    f"VALUES ({', '.join('?' * (len(Charge._fields) + 1))})"
+    f"INSERT OR IGNORE INTO charges ({_COLUMNS}, call_id, hash, id) "
+    f"VALUES ({', '.join('?' * (len(Charge._fields) + 3))})"
 )
 
 
@@ -89,7 +99,7 @@ class Ledger:
         values = row._replace(configurations=json.dumps(row.configurations))  # type: ignore[arg-type]
         call_id = call_id or uuid4().hex
         with self.connection() as connection:
-            added = connection.execute(_INSERT, (*values, call_id)).rowcount
+            added = connection.execute(_INSERT, _row(values, call_id)).rowcount
             if self.budget_usd is not None:
                 reservations.settle(connection)
                 if added and self.register is not None:
@@ -223,10 +233,9 @@ class Ledger:
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the corpus's calls in the order they were made, those after a position."""
-        columns = ", ".join(Charge._fields)
         with self.connection() as connection:
             rows = connection.execute(
-                f"SELECT {columns} FROM charges WHERE corpus = ? AND id > ? ORDER BY id",
+                f"SELECT {_COLUMNS} FROM charges WHERE corpus = ? AND id > ? ORDER BY id",
                 (self.corpus, after),
             ).fetchall()
         for row in rows:
@@ -243,7 +252,36 @@ class Ledger:
 
     def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
         """Add what calls of other machines cost."""
-        connection.executemany(_INSERT, ((*json.loads(r.value), r.key.decode()) for r in records))
+        connection.executemany(
+            _INSERT, (_row(json.loads(r.value), r.key.decode()) for r in records)
+        )
+
+    def rotten(self) -> list[int]:
+        """Return the ids of the charges, of any corpus, that are not what was stored."""
+        with self.connection() as connection:
+            rows = connection.execute(_charges_of(connection))
+            return [number for *values, _, stored, number in rows if not _is_whole(values, stored)]
+
+    def forget_rotten(self) -> None:
+        """Drop the charges that are not what was stored: nobody knows any more what they were."""
+        rotten = [(number,) for number in self.rotten()]
+        with self.connection() as connection:
+            connection.executemany("DELETE FROM charges WHERE id = ?", rotten)
+
+    def salvage(self) -> None:
+        """Put the charges that can be read of a damaged file in its place; stop all runs before."""
+        mended = Ledger(self.path.with_name(f".tmp-{self.path.name}"), self.corpus)
+        mended.path.unlink(missing_ok=True)
+        self.close()
+        with mended.connection() as connection:
+            for part in read_damaged(self.path, _charges_of):
+                connection.executemany(_INSERT, (r for r in part if _is_whole(r[:-3], r[-2])))
+        mended.close()
+        put_in_place(mended.path, self.path)
+
+    def close(self) -> None:
+        """Close this thread's connection; the next call opens it again."""
+        self._local.close()
 
     def connection(self) -> AbstractContextManager[sqlite3.Connection]:
         """Open this thread's connection for one transaction, or join the one it is in.
@@ -255,15 +293,15 @@ class Ledger:
     def _connect(self) -> sqlite3.Connection:
         connection = open_database(self.path)
         connection.execute(_TABLE)
+        add_column(connection, "charges", "hash", "BLOB")
         reservations.open_table(connection)
         connection.execute(learning.TABLE)
         connection.execute(allowances.TABLE)
         if self.shares:
             _name_calls(connection)
-            columns = ", ".join(Charge._fields)
             open_outbox(
                 connection,
-                f"SELECT 'charge', CAST(call_id AS BLOB), json_array({columns}) FROM charges",
+                f"SELECT 'charge', CAST(call_id AS BLOB), json_array({_COLUMNS}) FROM charges",
             )
         return connection
 
@@ -274,3 +312,24 @@ def _name_calls(connection: sqlite3.Connection) -> None:
         connection.execute(
             "UPDATE charges SET call_id = lower(hex(randomblob(16))) WHERE call_id IS NULL"
         )
+
+
+def _row(values: Sequence[Any], call_id: str) -> tuple[Any, ...]:
+    """Return a charge as it is inserted, with its hash, at the next id."""
+    return (*values, call_id, _hash(values), None)
+
+
+def _charges_of(connection: sqlite3.Connection) -> str:
+    stored = "hash" if has_column(connection, "charges", "hash") else "NULL"
+    return f"SELECT {_COLUMNS}, call_id, {stored}, id FROM charges"
+
+
+def _is_whole(values: Sequence[Any], stored: bytes | None) -> bool:
+    """Return whether a charge is what was stored, as far as its version tells."""
+    return stored is None or stored == _hash(values)
+
+
+def _hash(values: Sequence[Any]) -> bytes:
+    *rest, batch, usd = values  # SQLite gives back a number where a truth value was stored
+    told = json.dumps([*rest, bool(batch), None if usd is None else float(usd)])
+    return hashlib.blake2b(told.encode(), digest_size=16).digest()
