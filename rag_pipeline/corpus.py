@@ -1,6 +1,8 @@
 """One corpus as a Python object: search its release, read its leaderboard, roll back."""
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -8,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, Thread, get_native_id
 from typing import Any
 
 from rag_pipeline import release as manifests
@@ -49,9 +51,12 @@ from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
 
 _log = logging.getLogger(__name__)
-_AT_ONCE_SECONDS = 0.05
-"""Time that the first search after a release waits for its opening, so that a small one is
-searched at once; then it goes on with the release before."""
+_AT_ONCE_CHUNKS, _AT_ONCE_SECONDS = 5000, 0.05
+"""Most chunks of a release, and the time for which the first search after it waits for its opening,
+so that a small one is searched at once. Else searches go on with the release before."""
+_NICE = 5
+"""What is added to the priority value of a thread that opens a release while another is searched:
+where there are fewer processors than threads, it is given a third of what a search is given."""
 _RETRY_SECONDS = 30.0
 """Time after which a release that could not be opened is tried again."""
 
@@ -316,7 +321,7 @@ class Corpus:
             begun, opening = self._begin(release)
         if served is None:
             return opening.result()
-        if begun:
+        if begun and release.pinned.rows <= _AT_ONCE_CHUNKS:
             with suppress(Exception):  # logged; what was served before is whole
                 return opening.result(_AT_ONCE_SECONDS)
         return served
@@ -329,15 +334,20 @@ class Corpus:
         self._opening = release.release_id, opening
 
         def work() -> None:
+            before = self._served
             try:
+                if before is not None:
+                    _give_way()
                 if self.verify:
                     manifests.verify(self.workspace, release)
-                served = self._searched_with(release, open_index(self.workspace, release.pinned))
+                shared = None if before is None else before.index
+                index = open_index(self.workspace, release.pinned, shared)
+                served = self._searched_with(release, index)
             except BaseException as error:  # noqa: BLE001 - told to whoever waits
                 self._end(opening, None)
                 if self._served is not None:
-                    before = self._served.release.release_id
-                    _log.error("%s: searches stay with %s: %s", release.release_id, before, error)
+                    stay = self._served.release.release_id
+                    _log.error("%s: searches stay with %s: %s", release.release_id, stay, error)
                 opening.set_exception(error)
             else:
                 self._end(opening, served)
@@ -367,6 +377,16 @@ class Corpus:
             self._of_today(settings.asked_by_reranker()),
             self.workspace.cache,
         )
+
+
+def _give_way() -> None:
+    """Let the other threads of this process go before this one, where threads have priorities.
+
+    Threads that it starts do so too; those that last have been there since the first opening.
+    """
+    if sys.platform == "linux":
+        thread = get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
 
 
 def _staged(settings: Retriever, stages: tuple[int, int]) -> Retriever:

@@ -14,10 +14,14 @@ from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.lexical_index import DocumentIndex, LexicalIndex
 from rag_pipeline.search.reranking import Weights, token_weights
+from rag_pipeline.store.tables import data_files
 
 RESIDENT_BYTES = 400 << 20
 """Maximum size in bytes of vectors that stay in memory: reading hundreds of a query's candidates
 from disk takes longer than all else together."""
+
+_TAKEN = 4096
+"""Rows whose vectors are copied or taken at once; where more are new, all are read."""
 
 Positions = npt.NDArray[np.int64]
 """Numbers of chunks in an opened index: their places in the order of the chunk ids."""
@@ -49,14 +53,21 @@ class Index:
     """Partitions of the vector index that a search goes through; 0 without one."""
     vectors: Vectors | None
     """The vector at each position, shape (n, dimension); None where they are too large."""
+    _files: Mapping[int, tuple[str, ...]]
+    """The data files of each of the table's fragments."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
     texts: "Texts | None" = None
     """Reads the documents that the chunks are of; None where these are not kept."""
 
     @classmethod
-    def open(cls, table: Any, lexical: LexicalIndex | None) -> "Index":
-        """Pair the two; raise StoreError where a file is damaged or they hold other chunks."""
+    def open(
+        cls, table: Any, lexical: LexicalIndex | None, before: "Index | None" = None
+    ) -> "Index":
+        """Pair the two; raise StoreError where a file is damaged or they hold other chunks.
+
+        Vectors that the index opened `before` read from the same files are not read again.
+        """
         columns = ["chunk_id", "document_id", "start"]
         weights = terms = None
         with vector_index.reading(table):
@@ -67,7 +78,8 @@ class Index:
                 batches = table.search().select(["token_ids"]).to_batches()
                 weights = token_weights(batch.column("token_ids") for batch in batches)
             probes = vector_index.index_probes(table)
-            vectors = _resident(table, row_ids, by_row_id)
+            files = data_files(table.to_lance())
+            vectors = _resident(table, row_ids, by_row_id, files, before)
         if lexical is not None:
             terms = _Terms.pair(table.name, rows, lexical)
         documents = rows.column("document_id").combine_chunks().dictionary_encode()
@@ -76,7 +88,7 @@ class Index:
         chunk_ids = rows.column("chunk_id").combine_chunks()
         return cls(
             *(table, row_ids, neighbours, chunk_ids, documents.dictionary, document_of, by_row_id),
-            *(probes, vectors, terms, weights),
+            *(probes, vectors, files, terms, weights),
         )
 
     def __len__(self) -> int:
@@ -219,12 +231,36 @@ def _neighbours(documents: Positions, starts: Positions) -> Positions:
     return neighbours
 
 
-def _resident(table: Any, row_ids: vector_index.RowIds, by_row_id: Positions) -> Vectors | None:
-    """Read all vectors into the order of the positions, if they fit."""
+def _resident(
+    table: Any,
+    row_ids: vector_index.RowIds,
+    by_row_id: Positions,
+    files: Mapping[int, tuple[str, ...]],
+    before: Index | None,
+) -> Vectors | None:
+    """Gather all vectors in the order of the positions, if they fit."""
     dimension = int(table.schema.field("vector").type.list_size)
     if len(row_ids) * dimension * 4 > RESIDENT_BYTES:
         return None
     vectors = np.empty((len(row_ids), dimension), np.float32)
+    missing = np.ones(len(row_ids), np.bool_)
+    if before is not None and before.vectors is not None:
+        common, here, there = np.intersect1d(
+            row_ids, before.row_ids, assume_unique=True, return_indices=True
+        )
+        # A row id is a fragment's number and a place in its files, which are never changed.
+        same = [n for n, names in files.items() if before._files.get(n) == names]
+        kept = np.isin(common >> np.uint64(32), np.array(same, np.uint64))
+        here, there = here[kept], there[kept]
+        missing[here] = False
+        if np.count_nonzero(missing) <= _TAKEN:
+            for first in range(0, len(here), _TAKEN):
+                some = slice(first, first + _TAKEN)
+                vectors[here[some]] = before.vectors[there[some]]
+            if missing.any():
+                rows = vector_index.take(table, row_ids[missing], ["vector"])
+                vectors[missing] = vector_index.vectors_of(rows)
+            return vectors
     for batch in table.search().select(["vector"]).with_row_id(True).to_batches():
         rows = pa.Table.from_batches([batch])
         at = np.searchsorted(row_ids, rows.column("_rowid").to_numpy(), sorter=by_row_id)

@@ -39,13 +39,13 @@ def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     )
 
 
-def open_index(workspace: Workspace, pinned: Pinned) -> Index:
-    """Open the pinned builds for searching."""
+def open_index(workspace: Workspace, pinned: Pinned, before: Index | None = None) -> Index:
+    """Open the pinned builds for searching; what they share with `before` is not read again."""
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     lexical = None
     if pinned.lexical_path is not None:
         lexical = open_lexical_index(workspace.store.local_folder(pinned.lexical_path))
-    index = Index.open(table.open(pinned.vector_version), lexical)
+    index = Index.open(table.open(pinned.vector_version), lexical, before)
     version = pinned.documents_version
     return index if version is None else replace(index, texts=partial(_texts, workspace, version))
 

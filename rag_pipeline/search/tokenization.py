@@ -5,7 +5,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.loading.languages import NAMES, language_of
@@ -90,10 +90,16 @@ class Tokenizer:
         return [self.tokenize(text) for text in texts]
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
+def tokenizer_of(settings: Lexical) -> Tokenizer:
+    """Return the tokenizer of some settings, which remembers the words it has seen."""
+    return Tokenizer(settings)
+
+
+@cache
 def default_tokenizer() -> Tokenizer:
-    """Return the tokenizer of the default settings, which remembers the words it has seen."""
-    return Tokenizer(Lexical())
+    """Return the tokenizer of the default settings."""
+    return tokenizer_of(Lexical())
 
 
 class _WordTerms(dict[str, tuple[str, ...]]):

@@ -1,6 +1,7 @@
 """Contextualized chunks -> LanceDB rows with a unit vector each, and nearest-neighbour search."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search.filters import as_written
 from rag_pipeline.store import Table
-from rag_pipeline.store.failures import clear_errors
+from rag_pipeline.store.failures import clear_errors, is_of_store
 from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000
@@ -185,9 +186,17 @@ def vectors_of(table: pa.Table) -> Vectors:
     return flat.reshape(len(column), column.type.list_size)
 
 
-def reading(lance: Any) -> clear_errors:
+@contextmanager
+def reading(lance: Any) -> Iterator[None]:
     """Turn what LanceDB raises of a damaged table into a StoreError that says how it is mended."""
-    return clear_errors(f"{lance.name}, version {lance.version}", "search")
+    try:
+        yield
+    except BaseException as error:
+        if not is_of_store(error):
+            raise
+        # Not before: to tell its version, LanceDB's own thread is asked.
+        with clear_errors(f"{lance.name}, version {lance.version}", "search"):
+            raise
 
 
 def _filtered(lance: Any, query: Any, where: str | None) -> pa.Table:

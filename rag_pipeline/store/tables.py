@@ -128,9 +128,12 @@ class Table:
         """Return the documents with rows in other data files than these, and all data files."""
         with clear_errors(self.name, "read"):
             lance = self.open().to_lance()
-            fragments = lance.get_fragments()
-            files = {f.fragment_id: [d.path for d in f.data_files()] for f in fragments}
-            new = [f for f in fragments if not set(known).issuperset(files[f.fragment_id])]
+            files = data_files(lance)
+            new = [
+                fragment
+                for fragment in lance.get_fragments()
+                if not set(known).issuperset(files[fragment.fragment_id])
+            ]
             ids: set[str] = set()
             if new:
                 rows = lance.scanner(columns=["document_id"], fragments=new).to_table()
@@ -343,6 +346,17 @@ class Table:
         """Return the pinned versions by their names."""
         with clear_errors(self.name, "read"):
             return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
+
+
+def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
+    """Return the names of the data files of each of a Lance dataset's fragments.
+
+    What stands in such a file is never changed, and its name is never given again.
+    """
+    return {
+        fragment.fragment_id: tuple(file.path for file in fragment.data_files())
+        for fragment in lance.get_fragments()
+    }
 
 
 def indexes(lance: Any) -> list[dict[str, Any]]:

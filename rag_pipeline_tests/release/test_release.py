@@ -1,4 +1,7 @@
+import os
+import sys
 import threading
+from concurrent.futures import Future
 
 import pytest
 
@@ -35,22 +38,39 @@ def test_an_open_corpus_picks_up_a_new_release(tmp_path, corpus_file, run_all):
     assert [r.release_id for r in corpus.releases()] == ["release-000002", "release-000001"]
 
 
+def priority():
+    """Return the priority value of this thread; 0 where threads have none."""
+    linux = sys.platform == "linux"
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) if linux else 0
+
+
+class NeverWaitedFor(Future):
+    def result(self, timeout=None):
+        raise AssertionError("a search waits for the opening")
+
+
+@pytest.mark.parametrize("large", [False, True])
 def test_no_search_waits_for_the_opening_of_a_new_release(
-    tmp_path, corpus_file, run_all, monkeypatch
+    tmp_path, corpus_file, run_all, monkeypatch, large
 ):
     run_all(corpus_file)
     corpus = Corpus.load(corpus_file)
     first = corpus.search("hotel price a night", k=1)
     edit(tmp_path, 250)
     run_all(corpus_file)
-    begun, searched, waited = threading.Event(), threading.Event(), []
+    begun, searched, waited, reused, nice = threading.Event(), threading.Event(), [], [], []
 
-    def held(workspace, pinned):
+    def held(workspace, pinned, before):
         begun.set()
         waited.append(searched.wait(30))
-        return open_index(workspace, pinned)
+        reused.append(before)
+        nice.append(priority())
+        return open_index(workspace, pinned, before)
 
     monkeypatch.setattr("rag_pipeline.corpus.open_index", held)
+    if large:
+        monkeypatch.setattr("rag_pipeline.corpus._AT_ONCE_CHUNKS", 1)
+        monkeypatch.setattr("rag_pipeline.corpus.Future", NeverWaitedFor)
     assert corpus.search("hotel price a night", k=1) == first
     assert begun.wait(30)
     for _ in range(3):
@@ -58,8 +78,12 @@ def test_no_search_waits_for_the_opening_of_a_new_release(
     assert corpus.release().release_id == "release-000002"
     assert corpus.searched().release_id == "release-000001"
     assert "180 euros" in corpus.document("policy/travel.md").text, "of what is searched"
+    earlier = corpus._served.index
+    monkeypatch.setattr(NeverWaitedFor, "result", Future.result)
     searched.set()
     assert corpus.reopen().release_id == "release-000002"
+    assert reused == [earlier], "what both have is not read again"
+    assert nice == [priority() + 5 if sys.platform == "linux" else 0]
     assert waited == [True], "one opening, which searches went on beside"
     assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
     assert "250 euros" in corpus.document("policy/travel.md").text
@@ -74,7 +98,7 @@ def test_searches_stay_with_the_release_before_one_that_cannot_be_opened(
     edit(tmp_path, 250)
     run_all(corpus_file)
 
-    def torn(workspace, pinned):
+    def torn(workspace, pinned, before):
         raise StoreError("a file is missing")
 
     monkeypatch.setattr("rag_pipeline.corpus.open_index", torn)

@@ -33,7 +33,7 @@ from rag_pipeline.search.lexical_index.postings import PostingsBuilder, load_mat
 from rag_pipeline.search.lexical_index.rank_bm25_engine import RankBm25Engine
 from rag_pipeline.search.lexical_index.ranking import Engine, Mask, Rows
 from rag_pipeline.search.lexical_index.ranking import Hits as Hits
-from rag_pipeline.search.tokenization import Tokenizer
+from rag_pipeline.search.tokenization import Tokenizer, tokenizer_of
 
 _ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
     "bm25s": Bm25sEngine,
@@ -271,7 +271,7 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
         engine: Engine | None = None
         if manifest["terms"]:
             engine = _ENGINES[manifest["engine"]](folder, _of_weighted(settings))
-        tokenizer = Tokenizer(settings)
+        tokenizer = tokenizer_of(settings)
         documents: DocumentIndex | None = None
         if manifest["format"] > 1:
             documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer, engine, chunks)

@@ -137,12 +137,13 @@ class DocumentIndex:
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None
         self._known: dict[str, Named] = {}
+        # Now, or the first question that names a document would wait for it.
+        self.kinds = self._kinds()
 
     def __len__(self) -> int:
         return len(self.document_ids)
 
-    @cached_property
-    def kinds(self) -> frozenset[str]:
+    def _kinds(self) -> frozenset[str]:
         """Return the terms that stand in several of the first 2,000 file names: `agreement`."""
         first = self.document_ids.slice(0, _NAMES_READ).to_pylist()
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))

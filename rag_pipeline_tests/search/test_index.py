@@ -1,0 +1,138 @@
+"""What an index that is opened beside another reads, and what is ready when it is searched."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
+from rag_pipeline.errors import StoreError
+from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search import vector_index
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.lexical_index import DocumentIndex, open_lexical_index
+from rag_pipeline.search.query_analysis import analyse
+from rag_pipeline.store import Store
+from rag_pipeline_tests.testing.search_index import (
+    DIMENSION,
+    QUERY,
+    given,
+    index_of,
+    random_chunks,
+    signs_of,
+)
+
+
+@pytest.fixture
+def rows():
+    return random_chunks()
+
+
+@pytest.fixture
+def index(rows, tmp_path):
+    return index_of(tmp_path, rows)
+
+
+@pytest.fixture
+def table(index, tmp_path):
+    return Store(str(tmp_path), "tiny").table("v", vector_schema(DIMENSION, token_vectors=True))
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The number of vectors of each batch that was read from a table."""
+    counts = []
+    vectors_of = vector_index.vectors_of
+
+    def counted(rows):
+        counts.append(len(rows))
+        return vectors_of(rows)
+
+    monkeypatch.setattr(vector_index, "vectors_of", counted)
+    return counts
+
+
+def embedded_anew(table, rows):
+    """Put the same chunks in the place of themselves, with other vectors."""
+    columns = {name: [row[name] for row in rows] for name in CONTEXTUALIZED_CHUNKS_SCHEMA.names}
+    batch = rows_of(columns, CONTEXTUALIZED_CHUNKS_SCHEMA)
+    vectors = np.full((len(rows), DIMENSION), 0.25, np.float32)
+    made = Embedded(vectors, [signs_of(row["chunk_id"]) for row in rows])
+    made_rows = vector_index.index_chunks([batch], partial(given, made), table.schema, "f")
+    table.replace(sorted({row["document_id"] for row in rows}), made_rows)
+
+
+def test_vectors_of_files_that_both_have_are_not_read_again(index, table, rows, read):
+    embedded_anew(table, [row for row in rows if row["document_id"] == "name3.txt"])
+    table.drop(["name5.txt"])
+    after = Index.open(table.open(), None, index)
+    assert sum(read) == 6, "the changed document's chunks"
+    whole = Index.open(table.open(), None)
+    assert sum(read) == 6 + len(whole) == 6 + len(rows) - 6
+    assert np.array_equal(after.vectors, whole.vectors)
+    changed = after.at([row["chunk_id"] for row in rows if row["document_id"] == "name3.txt"])
+    assert (after.vectors[changed] == 0.25).all()
+
+    read.clear()
+    back = Index.open(table.open(index.table.version), None, after)
+    assert sum(read) == 12, "of the earlier version, what the later one has not"
+    assert np.array_equal(back.vectors, index.vectors)
+
+
+def test_rows_with_the_same_numbers_in_another_table_are_read(index, rows, tmp_path, read):
+    other = index_of(tmp_path / "other", rows)
+    assert sorted(other.row_ids) == sorted(index.row_ids)
+    read.clear()
+    Index.open(other.table, None, index)
+    assert sum(read) == len(rows)
+
+
+def test_where_much_is_new_all_is_read(index, table, rows, read, monkeypatch):
+    monkeypatch.setattr("rag_pipeline.search.index._TAKEN", 5)
+    embedded_anew(table, rows[:6])
+    after = Index.open(table.open(), None, index)
+    assert sum(read) == len(rows)
+    assert np.array_equal(after.vectors, Index.open(table.open(), None).vectors)
+
+
+def test_the_first_question_finds_ready_what_file_names_have_in_common(
+    index, tmp_path, monkeypatch
+):
+    documents = open_lexical_index(tmp_path / "lexical").documents
+    named = []
+    name_terms = DocumentIndex.name_terms
+
+    def counted(self, document_id):
+        named.append(document_id)
+        return name_terms(self, document_id)
+
+    monkeypatch.setattr(DocumentIndex, "name_terms", counted)
+
+    assert analyse(QUERY, documents).name == "name3"
+    assert named == ["name3.txt"]
+
+
+def test_words_that_one_release_has_stemmed_are_known_to_the_next(index, tmp_path):
+    one, other = (open_lexical_index(tmp_path / "lexical") for _ in range(2))
+    assert one.documents.terms("w1 w2") == ["w1", "w2"]
+    assert one.documents._tokenizer is other.documents._tokenizer
+
+
+class _Lance:
+    name = "v"
+    asked = 0
+
+    @property
+    def version(self):
+        self.asked += 1
+        return 7
+
+
+def test_a_tables_version_is_asked_for_only_where_reading_fails():
+    lance = _Lance()
+    with vector_index.reading(lance):
+        pass
+    assert lance.asked == 0
+    said = "v, version 7: cannot search: torn"
+    with pytest.raises(StoreError, match=said), vector_index.reading(lance):
+        raise OSError("torn")
