@@ -234,6 +234,7 @@ class _Models:
         return self.config.located(self.config.sentence_embedding(embedding)).token_starts(text)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
+        if chat not in self.chats:
+            return self.workspace.ask(chat, self.counts)(prompts)
         with charging(self.workspace.ledger):
-            settings = self.chats.get(chat) or self.config.chat(chat)
-            return ask(prompts, settings, self.workspace.cache, self.counts)
+            return ask(prompts, self.chats[chat], self.workspace.cache, self.counts)

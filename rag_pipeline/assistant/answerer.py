@@ -8,11 +8,10 @@ from rag_pipeline.answering.intent import Intent
 from rag_pipeline.assistant.datasets import Answer, Dataset, ReleasedDataset
 from rag_pipeline.assistant.model import Model, ModelOrRules
 from rag_pipeline.assistant.passages import Searched
-from rag_pipeline.assistant.results import Detail, FoundDocument, Passage
+from rag_pipeline.assistant.results import Detail
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.search.reranking import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,7 @@ class Drafted:
     """An answer with what it was made from."""
 
     formed: Formed
-    passages: list[Passage]
-    documents: list[FoundDocument]
-    token_weights: Weights | None
-
-
-def drafted(formed: Formed, found: Searched) -> Drafted:
-    """Return an answer with the passages that it was made from."""
-    return Drafted(formed, found.passages, found.documents, found.token_weights)
+    found: Searched
 
 
 class Answerer:
@@ -95,8 +87,8 @@ class Answerer:
             return 0.0
         if answer.confidence is not None:
             return answer.confidence
-        chunks = [p.chunk for p in draft.passages]
-        by_rules = ToAnswer(asked.query, "general", chunks, draft.token_weights)
+        chunks = [p.chunk for p in draft.found.passages]
+        by_rules = ToAnswer(asked.query, "general", chunks, draft.found.token_weights)
         (made,) = form_answers(
             [by_rules], ExtractiveAnswers(), self._reader, calibration_of(asked.chosen)
         )
@@ -115,7 +107,7 @@ def calibration_of(chosen: Sequence[Dataset]) -> Calibration:
     """Return that of the first release among some datasets, else the default."""
     for dataset in chosen:
         if isinstance(dataset, ReleasedDataset):
-            return dataset.calibration()
+            return dataset.corpus.calibration()
     return DEFAULT
 
 

@@ -42,7 +42,6 @@ def place_in(span: Citation | ScoredChunk, passage: Passage, held: Held) -> Plac
 
 
 def _bears_out(citation: Citation, of_chunk: Mapping[str, Passage], held: Held) -> bool:
-    """Tell whether a document has the cited text where the citation says."""
     passage = of_chunk.get(citation.chunk_id)
     if passage is None or passage.chunk.document_id != citation.document_id:
         return False

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
-from rag_pipeline.answering import Calibration
 from rag_pipeline.calls.costs import attributed
 from rag_pipeline.config import AnswerMethod, AnswerSettings, AssistantSettings, ChatSettings
 from rag_pipeline.corpus import Corpus
@@ -133,21 +132,9 @@ class ReleasedDataset:
 
         return settings, answer
 
-    def calibration(self) -> Calibration:
-        """Return how surely the release's passages answer, see `Corpus.calibration`."""
-        return self.corpus.calibration()
-
     def document(self, document_id: str) -> Document:
         """Return a document of the release as it was indexed."""
         return self.corpus.document(document_id)
-
-    def page_image(self, document_id: str, page: int) -> bytes:
-        """Return a page of a PDF as PNG; raise InputError where it can't be shown."""
-        return self.corpus.page_image(document_id, page)
-
-    def document_ids(self) -> list[str]:
-        """Return the release's documents, sorted."""
-        return self.corpus.document_ids()
 
     def describe(self) -> dict[str, Any]:
         """Return name, description, release, and how much it holds."""

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,8 @@ class LanguageModel:
 
     def with_prompts(self, prompts: "Prompts") -> "LanguageModel":
         """Return the same model asked with other prompts."""
-        other = object.__new__(LanguageModel)
-        other._current, other._settings, other._lm = lambda: prompts, self._settings, self._lm
+        other = copy(self)
+        other._current = lambda: prompts
         return other
 
     def rewrite(self, query: str) -> str:
@@ -218,13 +219,7 @@ class _Adopted:
         with self._lock:
             if self._read is None or self._read[0] != listed:
                 version = adopted(self._store, fingerprint(), self._model)
-                stored = version.prompts if version else None
-                prompts = (
-                    Prompts.of_record({k: p.model_dump() for k, p in stored.items()})
-                    if stored is not None
-                    else Prompts()
-                )
-                self._read = listed, prompts
+                self._read = listed, Prompts.of_record(version.prompts) if version else Prompts()
             return self._read[1]
 
 

@@ -56,9 +56,12 @@ def optimize_prompts(
     model, measure = _model(corpus), measure_of(corpus, metric)
     if trials < 1:
         raise InputError(f"trials is {trials}; it must be at least 1")
-    queries = [q for q in load_queries(corpus.workspace) if _can_judge(metric, q)]
+    by_facts = metric == "EntityF1"
+    queries = [
+        q for q in load_queries(corpus.workspace) if (q.entities if by_facts else q.gold_spans)
+    ]
     if len(queries) < _FEWEST_QUERIES:
-        wanted = "entities" if metric == "EntityF1" else "gold_spans"
+        wanted = "entities" if by_facts else "gold_spans"
         raise InputError(
             f"{corpus.config.where}: {len(queries)} queries have {wanted}, which {metric} is "
             f"measured by; at least {_FEWEST_QUERIES} are needed (after `rag run` has read them)"
@@ -86,7 +89,7 @@ def optimize_prompts(
     progress("validation")
     before, after = score(model.prompts, last), score(best, last)
     record = best.as_record()
-    changed = any(prompt["examples"] for prompt in record.values())
+    changed = any(prompt.examples for prompt in record.values())
     return stored.save(
         corpus.workspace.store,
         stored.PromptVersion(
@@ -103,7 +106,7 @@ def optimize_prompts(
             score_before=before,
             score_after=after,
             adopted=changed and before is not None and after is not None and after >= before,
-            prompts={name: stored.StoredPrompt(**prompt) for name, prompt in record.items()},
+            prompts=record,
         ),
     )
 
@@ -192,7 +195,3 @@ def _model(corpus: Corpus) -> LanguageModel:
             f"name one of `chats`"
         )
     return model
-
-
-def _can_judge(metric: str, query: Query) -> bool:
-    return bool(query.entities if metric == "EntityF1" else query.gold_spans)

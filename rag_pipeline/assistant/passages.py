@@ -1,7 +1,6 @@
 """A question -> passages and documents of the datasets it is asked of, merged and reranked."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.reranking import Weights
-from rag_pipeline.search.staged import Discovered, documents_of
+from rag_pipeline.search.staged import Discovered, documents_of, together
 
 MAX_QUERY_CHARACTERS = 4_000
 _DISCOVERED = 200
@@ -104,7 +103,7 @@ class Searcher:
         Several datasets' documents are merged by reciprocal rank: their scores don't compare.
         """
         wanted = DatasetSearch(query, _DISCOVERED, rerank=rerank, where=where)
-        found = _each(chosen, lambda d: d.search(wanted))
+        found = together(lambda d: d.search(wanted), chosen)
         if rerank:  # discovered by the first pass: the reranker has ordered the chunks alone
             found = [_by_their_chunks(each) for each in found]
         documents = _merged_documents(chosen, found)
@@ -138,7 +137,7 @@ class Searcher:
         reranker = self.reranker if rerank else None
         depth = k if reranker is None else max(k, _CANDIDATES)
         wanted = DatasetSearch(query, depth, document_id, stages, rerank, deepen, own, where)
-        found = _each(chosen, lambda d: d.search(wanted, boost))
+        found = together(lambda d: d.search(wanted, boost), chosen)
         rankings = [
             [(f"{n}\0{position}", chunk.score) for position, chunk in enumerate(each.chunks)]
             for n, each in enumerate(found)
@@ -182,13 +181,6 @@ def widened(chosen: Sequence[Dataset], passages: Sequence[Passage]) -> list[tupl
         wide = releases[name].widened(chunks) if name in releases else enumerate(chunks)
         made |= {places[n]: replace(passages[places[n]], chunk=chunk) for n, chunk in wide}
     return sorted(made.items())
-
-
-def _each(chosen: Sequence[Dataset], search: Callable[[Dataset], Found]) -> list[Found]:
-    if len(chosen) == 1:
-        return [search(chosen[0])]
-    with ThreadPoolExecutor(min(len(chosen), 8)) as pool:
-        return list(pool.map(search, chosen))
 
 
 def _by_their_chunks(found: Found) -> Found:

@@ -21,7 +21,6 @@ from rag_pipeline.assistant.answerer import (
     Drafted,
     answers_of,
     calibration_of,
-    drafted,
 )
 from rag_pipeline.assistant.citations import cited, place_in
 from rag_pipeline.assistant.datasets import Boost, Dataset
@@ -38,8 +37,6 @@ from rag_pipeline.search.staged import LocalExpansion
 
 @dataclass(slots=True)
 class _Trace:
-    """Times the stages and tells who listens."""
-
     progress: Progress | None
     total: int
     stages: list[Stage] = field(default_factory=list)
@@ -207,7 +204,7 @@ class Assistant:
         formed = draft.formed
         for _ in range(self.settings.reflections if self.model and formed.answer.answered else 0):
             with trace.stage("reflection") as detail:
-                reflection = self._reflect(asked, formed, draft.passages, detail)
+                reflection = self._reflect(asked, formed, draft.found.passages, detail)
                 detail |= {**reflection.verdicts, "changed": reflection.better is not None}
             if reflection.better is None:
                 break
@@ -219,7 +216,6 @@ class Assistant:
     def _intent(
         self, query: str, rewrites: bool, by_model: ModelOrRules, detail: Detail
     ) -> tuple[str, Intent]:
-        """Return the query as it is asked on, and what it wants."""
         asked, model = query, self.model
         if model and rewrites:
             asked = by_model(detail, "rewriting", lambda: model.rewrite(query), lambda: query)
@@ -252,7 +248,7 @@ class Assistant:
 
     def _drafted(self, asked: Asked, found: Searched, detail: Detail) -> Drafted:
         """Answer from what was found; a definition else from what neutral queries find."""
-        draft = drafted(self._answerer.answer(asked, found, detail), found)
+        draft = Drafted(self._answerer.answer(asked, found, detail), found)
         if draft.formed.answer.answered or asked.answer is not None:
             return draft
         if asked.intent.kind != "definition":
@@ -267,8 +263,8 @@ class Assistant:
             again = self._answerer.answer(asked, replace(more, ask=found.ask), detail)
             detail.setdefault("neutral_queries", []).append(neutral)
             if again.answer.answered:
-                passages = [*more.passages, *draft.passages]
-                return replace(draft, formed=again, passages=passages)
+                passages = [*more.passages, *found.passages]
+                return Drafted(again, replace(found, passages=passages))
         return draft
 
     def _reflect(
@@ -313,7 +309,7 @@ class Assistant:
             except RagPipelineError as error:
                 detail["failed"] = str(error)
                 continue
-            again = drafted(formed, found)
+            again = Drafted(formed, found)
             better = self._answerer.confidence(asked, again)
             if better > confidence:
                 confidence, draft = better, again
@@ -325,11 +321,11 @@ class Assistant:
     ) -> Assisted:
         with trace.stage("citations") as detail:
             held = cache(self._searcher.held)  # most citations are of the same few documents
-            answer, sources = cited(formed.answer, draft.passages, held)
+            answer, sources = cited(formed.answer, draft.found.passages, held)
             quoted = {citation.chunk_id for citation in answer.citations}
             passages = [
                 passage
-                for number, passage in enumerate(draft.passages)
+                for number, passage in enumerate(draft.found.passages)
                 if number < asked.first or passage.chunk.chunk_id in quoted
             ]
             detail |= {
@@ -342,7 +338,7 @@ class Assistant:
             answer.answered,
             asked.intent,
             sources,
-            tuple(draft.documents[: self.settings.files]),
+            tuple(draft.found.documents[: self.settings.files]),
             tuple(passages),
             answer.confidence,
             answer.problems,

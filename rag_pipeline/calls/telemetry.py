@@ -135,10 +135,11 @@ def _span(
     name: str, attributes: Attributes, told: Attributes, kind: SpanKind = SpanKind.INTERNAL
 ) -> Iterator[None]:
     """Trace the block; `told` are attributes that it adds."""
+    run = _run.get()
     with trace.get_tracer(_NAME).start_as_current_span(
         name,
         kind=kind,
-        attributes=attributes | _of_run(),
+        attributes=attributes | ({"dagster.run_id": run} if run else {}),
         record_exception=False,  # its message may hold what was asked
         set_status_on_exception=False,
     ) as span:
@@ -265,11 +266,6 @@ def _meters_of(provider: metrics.MeterProvider) -> _Meters:
         ),
         meter.create_counter("rag.client.cost", "USD", "What requests cost by the price list"),
     )
-
-
-def _of_run() -> Attributes:
-    run = _run.get()
-    return {"dagster.run_id": run} if run else {}
 
 
 def _error_type(error: BaseException) -> str:

@@ -108,7 +108,6 @@ class _Rate(ProgressColumn):
     """A column that shows how many were done in a second of late."""
 
     def render(self, task: Task) -> Text:
-        """Return the rate; nothing before it is known."""
         speed = task.finished_speed or task.speed
         if not speed:
             return Text("")
@@ -121,7 +120,6 @@ class _Left(ProgressColumn):
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:
-        """Return `m:ss left`; nothing before it is known."""
         seconds = task.time_remaining
         if seconds is None or task.total is None:
             return Text("")
@@ -135,7 +133,6 @@ class _Count(ProgressColumn):
     """A column that shows how many are done, of how many where that is known, and of what."""
 
     def render(self, task: Task) -> Text:
-        """Return `done/total unit`."""
         if not task.completed and task.total is None:
             return Text("")
         total = "" if task.total is None else f"/{task.total:,.0f}"

@@ -123,7 +123,6 @@ def migration_lines(found: Prediction, old: str) -> Iterator[str]:
 
 
 def _notes(config: CorpusConfig) -> Iterator[str]:
-    """Yield what a reader of the plan should know of the corpus file."""
     yield from moved_models(config)
     if config.unmeasured:
         yield config.unmeasured

@@ -115,7 +115,6 @@ def _make(
 def _show_plan(
     workspace: Workspace, documents: Sequence[Document], wanted: Wanted, chat: str, as_json: bool
 ) -> None:
-    """Say what a chat model would be asked, and about what for."""
     settings = workspace.config.chat(chat)
     prompts = prompts_of(documents, *wanted)
     tokens = sum(

@@ -128,7 +128,6 @@ class _Costs:
         self.look_ahead = self._outlook.look_ahead
 
     def show(self) -> None:
-        """Print estimate and actual side by side."""
         if self._is_worth_telling:
             console.print(outcome(self._outlook.found, self._actual))
 
@@ -179,7 +178,6 @@ class _Live:
         self._task = progress.add_task("starting", total=None, unit="", also="")
 
     def check(self, step: Step | None) -> None:
-        """Show that a step is being compared with what it reads from."""
         if step is not None:
             self._show(f"checking {step}", None, "")
 
@@ -261,7 +259,6 @@ def _line(number: int, total: int, result: "StepResult") -> str:
 
 
 def _show_problems(workspace: Workspace) -> None:
-    """Name the documents in quarantine and the gold spans that were not found."""
     refused = [f"{refusal.document_id}: {refusal.reason}" for refusal in refusals(workspace)]
     _warn("in quarantine (not indexed)", "document", list(dict.fromkeys(refused)))
     _warn("of doubtful text (`rag show` prints it)", "document", text_warnings(workspace))

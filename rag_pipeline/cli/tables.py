@@ -53,11 +53,6 @@ _SNIPPET = 300
 _MOST_SKIPPED = 20
 
 
-def _counts_documents(row: BoardRow) -> bool:
-    """Tell whether some queries' gold is whole documents."""
-    return row.summary(DOCUMENT_METRIC).n > row.summary(_METRICS[1]).n
-
-
 def show_leaderboard(board: Board) -> None:
     """Print every configuration's means in percent, with the 95 % interval of the sorted one."""
     by, rows = board.sorted_by, board.configurations
@@ -67,7 +62,8 @@ def show_leaderboard(board: Board) -> None:
     room = max(
         0 if against else 1, (console.width - 42 - min(longest, 44) - 13 * len(against)) // 9
     )
-    documents = [DOCUMENT_METRIC] if any(_counts_documents(row) for row in rows) else []
+    wider = any(r.summary(DOCUMENT_METRIC).n > r.summary(_METRICS[1]).n for r in rows)
+    documents = [DOCUMENT_METRIC] if wider else []  # some queries' gold is whole documents
     offered = dict.fromkeys((*documents, *_METRICS[:2], *added_metrics(), *_METRICS[2:]))
     known = [m for m in offered if m != by and any(m in row.metrics for row in rows)]
     metrics = sorted(known[:room], key=_by_name)

@@ -144,7 +144,6 @@ def choose(reply: str, choices: Sequence[str]) -> str:
 
 
 def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
-    """Return the JSON value of a reply; raise ValueError saying what is wrong with it."""
     text = reply.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         value = json.loads(text)

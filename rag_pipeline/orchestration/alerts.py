@@ -90,7 +90,6 @@ def _failures(config: CorpusConfig, variable: str) -> dg.SensorDefinition:
 
 
 def _failed(instance: dg.DagsterInstance, run: dg.DagsterRun, failure: dg.EventLogRecord) -> str:
-    """Return which run failed, and why."""
     partition = run.tags.get("dagster/partition")
     what = f"{run.job_name} {partition}" if partition else run.job_name
     steps = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)

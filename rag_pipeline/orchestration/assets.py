@@ -1,12 +1,15 @@
 """The asset graph of one corpus: each asset reads, makes one domain call and reports."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
 
 from rag_pipeline import indexing
+from rag_pipeline.calls.progress import listening
 from rag_pipeline.calls.telemetry import in_run
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import (
@@ -19,13 +22,12 @@ from rag_pipeline.errors import (
     TextTooLongError,
 )
 from rag_pipeline.indexing import Report
-from rag_pipeline.orchestration.descriptions import shared_settings
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
 from rag_pipeline.orchestration.freshness import freshness_of
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.inputs import input_key
 from rag_pipeline.orchestration.metadata import metadata_of
-from rag_pipeline.orchestration.names import asset_key, identifier
+from rag_pipeline.orchestration.names import asset_key, group_name, identifier
 from rag_pipeline.orchestration.partitions import (
     asset_names,
     mapping_between,
@@ -33,7 +35,6 @@ from rag_pipeline.orchestration.partitions import (
     upstream_assets,
 )
 from rag_pipeline.orchestration.pools import Place, pool_of, store_pool
-from rag_pipeline.orchestration.progress import progress_logged
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.facts import Outcome
@@ -46,6 +47,8 @@ from rag_pipeline.store.lease import lease, wait_for_others
 from rag_pipeline.workspace import Workspace
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL)
+LOG_SECONDS = 30.0
+"""Least time in seconds between two lines of a step's progress in its run's log."""
 
 
 def build_assets(
@@ -110,6 +113,21 @@ def _assets_made_together(
             backfill_policy=backfill_policy(config, names[0], one_run),
         )(materialize)
     return built
+
+
+def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
+    """Return what every asset says of itself, as arguments of Dagster's definitions."""
+    row = ASSETS[name]
+    about = f"\n\n{config.description}" if config.description and not row.reads else ""
+    return {
+        "key": asset_key(config, name),
+        "group_name": group_name(config),
+        "description": row.description + about,
+        "kinds": {row.kind},
+        "owners": list(config.owners),
+        "tags": {"corpus": config.corpus},
+        "partitions_def": partitions_of(config, name),
+    }
 
 
 def backfill_policy(config: CorpusConfig, name: str, one_run: bool) -> dg.BackfillPolicy | None:
@@ -189,6 +207,24 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
     if failed:
         said = [f"{step}: {error}" if several else str(error) for step, error in failed.items()]
         raise failure(said, list(failed.values()))
+
+
+@contextmanager
+def progress_logged(step: Step, log: Callable[[str], object]) -> Iterator[None]:
+    """Log what the step inside the block has done so far, from time to time."""
+    done: Counter[str] = Counter()
+    last = time.monotonic()
+
+    def advanced(what: str, count: int) -> None:
+        nonlocal last
+        done[what] += count
+        if time.monotonic() - last >= LOG_SECONDS:
+            last = time.monotonic()
+            said = ", ".join(f"{number:,} {name}" for name, number in done.items())
+            log(f"{step}: {said} so far")
+
+    with listening(advanced):
+        yield
 
 
 def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:

@@ -1,7 +1,8 @@
 """Jobs, the re-index schedule, and the sensors that see changes and request what is stale."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import dagster as dg
 
@@ -35,7 +36,8 @@ _NAMED = 5
 _PRIORITIES = {"documents": "20", "queries": "10", "leaderboard": "10", "release": "20"}
 """Loading and releasing go before the runs of single partitions that wait in the queue."""
 
-Jobs = Mapping[str, "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"]
+Job: TypeAlias = "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"
+Jobs = Mapping[str, Job]
 """By the names of their assets, and the job of the whole corpus by `""`."""
 
 
@@ -95,37 +97,64 @@ def build_sensors(workspace: Workspace, jobs: Jobs, one_run: bool) -> list[dg.Se
     ]
 
 
-def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
-    documents = Step("documents")
-    config, now = workspace.config, following(workspace)
+def _sensor(
+    workspace: Workspace,
+    name: str,
+    jobs: Iterable[Job],
+    look: Callable[[Workspace, dg.SensorEvaluationContext], list[dg.RunRequest] | str],
+    description: str,
+    status: dg.DefaultSensorStatus = dg.DefaultSensorStatus.STOPPED,
+) -> dg.SensorDefinition:
+    """Return a sensor that asks for the runs that `look` returns, or says why for none.
+
+    It looks at the corpus as its file is now, and only while nobody else is at work on it.
+    """
+    now = following(workspace)
 
     @dg.sensor(
-        name=identifier(config, "changed_documents"),
-        job=jobs["" if one_run else "documents"],
+        name=identifier(workspace.config, name),
+        jobs=list(jobs),
         minimum_interval_seconds=SENSOR_SECONDS,
-        description="Load the documents when a file is added, changed or removed since the last "
-        "load that succeeded. Looks at names, sizes and times only.",
+        default_status=status,
+        description=description,
     )
-    def changed_documents(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def asking(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         workspace = now()
+        fail_lost_runs_of(workspace.config, context)
+        resting = outside_hours(workspace.config, datetime.now(UTC)) or at_work(workspace.store)
+        found = resting or look(workspace, context)
+        if isinstance(found, str):
+            return dg.SensorResult(skip_reason=found)
+        return dg.SensorResult(found)
+
+    return asking
+
+
+def _documents_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
+    documents = Step("documents")
+
+    def look(
+        workspace: Workspace, context: dg.SensorEvaluationContext
+    ) -> list[dg.RunRequest] | str:
         config = workspace.config
-        fail_lost_runs_of(config, context)
-        if resting := outside_hours(config, datetime.now(UTC)):
-            return dg.SensorResult(skip_reason=resting)
         if documents in running_steps(context.instance, config):
-            return dg.SensorResult(skip_reason="the documents are being loaded")
-        if other := at_work(workspace.store):
-            return dg.SensorResult(skip_reason=other)
+            return "the documents are being loaded"
         listing = listing_digest(config)
         if listing == loaded_listing(workspace):
-            return dg.SensorResult(skip_reason="no file has changed since the last load")
+            return "no file has changed since the last load"
         why_not = why_not_loaded(workspace, context.instance, one_run)
         if why_not is not None:
-            return dg.SensorResult(skip_reason=f"the changed files are not loaded: {why_not}")
-        asked = None if one_run else documents
-        return dg.SensorResult([run_request(config, asked, listing, LISTING_TAG)])
+            return f"the changed files are not loaded: {why_not}"
+        return [run_request(config, None if one_run else documents, listing, LISTING_TAG)]
 
-    return changed_documents
+    return _sensor(
+        workspace,
+        "changed_documents",
+        [jobs["" if one_run else "documents"]],
+        look,
+        "Load the documents when a file is added, changed or removed since the last load that "
+        "succeeded. Looks at names, sizes and times only.",
+    )
 
 
 def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
@@ -139,52 +168,41 @@ def outside_hours(config: CorpusConfig, now: datetime) -> str | None:
 
 
 def _stale_sensor(workspace: Workspace, jobs: Jobs, one_run: bool) -> dg.SensorDefinition:
-    config, now = workspace.config, following(workspace)
-    loaded = set(steps(config))
-    running = dg.DefaultSensorStatus.RUNNING
-    stopped = dg.DefaultSensorStatus.STOPPED
+    loaded = set(steps(workspace.config))
 
-    @dg.sensor(
-        name=identifier(config, "stale_partitions"),
-        jobs=list(jobs.values()),
-        minimum_interval_seconds=SENSOR_SECONDS,
-        default_status=running if config.schedule else stopped,
-        description="Request one run of all that is stale, or exactly the partitions that are "
-        "stale and whose inputs are ready, after a setting, a query or a document changed.",
-    )
-    def stale_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        workspace = now()
+    def look(
+        workspace: Workspace, context: dg.SensorEvaluationContext
+    ) -> list[dg.RunRequest] | str:
         config = workspace.config
-        fail_lost_runs_of(config, context)
-        if resting := outside_hours(config, datetime.now(UTC)):
-            return dg.SensorResult(skip_reason=resting)
-        if other := at_work(workspace.store):
-            return dg.SensorResult(skip_reason=other)
         found = survey(workspace, context.instance, one_run)
         for step, reason in found.stuck.items():
             context.log.warning(f"{step} is not asked for: {reason}")
         if found.requests and one_run:
-            whole = run_request(config, None, all_inputs(found), INPUTS_TAG)
-            return dg.SensorResult([whole])
+            return [run_request(config, None, all_inputs(found), INPUTS_TAG)]
         asked = {step: inputs for step, inputs in found.requests.items() if step in loaded}
         if new := [step for step in found.requests if step not in loaded]:
             context.log.warning(f"reload the code location, it does not know: {_some(new)}")
             if not asked:
-                reason = f"partitions that the corpus file has new need a reload: {_some(new)}"
-                return dg.SensorResult(skip_reason=reason)
+                return f"partitions that the corpus file has new need a reload: {_some(new)}"
         if asked:
-            return dg.SensorResult([run_request(config, *r, INPUTS_TAG) for r in asked.items()])
+            return [run_request(config, *request, INPUTS_TAG) for request in asked.items()]
         if found.waiting:
-            return dg.SensorResult(skip_reason=f"at work: {_some(found.waiting)}")
+            return f"at work: {_some(found.waiting)}"
         if found.stuck:
-            return dg.SensorResult(
-                skip_reason=f"nothing to do before something changes; stuck: "
-                f"{_some(list(found.stuck))}"
-            )
+            return f"nothing to do before something changes; stuck: {_some(list(found.stuck))}"
         report_current_release(workspace, context.instance)
-        return dg.SensorResult(skip_reason="everything is current")
+        return "everything is current"
 
-    return stale_partitions
+    running, stopped = dg.DefaultSensorStatus.RUNNING, dg.DefaultSensorStatus.STOPPED
+    return _sensor(
+        workspace,
+        "stale_partitions",
+        jobs.values(),
+        look,
+        "Request one run of all that is stale, or exactly the partitions that are stale and whose "
+        "inputs are ready, after a setting, a query or a document changed.",
+        running if workspace.config.schedule else stopped,
+    )
 
 
 def _some(steps: Sequence[Step]) -> str:

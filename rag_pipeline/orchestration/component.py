@@ -130,7 +130,6 @@ class _Mistaken(RagPipeline):
         self.file, self.error = file, error
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return what tells the mistake; raise it for `dg check defs`."""
         return definitions_of_mistake(self.file, self.error)
 
 

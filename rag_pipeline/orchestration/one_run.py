@@ -17,6 +17,7 @@ from rag_pipeline.orchestration.assets import (
     at_work_until_canceled,
     failure,
     is_of_the_store,
+    progress_logged,
 )
 from rag_pipeline.orchestration.checks import judge
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
@@ -25,7 +26,6 @@ from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
-from rag_pipeline.orchestration.progress import progress_logged
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
 from rag_pipeline.orchestration.staleness import observe_for_the_first_time, unchanged
 from rag_pipeline.orchestration.verdicts import passed

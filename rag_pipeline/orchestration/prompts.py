@@ -6,8 +6,7 @@ import dagster as dg
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.orchestration.assets import RETRIES, clear_failures
-from rag_pipeline.orchestration.descriptions import shared_settings
+from rag_pipeline.orchestration.assets import RETRIES, clear_failures, shared_settings
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.pipeline.registry import ASSETS
 

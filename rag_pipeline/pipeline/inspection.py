@@ -15,7 +15,7 @@ from rag_pipeline.pipeline.planning import steps, upstream
 from rag_pipeline.pipeline.rot import Finding, lost_pins, restored, rotten_calls, rotten_tables
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import CHECKS
-from rag_pipeline.release.manifest import CURRENT
+from rag_pipeline.release.manifest import CURRENT, readable
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.store import State, Table
 from rag_pipeline.workspace import Workspace
@@ -172,7 +172,7 @@ def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
 def _lexical(workspace: Workspace, full: bool) -> Iterator[Finding]:
     """Yield the BM25 indexes that are torn; those that a release lacks are found with it."""
     store = workspace.store
-    pinned = {release.pinned.lexical_path for release in _readable(workspace)}
+    pinned = {release.pinned.lexical_path for release in readable(workspace)}
     for context_key in store.list("lexical"):
         for name in store.list(f"lexical/{context_key}"):
             path = f"lexical/{context_key}/{name}"
@@ -195,7 +195,6 @@ def _lexical_problem(workspace: Workspace, path: str, full: bool) -> str | None:
 
 
 def _rebuild_lexical(workspace: Workspace, release: Release) -> None:
-    """Build a release's BM25 index again, from the rows that it pins."""
     pinned = release.pinned
     assert pinned.lexical_path is not None
     engine = pinned.lexical_path.rpartition("/")[2].split("-")[0]
@@ -208,12 +207,6 @@ def _rebuild_lexical(workspace: Workspace, release: Release) -> None:
 
 
 # --- releases ---
-
-
-def _readable(workspace: Workspace) -> Iterator[Release]:
-    for release_id in reversed(releases.names(workspace)):
-        with suppress(RagPipelineError):
-            yield releases.load(workspace, release_id)
 
 
 def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Finding]:

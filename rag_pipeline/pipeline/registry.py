@@ -10,7 +10,7 @@ from functools import partial
 from rag_pipeline import indexing, release
 from rag_pipeline.calls.costs import Totals, totals_by
 from rag_pipeline.config import ChatSettings, CorpusConfig, EmbeddingSettings, Key, Settings
-from rag_pipeline.errors import NotReleasedError, StoreError
+from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import presence, runs
 from rag_pipeline.evaluation.health import checked
 from rag_pipeline.evaluation.leaderboard import (
@@ -99,13 +99,6 @@ def _run_is_incomplete(workspace: Workspace, key: Key) -> bool:
 def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
     engines = workspace.config.lexical_engines(key)
     return tuple(workspace.lexical_path(key, engine) for engine in engines)
-
-
-def _release_is_current(workspace: Workspace, _: Key) -> bool:
-    try:
-        return release.is_current(workspace)
-    except StoreError:
-        return False
 
 
 def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
@@ -276,7 +269,7 @@ _ROWS = (
     Asset(
         name="release",
         reads=("leaderboard",),
-        is_current=_release_is_current,
+        is_current=lambda workspace, _: release.is_current(workspace),
         place=lambda _: CURRENT,
         update=updates.publish_release,
         # Before the gate: a store stays level even where nothing is let through for long.

@@ -19,6 +19,7 @@ from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
 from rag_pipeline.release.judging import FOLDER
+from rag_pipeline.release.manifest import readable
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 
@@ -77,16 +78,13 @@ def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
 
 def _releases(workspace: Workspace) -> tuple[list[Release], list[Release]]:
     """Return the releases to keep and those to forget, newest first; unreadable ones are kept."""
-    readable: list[Release] = []
-    for release_id in sorted(releases.names(workspace), reverse=True):
-        with suppress(RagPipelineError):
-            readable.append(releases.load(workspace, release_id))
-    wanted = {r.release_id for r in readable[: workspace.config.retention.keep_releases]}
+    found = list(readable(workspace))
+    wanted = {r.release_id for r in found[: workspace.config.retention.keep_releases]}
     with suppress(RagPipelineError):
         served = releases.current(workspace)
         wanted |= {served.release_id, served.previous or served.release_id}
-    kept = [r for r in readable if r.release_id in wanted]
-    return kept, [r for r in readable if r.release_id not in wanted]
+    kept = [r for r in found if r.release_id in wanted]
+    return kept, [r for r in found if r.release_id not in wanted]
 
 
 def _forget(workspace: Workspace, release: Release, dry_run: bool) -> Freed:
@@ -102,7 +100,6 @@ def _forget(workspace: Workspace, release: Release, dry_run: bool) -> Freed:
 
 
 def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:
-    """Yield the pins of releases and configurations that are gone."""
     names = set(releases.names(workspace))
     newest = max(names, default="")
     wanted = {f"run-{name}" for name in workspace.config.all_configurations}

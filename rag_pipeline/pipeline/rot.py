@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from rag_pipeline import release as releases
-from rag_pipeline.errors import RagPipelineError, StoreError
+from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import RUN
+from rag_pipeline.release.manifest import readable
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
@@ -128,9 +129,8 @@ def _refuses_pins(table: Table) -> bool:
 
 
 def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:
-    for release_id in releases.names(workspace):
-        with suppress(RagPipelineError):  # which is a finding of its own
-            yield release_id, releases.load(workspace, release_id).pinned
+    for release in readable(workspace):  # that one can't be is a finding of its own
+        yield release.release_id, release.pinned
     for name in workspace.config.all_configurations:
         with suppress(StoreError, TypeError):  # of a run by an earlier version
             if pinned := RUN.note(workspace, name).get("pinned"):

@@ -95,18 +95,16 @@ _NO_QUERIES = """\
   # makes some from the documents; or write your own, a line each:
   #   {"query_id": "1", "query": "…?", "gold_spans": [{"document_id": "a.txt", "quote": "…"}]}
   # queries: queries.jsonl"""
-_SENTENCES = (
-    "sentences_600",
-    "{method: sentences, max_characters: 600, max_tokens: 200}   # the model reads 254",
-)
-_SENTENCES_OF_E5 = (
-    "sentences_600",
-    "{method: sentences, max_characters: 600, max_tokens: 200, tokens_of: e5}",
-)
-_GIVEN = ("given", "{method: given}   # the spans of chunks.jsonl beside the queries")
+_GIVEN = {
+    "chunking": "given",
+    "chunking_settings": "{method: given}   # the spans of chunks.jsonl beside the queries",
+}
 
 
 _ENGLISH = {
+    "chunking": "sentences_600",
+    "chunking_settings": "{method: sentences, max_characters: 600, max_tokens: 200}   "
+    "# the model reads 254",
     "embeddings": """\
     # Packaged with rag: no key, no network. Token vectors are what maxsim compares.
     minilm: {provider: minilm, token_vectors: true}
@@ -119,6 +117,8 @@ _ENGLISH = {
     "language": "",
 }
 _MULTILINGUAL = {
+    "chunking": "sentences_600",
+    "chunking_settings": "{method: sentences, max_characters: 600, max_tokens: 200, tokens_of: e5}",
     "embeddings": """\
     # multilingual-e5-small (the extra e5): no key, no network, some 100 languages.
     e5: {provider: e5}
@@ -236,20 +236,17 @@ def corpus_file_text(
 
     `given` takes the chunks of `chunks.jsonl`; commands name the file as `shown`.
     """
-    sentences = _SENTENCES_OF_E5 if multilingual else _SENTENCES
-    chunking, chunking_settings = _GIVEN if given else sentences
     values: dict[str, Any] = {
         "schema": quote(schema.name),
         "name": name,
-        "file": _one_line(shlex.quote(shown)),
+        "file": " ".join(shlex.quote(shown).splitlines()),
         "component": COMPONENT_TYPE,
         "quoted_name": _yaml(name),
         "documents": _yaml(documents),
         "queries": f"  queries: {_yaml(queries)}" if queries else _NO_QUERIES,
         "store": _yaml(store),
-        "chunking": chunking,
-        "chunking_settings": chunking_settings,
         **(_MULTILINGUAL if multilingual else _ENGLISH),
+        **(_GIVEN if given else {}),
     }
     return _TEMPLATE.format(**values)
 
@@ -273,7 +270,3 @@ def _yaml(text: str) -> str:
         return text
     quoted: str = yaml.safe_dump(text, allow_unicode=True, default_style='"', width=float("inf"))
     return quoted.strip()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())

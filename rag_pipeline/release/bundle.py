@@ -24,6 +24,7 @@ from typing import IO, Any, TypedDict
 import pyarrow as pa
 
 from rag_pipeline import release as releases
+from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, vector_schema
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release import Release
@@ -117,12 +118,11 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
         listing = _read_listing(archive, file)
     release = listing["release"]
     settings, names = release["settings"], release["settings"]["names"]
-    stages = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
     return {
         "corpus": listing["corpus"],
         "documents": {"path": "documents"},
         "store": store,
-        **{f"{stage}s": {names[stage]: settings[stage]} for stage in stages},
+        **{f"{stage}s": {names[stage]: settings[stage]} for stage in STAGES},
         "configurations": [{"name": release["configuration"].replace(".", "_"), **names}],
     }
 

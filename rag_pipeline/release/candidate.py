@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from rag_pipeline.config import Configuration, fingerprint
-from rag_pipeline.errors import ConfigError, NotReleasedError
+from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.presence import scores_are_current
@@ -90,7 +90,7 @@ def is_current(workspace: Workspace) -> bool:
     try:
         configuration, _ = choose(workspace)
         release = current(workspace)
-    except NotReleasedError:
+    except StoreError:  # there is none, or it can't be read
         return False
     note = RUN.note(workspace, configuration.name)
     return release.run_digest == note.get("digest")

@@ -175,17 +175,13 @@ class _Question:
         others = [d for d in self.changed if d not in own]
         for document in golden:
             yield _Trial(_what_changed(document, better, worse), document, (document,))
-        ahead = self._ahead(worse, others)
-        for document in ahead:
+        # Of the others, those that stand highest on the worse side.
+        found = dict.fromkeys(c.document_id for c in self.reruns.ask(_whole(worse), self.query))
+        for document in [d for d in found if d in set(others)][:5]:
             yield _Trial(_what_changed(document, better, worse), document, (document,))
         if len(others) > 1:
             what = _what_changed(others[0], better, worse)
             yield _Trial(what, f"{len(others)} other documents", tuple(others))
-
-    def _ahead(self, worse: Side, others: Sequence[str]) -> list[str]:
-        """Return the changed documents that stand highest on the worse side, at most five."""
-        found = dict.fromkeys(c.document_id for c in self.reruns.ask(_whole(worse), self.query))
-        return [d for d in found if d in set(others)][:5]
 
 
 def _whole(side: Side) -> Mixture:

@@ -5,7 +5,7 @@ of its faults of each kind; the expectations are over that frame, so memory does
 number of chunks.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -81,7 +81,9 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
     # One that is in one table alone is at fault, whether or not it has changed.
     judged = every if only is None else (every & only) | (wanted ^ set(made))
     rows = []
-    for ids in _groups(sorted(judged)):
+    ordered = sorted(judged)
+    for first in range(0, len(ordered), _DOCUMENTS_AT_ONCE):
+        ids = ordered[first : first + _DOCUMENTS_AT_ONCE]
         texts = {d.document_id: d.text for d in read_documents(workspace, ids)}
         found: dict[str, list[dict[str, Any]]] = {i: [] for i in ids}
         columns = ["document_id", "chunk_id", "start", "end", "text"]
@@ -244,9 +246,3 @@ def _failure(rows: Sequence[dict[str, Any]], key: str, column: str, of: int) -> 
     bad = [row for row in rows if row[column]]
     examples = ", ".join(f"{row[key]} ({row[column]})" for row in bad[:5])
     return f"{column} in {len(bad)} of {of}: {examples}" if bad else ""
-
-
-def _groups(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (
-        ids[first : first + _DOCUMENTS_AT_ONCE] for first in range(0, len(ids), _DOCUMENTS_AT_ONCE)
-    )

@@ -1,11 +1,12 @@
 """The manifests of the releases, and which of them is served: what is written in the store."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
+from rag_pipeline.errors import ConfigError, NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.release.settings import ReleasedSettings, read_settings
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.store.hashes import Hashes
@@ -98,6 +99,13 @@ def names(workspace: Workspace) -> list[str]:
 def history(workspace: Workspace) -> list[Release]:
     """Return all releases, newest first."""
     return [load(workspace, release_id) for release_id in reversed(names(workspace))]
+
+
+def readable(workspace: Workspace) -> Iterator[Release]:
+    """Yield the releases whose manifests can be read, newest first."""
+    for release_id in reversed(names(workspace)):
+        with suppress(RagPipelineError):
+            yield load(workspace, release_id)
 
 
 def manifest_file(release_id: str) -> str:

@@ -63,10 +63,8 @@ def _scaled(ranking: Ranking[Key]) -> Ranking[Key]:
     for chunk_id, score in ranking:
         if not math.isfinite(score):
             raise ValueError(f"the score of {chunk_id!r} is {score}, not a finite number")
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
-    if low == high:
-        return [(chunk_id, 1.0) for chunk_id, _ in ranking]
-    return [(chunk_id, (score - low) / (high - low)) for chunk_id, score in ranking]
+    between = scaled(np.array(scores, np.float64)).tolist()
+    return [(chunk_id, share) for (chunk_id, _), share in zip(ranking, between, strict=True)]
 
 
 def _fuse(rankings: Sequence[Ranking[Key]], weights: Sequence[float]) -> list[tuple[Key, float]]:

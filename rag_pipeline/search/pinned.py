@@ -29,11 +29,12 @@ def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     documents = workspace.documents()
     documents_version = documents.version if documents.exists() else None
     table = workspace.vector_index(configuration.vector_key)
+    engine = workspace.config.engine(configuration)
     lance = table.open()
     return Pinned(
         vector_table=table.name,
         vector_version=int(lance.version),
-        lexical_path=_lexical_path(workspace, configuration),
+        lexical_path=engine and workspace.lexical_path(configuration.context_key, engine),
         rows=int(lance.count_rows()),
         documents_version=documents_version,
     )
@@ -55,8 +56,3 @@ def _texts(workspace: Workspace, version: int, document_ids: Sequence[str]) -> d
     batches = workspace.documents().read(columns, document_ids, version)
     rows = (row for batch in batches for row in batch.to_pylist())
     return {row["document_id"]: row["text"] for row in rows}
-
-
-def _lexical_path(workspace: Workspace, configuration: Configuration) -> str | None:
-    engine = workspace.config.engine(configuration)
-    return engine and workspace.lexical_path(configuration.context_key, engine)

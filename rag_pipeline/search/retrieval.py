@@ -122,10 +122,13 @@ def retrieve_all(
     passages = isinstance(reranker, PassageReranker)
     while group := list(islice(waiting, next(sizes) if passages else 1)):
         started = time.perf_counter()
-        found = [
-            _candidates(index, query, settings, reranker, embed, where, boost, discover)
-            for query in group
-        ]
+        found = []
+        for query in group:
+            question = read_question(index, query, settings)
+            made = embed([question.ask])
+            asked_as = EncodedQuestion(made.vectors[0], made.tokens[0])
+            more = embed, boost, discover
+            found.append(_ranked(index, question, asked_as, settings, reranker, where, *more))
         if isinstance(reranker, PassageReranker):
             assert score is not None
             asked = [
@@ -221,23 +224,6 @@ class _Pass:
         return Retrieved(chunks, self.ask, self.documents, self.boosted, **more)
 
 
-def _candidates(
-    index: Index,
-    query: str,
-    settings: Retriever,
-    reranker: Reranker,
-    embed: Embed,
-    where: str | None,
-    boost: Boost | None,
-    discover: bool,
-) -> _Pass:
-    """Rank by all that reads no passages."""
-    question = read_question(index, query, settings)
-    made = embed([question.ask])
-    encoded = EncodedQuestion(made.vectors[0], made.tokens[0])
-    return _ranked(index, question, encoded, settings, reranker, where, embed, boost, discover)
-
-
 def _ranked(
     index: Index,
     question: Question,
@@ -249,6 +235,7 @@ def _ranked(
     boost: Boost | None = None,
     discover: bool = False,
 ) -> _Pass:
+    """Rank by all that reads no passages."""
     over = single_pass(settings)
     boosts = isinstance(settings, ContextAwareRetriever) and settings.boosts
     deep = max(settings.top_k, getattr(reranker, "candidates", 0))

@@ -48,7 +48,7 @@ def page_view(
         page=number,
         pages=len(placed.sizes),
         image="data:image/png;base64,"
-        + base64.b64encode(held.page_image(document.document_id, number)).decode(),
+        + base64.b64encode(held.corpus.page_image(document.document_id, number)).decode(),
         boxes=[
             (b.x0 / width, b.y0 / height, (b.x1 - b.x0) / width, (b.y1 - b.y0) / height)
             for b in boxes

@@ -9,7 +9,7 @@ from rag_pipeline import Corpus, indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, ProviderError, StoreError
 from rag_pipeline.indexing import stages
-from rag_pipeline.orchestration import progress
+from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import asset_names
@@ -52,7 +52,7 @@ def is_current(file):
 
 
 def test_an_empty_store_is_built_by_one_run(file, instance, monkeypatch):
-    monkeypatch.setattr(progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(assets, "LOG_SECONDS", 0.0)
     (request,), _ = asked(file, instance)
     assert named(request) == WHOLE
     assert execute(file, instance, request)

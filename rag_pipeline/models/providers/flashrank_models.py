@@ -81,7 +81,6 @@ class FlashRankScorer:
 
     @property
     def _file(self) -> Path:
-        """Return the model's file; raise ConfigError where it is not."""
         try:
             from flashrank.Config import listwise_rankers, model_file_map
         except ImportError:

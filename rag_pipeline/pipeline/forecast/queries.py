@@ -73,7 +73,7 @@ class QueryRuns:
                 embed([query.query for query in self.queries])
         searching = Noted(exact=found or self._is_certain(configuration, index_stays))
         searching.calls = dict(dry.cache.missing.get("embedding", {}))
-        scoring_known = found or not counts or self._rerank_usual(configuration)
+        scoring_known = found or not counts or self._rerank_usual(configuration, self.queries)
         scores = {**dry.cache.missing.get("chat", {}), **dry.cache.missing.get("rerank", {})}
         if not found or scores:
             self.estimated.add(step)
@@ -118,12 +118,7 @@ class QueryRuns:
         dry.cache.begin()
         with suppress(UnknownReplyError):
             dry.embed(configuration.embedding, input_type="query")(list(NEUTRAL_QUERIES))
-        length = self._usual_length(configuration, with_context=True)
-        if isinstance(reranker, PassageReranker) and length is not None:
-            score = passage_scorer(dry, reranker)
-            neutral = [Query(text, text) for text in NEUTRAL_QUERIES]
-            if score is not None:
-                score([Asked(q.query, _passages(q, reranker.candidates, length)) for q in neutral])
+        self._rerank_usual(configuration, [Query(text, text) for text in NEUTRAL_QUERIES])
         missing = dry.cache.missing
         embedded, scored = missing.get("embedding", {}), missing.get("rerank", {})
         dry.cache.asked |= dict.fromkeys(embedded, dry.config.embeddings[configuration.embedding])
@@ -149,15 +144,14 @@ class QueryRuns:
         settings = self.dry.config.retrievers[configuration.retriever]
         return not settings.adds_queries and (index_stays or not settings.splits_query)
 
-    def _rerank_usual(self, configuration: Configuration) -> bool:
+    def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
         """Note the reranking of passages of the usual length; False where none is known."""
         settings = self.dry.config.rerankers[configuration.reranker]
-        assert isinstance(settings, PassageReranker)
         score = passage_scorer(self.dry, settings)
         length = self._usual_length(configuration, with_context=True)
-        if score is None or length is None:
+        if not isinstance(settings, PassageReranker) or score is None or length is None:
             return False
-        score([Asked(q.query, _passages(q, settings.candidates, length)) for q in self.queries])
+        score([Asked(q.query, _passages(q, settings.candidates, length)) for q in queries])
         return True
 
     def _stand_in(self, configuration: Configuration) -> bool:
@@ -195,7 +189,6 @@ class QueryRuns:
         return max(passages, evaluation.answers.contexts, evaluation.context.contexts)
 
     def _stand_in_answers(self, configuration: Configuration) -> None:
-        """Let every query without an answer have one of the usual length."""
         made = quality.load_answers(self.dry, configuration.name)
         answers = [
             made.get(query.query_id) or Answer(f"{query.query_id} {_USUAL_ANSWER}", answered=True)
