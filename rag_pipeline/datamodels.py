@@ -215,6 +215,12 @@ class Usage:
     searches: int = 0
 
 
+Messages = Sequence[Mapping[str, str]]
+"""The turns of a talk in the form of the OpenAI protocol, each with its `role` and `content`."""
+Schema = Mapping[str, Any]
+"""A JSON Schema."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """One question to a chat model.
@@ -229,7 +235,7 @@ class Prompt:
     user: str
     system: str = ""
     prefix: str = ""
-    schema: Mapping[str, Any] | None = None
+    schema: Schema | None = None
     choices: tuple[str, ...] = ()
     examples: tuple[tuple[str, str], ...] = ()
 

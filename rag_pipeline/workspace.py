@@ -30,7 +30,7 @@ from rag_pipeline.datamodels import (
 )
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.batches import BatchNotes
-from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.chat import Ask, Prompt, Reply, ask
 from rag_pipeline.models.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.models.providers import Embedder, InputType, Vectors, open_embedder
 from rag_pipeline.store import SHARED_CALLS, BucketRegister, Store, Table, state_digest
@@ -200,9 +200,7 @@ class Workspace:
         """
         return _Models(self, counts, chats or {})
 
-    def ask(
-        self, chat: str, counts: CallCounts | None = None
-    ) -> Callable[[Sequence[Prompt]], list[Reply | ProviderError]]:
+    def ask(self, chat: str, counts: CallCounts | None = None) -> Ask:
         """Return a function from prompts to the replies of a chat model of the corpus file."""
         settings = self.config.chat(chat)
 

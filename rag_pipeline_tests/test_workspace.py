@@ -15,4 +15,5 @@ def test_methods_and_judges_ask_as_a_workspace_of_a_projects_own_does(tmp_path):
     chats = {"small": {"provider": "openai", "model": "none", "base_url": "http://127.0.0.1:9"}}
     models = _Echo(load_config(write_corpus(tmp_path, chats=chats))).models()
     (reply,) = models.ask([Prompt("why?")], "small")
+    assert isinstance(reply, Reply)
     assert reply.text == "small: why?"

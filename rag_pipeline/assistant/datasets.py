@@ -13,13 +13,12 @@ from rag_pipeline.datamodels import Document, Formed, ScoredChunk, ToAnswer
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.reranking import Weights
+from rag_pipeline.search.staged import Boost as Boost
 from rag_pipeline.search.staged import Discovered
 from rag_pipeline.store import quoted
 
 Answer = Callable[[Sequence[ToAnswer]], Sequence[Formed | ProviderError]]
 """From questions with their passages to what a release answers, or why there is no answer."""
-Boost = Callable[[str, Sequence[str]], Sequence[str]]
-"""From a document's id and its best chunks' texts to boosted queries for it."""
 
 _PATIENCE_SECONDS = 5.0
 """Maximum seconds for which what fails at once is tried again."""

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, VariantsOf
 from rag_pipeline.config.settings import Settings
-from rag_pipeline.datamodels import Usage, Vectors
+from rag_pipeline.datamodels import Messages, Schema, Usage, Vectors
 
 InputType = Literal["document", "query"]
 TokenStarts = npt.NDArray[np.int64]
@@ -113,9 +113,7 @@ class Chat(Protocol):
     """Provider, model and parameters: whatever changes the answers. Part of each call's key."""
     max_concurrency: int
 
-    async def complete(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> Completion:
+    async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
         """Answer messages, as JSON of a schema where one is given; raise ProviderError."""
 
     async def close(self) -> None:

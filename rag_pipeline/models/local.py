@@ -26,7 +26,7 @@ from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import ChatSettings, EmbeddingSettings, Settings, fingerprint
 from rag_pipeline.config.models import Completion, InputType
 from rag_pipeline.config.rerankers import ModelReranker, RerankLimits
-from rag_pipeline.datamodels import Vectors
+from rag_pipeline.datamodels import Messages, Schema, Vectors
 from rag_pipeline.models.providers.remote import read_vectors
 
 
@@ -58,9 +58,7 @@ class LocalChat(ChatSettings):
         return _identity(self.provider, self)
 
     @abstractmethod
-    def answer(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> Completion:
+    def answer(self, messages: Messages, schema: Schema | None) -> Completion:
         """Answer messages, as JSON of a schema where one is given; raise ProviderError."""
 
     def open(self) -> "_LocalChat":
@@ -103,9 +101,7 @@ class _LocalChat:
         self.identity = settings.identity
         self.max_concurrency = settings.max_concurrency
 
-    async def complete(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> Completion:
+    async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
         settings = self._settings
         expected, most = request_tokens(messages, schema, settings.max_output_tokens)
         async with paying("chat", settings.provider, settings.model, expected, most):

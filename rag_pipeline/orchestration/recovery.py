@@ -8,7 +8,7 @@ in the queue for good.
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
@@ -102,15 +102,9 @@ def _process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
         return int(own) if host == socket.gethostname() else None
     if _LOCAL_LAUNCH_TAG not in run.tags:
         return None
-    records = instance.get_records_for_run(
-        run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT
-    ).records
-    return _first_pid(record.event_log_entry for record in records)
-
-
-def _first_pid(entries: Iterable[dg.EventLogEntry]) -> int | None:
-    for entry in entries:
-        event = entry.dagster_event
+    wanted = dg.DagsterEventType.ENGINE_EVENT
+    for record in instance.get_records_for_run(run.run_id, of_type=wanted).records:
+        event = record.event_log_entry.dagster_event
         data = event.event_specific_data if event else None
         pid = getattr(data, "metadata", {}).get("pid")
         if pid is not None and str(pid.value).isdecimal():

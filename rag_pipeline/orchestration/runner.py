@@ -4,7 +4,6 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,27 +92,17 @@ def run(
             Observer(workspace).observe_after(instance, dg.get_dagster_logger().warning)
 
 
-@contextmanager
-def _instance() -> Iterator[dg.DagsterInstance]:
-    """Open the instance of DAGSTER_HOME, whose history the UI shows; else a passing one."""
-    home = os.environ.get("DAGSTER_HOME")
-    if home:
-        if not Path(home).is_dir():
-            raise ConfigError(
-                f"DAGSTER_HOME: {home}: no such folder; make it or unset DAGSTER_HOME"
-            )
-        with _opened(home) as instance:
-            yield instance
-    else:
-        with dg.DagsterInstance.ephemeral() as instance:
-            yield instance
+def _instance() -> dg.DagsterInstance:
+    """Open the instance of DAGSTER_HOME, whose history the UI shows; else a passing one.
 
-
-def _opened(home: str) -> dg.DagsterInstance:
-    """Open the instance of a folder, one process at a time.
-
-    Two that make its SQLite files at once fail, and can leave them unusable for good.
+    One process at a time: two that make its SQLite files at once fail, and can leave them unusable
+    for good.
     """
+    home = os.environ.get("DAGSTER_HOME")
+    if not home:
+        return dg.DagsterInstance.ephemeral()
+    if not Path(home).is_dir():
+        raise ConfigError(f"DAGSTER_HOME: {home}: no such folder; make it or unset DAGSTER_HOME")
     handle = os.open(home, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -28,7 +28,7 @@ FOLDER = "judged"
 
 def judge(workspace: Workspace, asset: str, key: str = "") -> CheckResult:
     """Judge an asset as it is now, reading only what has not passed before."""
-    return _JUDGES.get(asset, CHECKS[asset])(workspace, key)
+    return JUDGES[asset](workspace, key)
 
 
 def _chunks(workspace: Workspace, key: str) -> CheckResult:
@@ -80,20 +80,9 @@ def _known(workspace: Workspace, file: str) -> Mapping[str, Any]:
     return files
 
 
-_JUDGES: Mapping[str, Callable[[Workspace, str], CheckResult]] = {
-    "chunks": _chunks,
-    "vector_index": _vectors,
-    "lexical_index": _lexical,
+JUDGES: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHECKS | {
+    "chunks": wraps(check_chunks)(_chunks),
+    "vector_index": wraps(check_vector_index)(_vectors),
+    "lexical_index": wraps(check_lexical_index)(_lexical),
 }
-
-
-def _judging(asset: str) -> Callable[[Workspace, str], CheckResult]:
-    @wraps(CHECKS[asset])
-    def judged(workspace: Workspace, key: str = "") -> CheckResult:
-        return judge(workspace, asset, key)
-
-    return judged
-
-
-JUDGES = {asset: _judging(asset) for asset in CHECKS}
 """`CHECKS`, each reading only what has not passed before."""

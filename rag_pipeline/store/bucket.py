@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from rag_pipeline.calls.sharing import cache_folder
 from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store import folders
-from rag_pipeline.store.files import Files
+from rag_pipeline.store.files import Files, Lock
 from rag_pipeline.store.hashes import FileHash, Hashes
 from rag_pipeline.store.s3 import (
     arrow_files,
@@ -104,9 +104,7 @@ class BucketFiles(Files):
         """Write over the object that has this ETag."""
         return self._put(path, content, "IfMatch", tag)
 
-    def try_lock(
-        self, path: str, holder: Mapping[str, Any]
-    ) -> AbstractContextManager[object] | None:
+    def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
         """Write an object that must be renewed every 20 seconds, and may be taken after 90."""
         found = self.read_tagged(path)
         if found is not None and _locked_until(found[0]) > time.time():

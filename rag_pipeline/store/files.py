@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     import lancedb
 
 
+Lock = AbstractContextManager[object]
+"""Holds a lock until its block ends."""
+
+
 class Files(ABC):
     """Files by their path below one root; a folder's file list is `folders.FILES`."""
 
@@ -107,9 +111,7 @@ class Files(ABC):
         """Write over the file that has this tag; return False, and change nothing, otherwise."""
 
     @abstractmethod
-    def try_lock(
-        self, path: str, holder: Mapping[str, Any]
-    ) -> AbstractContextManager[object] | None:
+    def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
         """Return what holds a lock until its block ends, or its process; None if another has it.
 
         `holder` is written to `path` as JSON, for those who come second.

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import pyarrow.fs as pafs
 from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store.failures import one_line
-from rag_pipeline.store.files import Files
+from rag_pipeline.store.files import Files, Lock
 from rag_pipeline.store.folders import FILES, read_list
 from rag_pipeline.store.hashes import FileHash, Hashes
 
@@ -82,9 +82,7 @@ class FolderFiles(Files):
             written.replace(target)
         return True
 
-    def try_lock(
-        self, path: str, holder: Mapping[str, Any]
-    ) -> AbstractContextManager[object] | None:
+    def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
         """Lock a file, which the operating system lets go of when the process ends."""
         with self._clear_errors(path):
             place = self._place(path)

@@ -9,12 +9,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from rag_pipeline.errors import BusyError
+from rag_pipeline.store.files import Lock
 from rag_pipeline.store.store import Store
 
 FILE = "run.lease"
@@ -26,7 +27,7 @@ class _Held:
     """A lease that this process has: how many blocks are in it, and what gives it back."""
 
     blocks: int
-    lock: AbstractContextManager[object]
+    lock: Lock
 
 
 _held: dict[tuple[str, str], _Held] = {}

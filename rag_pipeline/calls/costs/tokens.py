@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.prices import ChargedTokens
+from rag_pipeline.datamodels import Messages, Schema
 
 ESTIMATE_ERROR = 0.25
 """Relative error that an estimate may have; the tests measure it against SmolLM2's tokenizer."""
@@ -124,16 +125,14 @@ def most_tokens(text: str) -> int:
     return -(-len(text.encode()) // 3)
 
 
-def request_texts(
-    messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-) -> list[str]:
+def request_texts(messages: Messages, schema: Schema | None) -> list[str]:
     """Return the texts of a chat request that are charged: messages, and the schema."""
     texts = [message["content"] for message in messages]
     return texts if schema is None else [*texts, json.dumps(schema)]
 
 
 def request_tokens(
-    messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None, max_output_tokens: int
+    messages: Messages, schema: Schema | None, max_output_tokens: int
 ) -> tuple[ChargedTokens, ChargedTokens]:
     """Return what a chat request is expected to use, and the most that it may use."""
     texts = request_texts(messages, schema)

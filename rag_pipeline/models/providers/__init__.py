@@ -1,6 +1,6 @@
 """One file per vendor or local model; each turns inputs into what the model answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +19,7 @@ from rag_pipeline.config.rerankers import ModelReranker
 from rag_pipeline.config.rerankers import RemoteScorer as RemoteScorer
 from rag_pipeline.config.rerankers import RerankRequest as RerankRequest
 from rag_pipeline.config.rerankers import Scorer as Scorer
+from rag_pipeline.datamodels import Messages, Schema
 from rag_pipeline.datamodels import Usage as Usage
 from rag_pipeline.datamodels import Vectors as Vectors
 from rag_pipeline.models.providers.batching import Batches
@@ -28,9 +29,7 @@ from rag_pipeline.models.providers.batching import Batches
 class BatchedChat(Chat, Protocol):
     """A chat model that also answers many requests as one file, at a lower price."""
 
-    def request(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    def request(self, messages: Messages, schema: Schema | None) -> dict[str, Any]:
         """Return the body of a request, to be sent in a batch."""
 
     def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:

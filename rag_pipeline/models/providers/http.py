@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers.remote import Server
+from rag_pipeline.models.providers.remote import JSONReply, Server
 
 if TYPE_CHECKING:
     import httpx
@@ -46,7 +46,7 @@ def _read(library: str, *places: str | None) -> ssl.SSLContext:
 
 async def post(
     server: Server, client: "httpx.AsyncClient", path: str, body: Mapping[str, Any]
-) -> tuple[dict[str, Any], Mapping[str, str]]:
+) -> JSONReply:
     """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
     import httpx
 

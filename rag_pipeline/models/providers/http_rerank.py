@@ -1,6 +1,6 @@
 """Rerankers behind Cohere's and Jina's HTTP APIs, the latter also that of many own servers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.models.providers.http import connected, post
-from rag_pipeline.models.providers.remote import RemoteCrossEncoder, RemoteReranker
+from rag_pipeline.models.providers.remote import JSONReply, RemoteCrossEncoder, RemoteReranker
 
 if TYPE_CHECKING:
     import httpx
@@ -55,9 +55,7 @@ class HTTPScorer(RemoteCrossEncoder):
         """Open the connections of the running event loop."""
         return connected(self._server, self._timeout)
 
-    async def ask(
-        self, client: "httpx.AsyncClient", query: str, passages: list[str]
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+    async def ask(self, client: "httpx.AsyncClient", query: str, passages: list[str]) -> JSONReply:
         """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
         body: dict[str, Any] = {
             "model": self.model,

@@ -1,7 +1,6 @@
 """Chat models behind the OpenAI protocol, through the `openai` SDK."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +10,7 @@ from rag_pipeline.calls import Received, open_endpoint
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
 from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config.models import Completion
-from rag_pipeline.datamodels import Usage
+from rag_pipeline.datamodels import Messages, Schema, Usage
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 from rag_pipeline.models.providers.openai_batch import OpenAIBatches
@@ -36,30 +35,22 @@ class OpenAIChat:
         self._endpoint = open_endpoint(self._what, settings)
         self._client = client_of(self._key, settings.base_url, settings.timeout_seconds)
 
-    async def complete(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> Completion:
+    async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
         """Answer messages; raise ProviderError with the server's reason."""
         size = sum(len(message["content"]) for message in messages)
         tokens = size / _CHARACTERS_PER_TOKEN + self._settings.max_output_tokens
 
+        settings = self._settings
+        expected, most = request_tokens(messages, schema, settings.max_output_tokens)
+        told = expected, most, settings.base_url, request_texts(messages, schema)
+
         async def attempt() -> Received[Completion]:
-            async with self._paying(messages, schema):
+            async with paying("chat", settings.provider, settings.model, *told):
                 return await self._attempt(messages, schema)
 
         return await self._endpoint.send(attempt, tokens)
 
-    def _paying(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> AbstractAsyncContextManager[None]:
-        settings = self._settings
-        expected, most = request_tokens(messages, schema, settings.max_output_tokens)
-        address, texts = settings.base_url, request_texts(messages, schema)
-        return paying("chat", settings.provider, settings.model, expected, most, address, texts)
-
-    async def _attempt(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> Received[Completion]:
+    async def _attempt(self, messages: Messages, schema: Schema | None) -> Received[Completion]:
         with sdk_errors(self._what, self._settings, self._key):
             raw = await self._client.chat.completions.with_raw_response.create(
                 **self.request(messages, schema)
@@ -71,9 +62,7 @@ class OpenAIChat:
         used = completion.usage
         return Received(completion, raw.headers, used.input_tokens + used.output_tokens or None)
 
-    def request(
-        self, messages: Sequence[Mapping[str, str]], schema: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    def request(self, messages: Messages, schema: Schema | None) -> dict[str, Any]:
         """Return the body of a request."""
         return request_body(self._settings, messages, schema)
 
@@ -124,9 +113,7 @@ class OpenAIChat:
 
 
 def request_body(
-    settings: OpenAIProtocol,
-    messages: Sequence[Mapping[str, str]],
-    schema: Mapping[str, Any] | None,
+    settings: OpenAIProtocol, messages: Messages, schema: Schema | None
 ) -> dict[str, Any]:
     """Return what a chat model is sent, for an answer of a JSON schema if there is one."""
     body: dict[str, Any] = {

@@ -1,7 +1,5 @@
 """Embedding models behind the OpenAI protocol, through the `openai` SDK."""
 
-from collections.abc import Mapping, Sequence
-
 import openai
 
 from rag_pipeline.calls import unreachable
@@ -10,7 +8,7 @@ from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.openai import OpenAIEmbedding
 from rag_pipeline.models.providers.openai_sdk import client_of
-from rag_pipeline.models.providers.remote import RequestBuilder, identity
+from rag_pipeline.models.providers.remote import RequestBuilder, VectorsReply, identity
 
 _HOME = "https://api.openai.com/v1"
 
@@ -31,7 +29,7 @@ class OpenAIEmbedder(RequestBuilder):
 
     async def ask(
         self, client: openai.AsyncOpenAI, inputs: list[list[str]], input_type: InputType
-    ) -> tuple[Sequence[object], Usage, Mapping[str, str]]:
+    ) -> VectorsReply:
         """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
         server = self._server
         try:

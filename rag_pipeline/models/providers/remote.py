@@ -62,6 +62,11 @@ class RemoteEmbedding(RemoteModel, EmbeddingSettings):
     max_text_tokens: int | None = Field(default=None, ge=1)
 
 
+JSONReply = tuple[dict[str, Any], Mapping[str, str]]
+"""The JSON object of a reply, and the reply's headers."""
+VectorsReply = tuple[Sequence[object], Usage, Mapping[str, str]]
+"""A reply's vectors in order, its charged use, and its headers."""
+
 _COUNTER = TokenCounter()
 _READ_AT_LEAST = 0.9
 """Least share of the tokens that a server counts if it cut none: tokenizers differ by the rest."""
@@ -132,7 +137,7 @@ class RequestBuilder(ABC):
     @abstractmethod
     async def ask(
         self, client: Any, inputs: list[list[str]], input_type: InputType
-    ) -> tuple[Sequence[object], Usage, Mapping[str, str]]:
+    ) -> VectorsReply:
         """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
 
     @asynccontextmanager
@@ -221,9 +226,7 @@ class RemoteCrossEncoder(ABC):
         """Open the connections of the running event loop."""
 
     @abstractmethod
-    async def ask(
-        self, client: Any, query: str, passages: list[str]
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+    async def ask(self, client: Any, query: str, passages: list[str]) -> JSONReply:
         """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ results leave out what is needed here: the `index` of each row, and the reply's 
 """
 
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,11 +17,13 @@ from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.remote import (
+    JSONReply,
     RemoteCrossEncoder,
     RemoteEmbedding,
     RemoteReranker,
     RequestBuilder,
     Server,
+    VectorsReply,
     identity,
     in_order,
 )
@@ -69,7 +71,7 @@ class VoyageEmbedder(RequestBuilder):
 
     async def ask(
         self, client: "APIRequestor", inputs: list[list[str]], input_type: InputType
-    ) -> tuple[Sequence[object], Usage, Mapping[str, str]]:
+    ) -> VectorsReply:
         """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
         server = self._server
         body: dict[str, Any] = {
@@ -126,9 +128,7 @@ class VoyageScorer(RemoteCrossEncoder):
         """Open what sends the requests of the running event loop."""
         return _session(self._server)
 
-    async def ask(
-        self, client: "APIRequestor", query: str, passages: list[str]
-    ) -> tuple[dict[str, Any], Mapping[str, str]]:
+    async def ask(self, client: "APIRequestor", query: str, passages: list[str]) -> JSONReply:
         """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
         body = {
             "query": query,
@@ -163,7 +163,7 @@ async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
 
 async def _post(
     server: Server, client: "APIRequestor", path: str, body: Mapping[str, Any], timeout: float
-) -> tuple[dict[str, Any], Mapping[str, str]]:
+) -> JSONReply:
     """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
     import aiohttp
     from voyageai import error as voyage
