@@ -15,7 +15,7 @@ from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
 from rag_pipeline.config import ChatAnswers, ChatModel, LLMContext
 from rag_pipeline.contextualization import context_prompts
-from rag_pipeline.datamodels import Answer, Chunk, Document, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Answered, Chunk, Document, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.context_quality.llm import judge_with_llm
 from rag_pipeline.evaluation.entities.llm import extract_with_llm
@@ -114,7 +114,8 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
         "entities": extract_with_llm([term], asking(32)),
         "answers": write_answers([(question, hits)], answers, asking(32)),
         "context judge": judge_with_llm(
-            [Query("q", question)], [hits[:1]], [Answer("Five years.", answered=True)], asking(48)
+            [Answered(Query("q", question), hits[:1], Answer("Five years.", answered=True))],
+            asking(48),
         ),
     }
     valid = 0

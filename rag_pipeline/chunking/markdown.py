@@ -45,7 +45,7 @@ def markdown_spans(text: str, largest: int | Limit) -> list[Span]:
         span
         for start, body, end in _sections(text)
         for span in recursive_spans(
-            text, limit, start, end, glued=body if limit.half_fits(start, body) else 0
+            text, limit, start, end, glued=body if limit.fits(start, body, 0.5) else 0
         )
     ]
 

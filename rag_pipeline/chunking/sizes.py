@@ -29,11 +29,11 @@ class Limit:
         self.tokens = tokens
         self._starts = starts
 
-    def fits(self, start: int, end: int) -> bool:
-        """Return whether a span may be a chunk."""
-        if self.characters is not None and end - start > self.characters:
+    def fits(self, start: int, end: int, share: float = 1.0) -> bool:
+        """Return whether a span may be a chunk, or has at most a share of that size."""
+        if self.characters is not None and end - start > share * self.characters:
             return False
-        return self.tokens is None or self._tokens(start, end) <= self.tokens
+        return self.tokens is None or self._tokens(start, end) <= share * self.tokens
 
     def size(self, start: int, end: int) -> int:
         """Return a span's size: in characters where these are limited, else in tokens."""
@@ -50,12 +50,6 @@ class Limit:
                     steps.append(int(self._starts[past]))
             at = max(min(steps), at + 1)
             yield at
-
-    def half_fits(self, start: int, end: int) -> bool:
-        """Return whether a span has at most half of the size."""
-        if self.characters is not None and end - start > self.characters / 2:
-            return False
-        return self.tokens is None or self._tokens(start, end) <= self.tokens // 2
 
     def _tokens(self, start: int, end: int) -> int:
         assert self._starts is not None

@@ -9,8 +9,7 @@ STAGES = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
 class _Choices(Settings):
     def variant(self, stage: str) -> str:
         """Return the name of the variant of one of the STAGES."""
-        name: str = getattr(self, stage)
-        return name
+        return str(dict(self)[stage])
 
 
 class ConfigurationRule(_Choices):

@@ -57,19 +57,19 @@ class Settings(BaseModel):
     def fingerprinted(self) -> dict[str, Any]:
         """Return the settings that a fingerprint is made of, as plain JSON values."""
         fields = type(self).model_fields
-        unset = {n for n in self.added if getattr(self, n) == fields[n].default}
+        unset = {n for n, value in self if n in self.added and value == fields[n].default}
         return self.model_dump(mode="json", exclude={*self.operational, *unset})
 
     def names(self) -> Iterator[tuple[str, str, str]]:
         """Yield the settings that name a variant: place, section and name (see `NameIn`)."""
-        for setting, field in type(self).model_fields.items():
-            value = getattr(self, setting)
+        for setting, value in self:
             inner = value if isinstance(value, tuple) else ()
             numbered = [(f"{setting}.{number}", one) for number, one in enumerate(inner)]
             for at, one in [(setting, value), *numbered]:
                 if isinstance(one, Settings):
                     yield from ((f"{at}.{place}", s, name) for place, s, name in one.names())
             if isinstance(value, str):
+                field = type(self).model_fields[setting]
                 for mark in _marks(field.annotation, *field.metadata):
                     yield setting, mark.section, value
 

@@ -98,23 +98,13 @@ class _Outline:
         if self._in_title and self._title is not None:
             self._title.append(data)
 
-    def comment(self, text: str) -> None:
-        self._end_text()
-
-    def pi(self, target: str, data: str | None = None) -> None:
-        self._end_text()
-
-    def doctype(self, name: str, public: str, system: str) -> None:
-        self._end_text()
-
-    def close(self) -> None:
-        self._end_text()
-
-    def _end_text(self) -> None:
+    def _end_text(self, *told: str | None) -> None:
         text = "".join(self._pieces).strip()
         self._pieces.clear()
         if text:
             self._texts.append(text)
+
+    comment = pi = doctype = close = _end_text
 
 
 @cache

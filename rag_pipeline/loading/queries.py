@@ -210,33 +210,28 @@ def resolve_queries(
     for that an unknown id may have meant. Returns the queries, and a message for every span that
     can't be found. A query that loses a span is left out: half a gold would make false numbers.
     """
-    wanted: dict[str, list[tuple[int, int]]] = {}
-    for index, record in enumerate(records):
-        for position, span in enumerate(record.gold_spans):
-            wanted.setdefault(span.document_id, []).append((index, position))
-    resolved: dict[tuple[int, int], GoldSpan | WholeDocument | str] = {}
-    for document_id, places in wanted.items():
+    wanted: dict[str, set[SpanRecord]] = {}
+    for record in records:
+        for span in record.gold_spans:
+            wanted.setdefault(span.document_id, set()).add(span)
+    resolved: dict[SpanRecord, GoldSpan | WholeDocument | str] = {}
+    for document_id, same in wanted.items():
         text = text_of(document_id)
-        searchable = None if text is None else Searchable(text)
-        for index, position in places:
-            span = records[index].gold_spans[position]
-            resolved[index, position] = (
-                _unknown(document_id, known()) if searchable is None else _resolve(span, searchable)
-            )
+        if text is None:
+            resolved |= dict.fromkeys(same, _unknown(document_id, known()))
+        else:
+            document = Searchable(text)
+            resolved |= {span: _resolve(span, document) for span in same}
     queries: list[Query] = []
     problems: list[str] = []
-    for index, record in enumerate(records):
-        spans: list[GoldSpan] = []
-        whole: list[str] = []
-        for position in range(len(record.gold_spans)):
-            found = resolved[index, position]
-            if isinstance(found, GoldSpan):
-                spans.append(found)
-            elif isinstance(found, WholeDocument):
-                whole.append(found.document_id)
-            else:
-                problems.append(f"{problem_of(record.query_id)}gold_spans.{position}: {found}")
-        if len(spans) + len(whole) == len(record.gold_spans):
+    for record in records:
+        found = [resolved[span] for span in record.gold_spans]
+        lost = [(n, problem) for n, problem in enumerate(found) if isinstance(problem, str)]
+        start = problem_of(record.query_id)
+        problems += [f"{start}gold_spans.{n}: {problem}" for n, problem in lost]
+        if not lost:
+            spans = [one for one in found if isinstance(one, GoldSpan)]
+            whole = [one.document_id for one in found if isinstance(one, WholeDocument)]
             queries.append(
                 Query(
                     gold_spans=tuple(dict.fromkeys(spans)),

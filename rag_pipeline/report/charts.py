@@ -3,6 +3,7 @@
 They are coloured by the page's own variables, and have a title for readers who can't see them.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,9 +181,5 @@ def _up(share: float) -> float:
 
 def _round_up(value: float) -> float:
     """Return the next number of the form 1, 2, 4 or 8 times a power of ten."""
-    scale = 1.0
-    while scale * 8 < value:
-        scale *= 10
-    while scale >= value and scale > 1e-9:
-        scale /= 10
+    scale = 10.0 ** math.floor(math.log10(value))
     return next((scale * step for step in (1, 2, 4, 8, 10) if scale * step >= value), value)

@@ -8,9 +8,9 @@ import sys
 import time
 import uuid
 from collections import OrderedDict
-from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_pipeline.calls.addresses import is_loopback
@@ -73,7 +73,8 @@ class Guards:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], _id_header(request_id)]}
+                named = (b"x-request-id", request_id.encode())
+                message = {**message, "headers": [*message["headers"], named]}
             await send(message)
 
         scope.setdefault("state", {})["request_id"] = request_id
@@ -91,7 +92,9 @@ class Guards:
             await self._run(scope, _replayed(body, receive), answer)
         except Refused as refused:
             status = refused.status
-            await _refuse(send, refused, request_id)
+            told = {"error": refused.reason, "request_id": request_id}
+            own = {**refused.headers, "x-request-id": request_id}
+            await JSONResponse(told, status, own)(scope, receive, send)
         finally:
             self._running -= entered
             milliseconds = round(1000 * (time.perf_counter() - started), 1)
@@ -201,27 +204,11 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _refuse(send: Send, refused: Refused, request_id: str) -> None:
-    body = json.dumps({"error": refused.reason, "request_id": request_id}).encode()
-    headers: list[Any] = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        _id_header(request_id),
-        *((k.lower().encode(), v.encode()) for k, v in refused.headers.items()),
-    ]
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 def _is_here(address: str) -> bool:
     try:
         return is_loopback(urlsplit(address).hostname or "")
     except ValueError:
         return False
-
-
-def _id_header(request_id: str) -> tuple[bytes, bytes]:
-    return b"x-request-id", request_id.encode()
 
 
 def _client(scope: Scope) -> str:

@@ -18,7 +18,7 @@ from rag_pipeline.answering import SentenceEmbed, extract_answers
 from rag_pipeline.assistant import sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import Answer, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.evaluation.context_quality import context_metrics, judge_by_rules
 from rag_pipeline.evaluation.context_quality.rules import RuleContext
@@ -168,8 +168,8 @@ class MeasuringRetriever(BaseRetriever):
         else:
             asked_of = [(query, chunks)]
             (given,) = extract_answers(asked_of, ExtractiveAnswers(), sentence_vectors)
-        asked = Query("measured", query)
-        (judged,) = judge_by_rules([asked], [chunks], [given], self.settings, self.embed)
+        answered = Answered(Query("measured", query), chunks, given)
+        (judged,) = judge_by_rules([answered], self.settings, self.embed)
         return Measured(query, len(chunks), context_metrics(judged, self.settings))
 
 

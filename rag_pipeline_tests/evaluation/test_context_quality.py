@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rag_pipeline.config import ChatContext, RuleContext
-from rag_pipeline.datamodels import Answer, Citation, GoldSpan, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Answered, Citation, GoldSpan, Query, ScoredChunk
 from rag_pipeline.evaluation.context_quality import (
     CONTEXT_METRICS,
     ContextJudgement,
@@ -117,7 +117,7 @@ def test_levels_and_missing_items_follow_the_gold_spans():
     # gold 0-40: half of a chunk inside is an answer, less a share of its text, none its document
     query = Query("q", "?", (GoldSpan("d", 0, 40), GoldSpan("e", 0, 10)))
     chunks = [chunk(0, 40), chunk(30, 80), chunk(45, 80), chunk(45, 80, "other")]
-    (judged,) = judge_by_rules([query], [chunks], [said("x")], RATES, refuse)
+    (judged,) = judge_by_rules([Answered(query, chunks, said("x"))], RATES, refuse)
     assert [c.level for c in judged.contexts] == ["high", "medium", "low", "none"]
     assert judged.missing == ("e#0-10",)
 
@@ -130,27 +130,23 @@ def test_without_gold_levels_follow_the_nearest_sentence():
     }
     chunks = [ScoredChunk(t, "d", 0, 9, t, 1) for t in cosines]
     chunks.append(ScoredChunk("both", "d", 0, 9, "four. Two.".replace("Two", "two"), 1))
-    (judged,) = judge_by_rules(
-        [query], [chunks[:4]], [said("x")], RATES, lambda ts: np.array([vectors[t] for t in ts])
-    )
+
+    def embed(texts):
+        return np.array([vectors[text] for text in texts])
+
+    (judged,) = judge_by_rules([Answered(query, chunks[:4], said("x"))], RATES, embed)
     assert [c.level for c in judged.contexts] == ["high", "medium", "low", "none"]
     assert judged.missing == ()
-    (unanswered,) = judge_by_rules(
-        [query],
-        [chunks[:4]],
-        [Answer("Nothing.", answered=False)],
-        RATES,
-        lambda ts: np.array([vectors[t] for t in ts]),
-    )
+    nothing = Answer("Nothing.", answered=False)
+    (unanswered,) = judge_by_rules([Answered(query, chunks[:4], nothing)], RATES, embed)
     assert unanswered.missing == ("an answer",)
     assert not any(c.used for c in unanswered.contexts)
 
 
 def test_without_gold_missing_are_the_facts_that_no_context_states():
     query = Query("q", "?", entities={"PERCENTAGE": (("5%",), ("7%",))})
-    (judged,) = judge_by_rules(
-        [query], [[chunk(0, 41)]], [said("x")], RATES, lambda ts: np.ones((len(ts), 1), np.float32)
-    )
+    answered = Answered(query, [chunk(0, 41)], said("x"))
+    (judged,) = judge_by_rules([answered], RATES, lambda ts: np.ones((len(ts), 1), np.float32))
     assert judged.missing == ("PERCENTAGE: 7%",)
 
 
@@ -173,9 +169,8 @@ def test_one_phrase_tells_that_a_high_context_was_used_two_that_another_was():
 def test_a_cited_context_is_used_and_shared_phrases_tell_nothing():
     query = Query("q", "How many spare keys?", (GoldSpan("d", 0, 88),))
     chunks = [chunk(0, 41), chunk(42, 69), chunk(42, 88)]
-    (judged,) = judge_by_rules(
-        [query], [chunks], [said("Bravo keeps two spare keys", chunks[1])], RATES, refuse
-    )
+    answered = Answered(query, chunks, said("Bravo keeps two spare keys", chunks[1]))
+    (judged,) = judge_by_rules([answered], RATES, refuse)
     # the third holds the same words as the second, which is the one that was cited
     assert [c.used for c in judged.contexts] == [False, True, False]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from rag_pipeline.answering import Ask
 from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.config.settings import ChatName
-from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk, object_schema
+from rag_pipeline.datamodels import Answered, object_schema
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged
 from rag_pipeline.models.chat import Prompt, Reply
@@ -39,29 +39,21 @@ class ChatContext(ContextJudge):
     ) -> list[ContextJudgement | ProviderError]:
         """Ask once a query."""
         return judge_with_llm(
-            [one.query for one in answered],
-            [one.contexts for one in answered],
-            [one.answer for one in answered],
-            lambda prompts: models.ask(prompts, self.chat),
-            self.overall,
+            answered, lambda prompts: models.ask(prompts, self.chat), self.overall
         )
 
 
 def judge_with_llm(
-    queries: Sequence[Query],
-    contexts: Sequence[Sequence[ScoredChunk]],
-    answered: Sequence[Answer],
-    ask: Ask,
-    overall: bool = False,
+    answered: Sequence[Answered], ask: Ask, overall: bool = False
 ) -> list[ContextJudgement | ProviderError]:
     """Judge each query's contexts, best first; a failure where the model gives no valid reply.
 
     The schema asks for exactly one judgement a context, in their order; a reply that has others
     is asked for once more and then fails. A query without contexts is not asked about.
     """
-    shown = [n for n, chunks in enumerate(contexts) if chunks]
-    prompts = [_prompt(queries[n], contexts[n], answered[n], overall) for n in shown]
-    judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in queries]
+    shown = [n for n, one in enumerate(answered) if one.contexts]
+    prompts = [_prompt(answered[n], overall) for n in shown]
+    judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]
     for n, reply in zip(shown, ask(prompts), strict=True):
         judged[n] = _read(reply) if isinstance(reply, Reply) else reply
     return judged
@@ -81,11 +73,12 @@ def judgement_schema(count: int, overall: bool = False) -> dict[str, Any]:
     )
 
 
-def _prompt(query: Query, chunks: Sequence[ScoredChunk], answer: Answer, overall: bool) -> Prompt:
-    passages = "\n\n".join(f"context_{n}:\n{chunk.text}" for n, chunk in enumerate(chunks, 1))
-    user = f"Question: {query.query}\n\nAnswer: {answer.text}\n\n{passages}"
+def _prompt(one: Answered, overall: bool) -> Prompt:
+    numbered = enumerate(one.contexts, 1)
+    passages = "\n\n".join(f"context_{n}:\n{chunk.text}" for n, chunk in numbered)
+    user = f"Question: {one.query.query}\n\nAnswer: {one.answer.text}\n\n{passages}"
     system = _SYSTEM + _OVERALL if overall else _SYSTEM
-    return Prompt(user, system=system, schema=judgement_schema(len(chunks), overall))
+    return Prompt(user, system=system, schema=judgement_schema(len(one.contexts), overall))
 
 
 def _read(reply: Reply) -> ContextJudgement:

@@ -1,5 +1,6 @@
 """Judge contexts without a chat model: levels from gold spans or likeness, use from key phrases."""
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -8,7 +9,7 @@ from typing import Literal
 from rag_pipeline.answering import SentenceEmbed
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import ContextJudge, Models
-from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk
+from rag_pipeline.datamodels import Answered, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_presence import Span, answers
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
@@ -33,23 +34,11 @@ class RuleContext(ContextJudge):
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
         """Judge by rules and the packaged embedding."""
-        return [
-            *judge_by_rules(
-                [one.query for one in answered],
-                [one.contexts for one in answered],
-                [one.answer for one in answered],
-                self,
-                lambda texts: models.vectors(texts, None),
-            )
-        ]
+        return [*judge_by_rules(answered, self, lambda texts: models.vectors(texts, None))]
 
 
 def judge_by_rules(
-    queries: Sequence[Query],
-    contexts: Sequence[Sequence[ScoredChunk]],
-    answered: Sequence[Answer],
-    settings: RuleContext,
-    embed: SentenceEmbed,
+    answered: Sequence[Answered], settings: RuleContext, embed: SentenceEmbed
 ) -> list[ContextJudgement]:
     """Judge each query's contexts, best first, and the answer that was given from them.
 
@@ -60,20 +49,14 @@ def judge_by_rules(
     Missing is each gold span that no context answers; without gold spans each annotated fact that
     no context states; without either, an answer that was not found.
     """
-    nearest = _nearest(queries, contexts, embed)
     judged = []
-    for query, chunks, answer, cosines in zip(queries, contexts, answered, nearest, strict=True):
-        if _has_gold(query):
-            levels = [_gold_level(chunk, query) for chunk in chunks]
+    for one, cosines in zip(answered, _nearest(answered, embed), strict=True):
+        if _has_gold(one.query):
+            levels = [_gold_level(chunk, one.query) for chunk in one.contexts]
         else:
             levels = [_likeness_level(cosine, settings) for cosine in cosines]
-        used = _used(query, chunks, levels, answer)
-        judged.append(
-            ContextJudgement(
-                tuple(Judged(level, u) for level, u in zip(levels, used, strict=True)),
-                tuple(_missing(query, chunks, answer)),
-            )
-        )
+        contexts = tuple(map(Judged, levels, _used(one, levels)))
+        judged.append(ContextJudgement(contexts, tuple(_missing(one))))
     return judged
 
 
@@ -116,22 +99,20 @@ def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
     return hits > 0 if level == "high" else hits > 1
 
 
-def _used(
-    query: Query, chunks: Sequence[ScoredChunk], levels: Sequence[Level], answer: Answer
-) -> list[bool]:
+def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
     """Tell of each context whether it was cited, or its own phrases stand in the answer.
 
     Phrases of the query and of several contexts are left out: they don't tell which was used.
     """
-    if not answer.answered:
-        return [False] * len(chunks)
-    cited = {citation.chunk_id for citation in answer.citations}
-    phrases = [key_phrases(chunk.text) for chunk in chunks]
-    asked = key_phrases(query.query)
+    if not one.answer.answered:
+        return [False] * len(one.contexts)
+    cited = {citation.chunk_id for citation in one.answer.citations}
+    phrases = [key_phrases(chunk.text) for chunk in one.contexts]
+    asked = key_phrases(one.query.query)
     used = []
-    for n, (chunk, level) in enumerate(zip(chunks, levels, strict=True)):
-        others = frozenset().union(asked, *phrases[:n], *phrases[n + 1 :])
-        used.append(chunk.chunk_id in cited or was_used(phrases[n] - others, answer.text, level))
+    for n, (chunk, level) in enumerate(zip(one.contexts, levels, strict=True)):
+        own = phrases[n] - frozenset().union(asked, *phrases[:n], *phrases[n + 1 :])
+        used.append(chunk.chunk_id in cited or was_used(own, one.answer.text, level))
     return used
 
 
@@ -169,7 +150,8 @@ def _likeness_level(cosine: float, settings: RuleContext) -> Level:
     return "low" if cosine >= low else "none"
 
 
-def _missing(query: Query, chunks: Sequence[ScoredChunk], answer: Answer) -> list[str]:
+def _missing(one: Answered) -> list[str]:
+    query, chunks = one.query, one.contexts
     if _has_gold(query):
         return [
             f"{gold.document_id}#{gold.start}-{gold.end}"
@@ -183,36 +165,29 @@ def _missing(query: Query, chunks: Sequence[ScoredChunk], answer: Answer) -> lis
             for variants in groups
             if not any(find(kind, v, c.text, 88.0) for v in variants for c in chunks)
         ]
-    return [] if answer.answered else ["an answer"]
+    return [] if one.answer.answered else ["an answer"]
 
 
-def _nearest(
-    queries: Sequence[Query], contexts: Sequence[Sequence[ScoredChunk]], embed: SentenceEmbed
-) -> list[list[float]]:
+def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
     """Return each context's highest cosine of a sentence with its query; [] for gold queries."""
-    needed = [n for n, query in enumerate(queries) if not _has_gold(query) and contexts[n]]
+    needed = [one for one in answered if one.contexts and not _has_gold(one.query)]
     sentences = {
         chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]
-        for n in needed
-        for chunk in contexts[n]
+        for one in needed
+        for chunk in one.contexts
     }
-    texts = list(
-        dict.fromkeys(
-            [queries[n].query for n in needed] + [s for found in sentences.values() for s in found]
-        )
-    )
-    found: list[list[float]] = [[] for _ in queries]
+    asked = dict.fromkeys(one.query.query for one in needed)
+    texts = list(dict.fromkeys([*asked, *itertools.chain.from_iterable(sentences.values())]))
     if not texts:
-        return found
-    vectors = embed(texts)
-    row = {text: index for index, text in enumerate(texts)}
-    for n in needed:
-        asked = vectors[row[queries[n].query]]
-        found[n] = [
-            max(float(vectors[row[s]] @ asked) for s in sentences[chunk.text])
-            for chunk in contexts[n]
+        return [[] for _ in answered]
+    vector = dict(zip(texts, embed(texts), strict=True))
+    return [
+        [
+            max(float(vector[s] @ vector[one.query.query]) for s in sentences[chunk.text])
+            for chunk in (() if _has_gold(one.query) else one.contexts)
         ]
-    return found
+        for one in answered
+    ]
 
 
 @lru_cache(maxsize=1)

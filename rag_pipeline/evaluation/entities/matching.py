@@ -207,8 +207,3 @@ def _marks(stems: Iterable[str]) -> frozenset[str]:
         for s in stems
         if s in _NEGATIONS or s[-1].isdecimal() or _ROLE.fullmatch(s)
     )
-
-
-def matches(kind: str, entity: str, variant: str, similarity: float) -> bool:
-    """Tell whether an extracted entity states the fact: it holds the variant or is much like it."""
-    return find(kind, variant, entity, similarity) is not None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from operator import add
 
-from rag_pipeline.evaluation.entities.matching import find, matches, value_of, words_of
+from rag_pipeline.evaluation.entities.matching import find, value_of, words_of
 from rag_pipeline.evaluation.entities.rules import Entity
 from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.summary import mean_of_known
@@ -137,7 +137,7 @@ def score_entities(
             stating = {
                 entity
                 for entity in of_type
-                if any(matches(kind, entity, variant, similarity) for variant in variants)
+                if any(find(kind, variant, entity, similarity) for variant in variants)
             }
             right |= stating
             places = [] if stating else [find(kind, v, answer, similarity) for v in variants]
