@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from rag_pipeline.config import STAGES, Configuration
 from rag_pipeline.evaluation.comparison import Groups
-from rag_pipeline.evaluation.scores import Scores, Values
+from rag_pipeline.evaluation.scores import Scores, Values, summarize_scores
 from rag_pipeline.evaluation.significance import Comparison, compare_family
-from rag_pipeline.evaluation.summary import UNMEASURED, Summary, summarize_all
+from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 
 CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _MOST_VARIANTS = 12
@@ -120,9 +120,7 @@ def _mean(
 
 
 def _curve(means: Mapping[str, Values], groups: Groups) -> dict[int, Summary]:
-    ids = next(iter(means.values()))
-    rows = [{metric: values.get(query_id) for metric, values in means.items()} for query_id in ids]
-    summaries = summarize_all(rows, [groups.get(q, f"query {q}") for q in ids])
+    summaries = summarize_scores(means, groups)
     return {cutoff: summaries.get(_metric(cutoff), UNMEASURED) for cutoff in CUTOFFS}
 
 

@@ -17,7 +17,6 @@ from rag_pipeline.evaluation.board import (
     read_board,
 )
 from rag_pipeline.evaluation.comparison import (
-    Groups,
     Reference,
     baseline,
     compare_all,
@@ -29,12 +28,12 @@ from rag_pipeline.evaluation.intervals import few_groups
 from rag_pipeline.evaluation.results import QUERIES, RUN
 from rag_pipeline.evaluation.runs import count_left_out, count_synthetic, load_groups, load_queries
 from rag_pipeline.evaluation.scores import (
-    Scores,
     check_metric_names,
     ranking_metrics,
     scores_digests,
+    summarize_scores,
 )
-from rag_pipeline.evaluation.summary import UNMEASURED, summarize_all
+from rag_pipeline.evaluation.summary import UNMEASURED
 from rag_pipeline.workspace import Workspace
 
 LEADERBOARD_FILE = "evaluation/leaderboard.json"
@@ -85,7 +84,7 @@ def update_leaderboard(
         note = RUN.note(workspace, name)
         if not note:
             continue
-        summaries = summarize_all(*_by_query(own, groups))
+        summaries = summarize_scores(own, groups)
         names = dict.fromkeys((*(m.name for m in ranking_metrics()), *own))
         rows.append(
             BoardRow(
@@ -162,9 +161,3 @@ def load_leaderboard(workspace: Workspace) -> Board:
             f"{workspace.config.where}"
         )
     return read_board(written, workspace.store.address(LEADERBOARD_FILE))
-
-
-def _by_query(scores: Scores, groups: Groups) -> tuple[list[dict[str, float | None]], list[str]]:
-    ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
-    rows = [{m: values.get(query_id) for m, values in scores.items()} for query_id in ids]
-    return rows, [groups.get(query_id, f"query {query_id}") for query_id in ids]

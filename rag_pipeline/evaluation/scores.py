@@ -15,6 +15,7 @@ from rag_pipeline.evaluation.entities.scores import ENTITY_METRICS
 from rag_pipeline.evaluation.metrics import Direction, Metric, RankingMetric
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, PRESENCE, SCORES
 from rag_pipeline.evaluation.retrieval_metrics import RANKING_METRICS
+from rag_pipeline.evaluation.summary import Summary, summarize, summarize_all
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]
@@ -101,6 +102,19 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
         for field in table.schema
         if pa.types.is_floating(field.type) or pa.types.is_integer(field.type)
     }
+
+
+def summarize_over(values: Values, ids: Iterable[str], groups: Mapping[str, str]) -> Summary:
+    """Summarize a metric over some queries; `groups` are by query id (see `runs.load_groups`)."""
+    ids = list(ids)
+    return summarize([values.get(q) for q in ids], [groups.get(q, f"query {q}") for q in ids])
+
+
+def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Summary]:
+    """Summarize every metric over the queries that any of them is of."""
+    ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
+    rows = [{metric: values.get(q) for metric, values in scores.items()} for q in ids]
+    return summarize_all(rows, [groups.get(q, f"query {q}") for q in ids])
 
 
 def scores_digests(workspace: Workspace, configuration: str) -> list[str | None]:

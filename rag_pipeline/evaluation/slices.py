@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.datamodels import Query
-from rag_pipeline.evaluation.scores import Values
-from rag_pipeline.evaluation.summary import Summary, summarize
+from rag_pipeline.evaluation.scores import Values, summarize_over
+from rag_pipeline.evaluation.summary import Summary
 
 SHORT, LONG = 10, 16
 """Questions of up to `SHORT` words are short, of at least `LONG` words long."""
@@ -34,14 +34,7 @@ def slices(
                 members.setdefault((kind, name), []).append(query.query_id)
     kinds = list(dict.fromkeys(kind for kind, _ in members))
     found = [
-        Slice(
-            kind,
-            name,
-            summarize(
-                [values.get(query_id) for query_id in ids],
-                [(groups or {}).get(query_id, f"query {query_id}") for query_id in ids],
-            ),
-        )
+        Slice(kind, name, summarize_over(values, ids, groups or {}))
         for (kind, name), ids in members.items()
     ]
     return sorted(found, key=lambda s: (kinds.index(s.kind), *_worst_first(s.summary), s.name))

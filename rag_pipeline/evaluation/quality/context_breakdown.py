@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rag_pipeline.datamodels import ContextJudgement, ScoredChunk
 from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.runs import load_ranked
-from rag_pipeline.evaluation.scores import Scores
-from rag_pipeline.evaluation.summary import Summary, summarize
+from rag_pipeline.evaluation.scores import Scores, summarize_over, summarize_scores
+from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.workspace import Workspace
 
 _COUNTS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
@@ -44,11 +44,11 @@ def _by_position(judged: Mapping[str, ContextJudgement], groups: Mapping[str, st
     found = []
     for place in range(max(len(j.contexts) for j in judged.values())):
         own = {q: j.contexts[place] for q, j in judged.items() if place < len(j.contexts)}
-        of = [groups.get(q, f"query {q}") for q in own]
-        relevant = [float(c.level in ("high", "medium")) for c in own.values()]
-        used = [float(c.used) for c in own.values()]
-        measured = {"relevant": summarize(relevant, of), "used": summarize(used, of)}
-        found.append(Part("position", str(place + 1), measured))
+        told = {
+            "relevant": {q: float(c.level in ("high", "medium")) for q, c in own.items()},
+            "used": {q: float(c.used) for q, c in own.items()},
+        }
+        found.append(Part("position", str(place + 1), summarize_scores(told, groups)))
     return found
 
 
@@ -67,12 +67,8 @@ def _by_size(
     ):
         for low, high in steps:
             ids = [q for q, n in own.items() if low <= n and (high is None or n <= high)]
-            of = [groups.get(q, f"query {q}") for q in ids]
-            measured = {
-                name: summarize([scores[name].get(q) for q in ids], of)
-                for name in _SCORES
-                if name in scores
-            }
+            names = (name for name in _SCORES if name in scores)
+            measured = {name: summarize_over(scores[name], ids, groups) for name in names}
             if ids:
                 found.append(Part(kind, _span(low, high), measured))
     return found

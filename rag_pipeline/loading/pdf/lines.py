@@ -5,7 +5,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
 
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.text import is_cjk
@@ -169,21 +170,14 @@ def _logical(visual: str) -> str:
     one direction goes with them.
     """
     units = _units(visual)
-    directions = [_direction(unit) for unit in units]
     base = "R" if _mostly_rtl(visual) else "L"
-    _resolve(directions, base)
-    runs: list[tuple[str, list[str]]] = []
-    for unit, direction in zip(units, directions, strict=True):
-        if runs and runs[-1][0] == direction:
-            runs[-1][1].append(unit)
-        else:
-            runs.append((direction, [unit]))
-    if base == "R":
-        runs.reverse()
-    return "".join(
-        "".join(u.translate(_MIRRORED) for u in reversed(units)) if d == "R" else "".join(units)
-        for d, units in runs
-    )
+    directed = zip(_directions(units, base), units, strict=True)
+    runs: list[str] = []
+    for direction, run in groupby(directed, key=itemgetter(0)):
+        own = [unit for _, unit in run]
+        is_rtl = direction == "R"
+        runs.append("".join(u.translate(_MIRRORED) for u in own[::-1]) if is_rtl else "".join(own))
+    return "".join(runs[::-1] if base == "R" else runs)
 
 
 def _units(text: str) -> list[str]:
@@ -203,17 +197,16 @@ def _direction(unit: str) -> str:
     return "L" if kind == "L" or kind in _WEAK_NUMBER else ""
 
 
-def _resolve(directions: list[str], base: str) -> None:
-    """Give what has no direction that of both its neighbours, or else that of the line."""
-    index = 0
-    while index < len(directions):
-        if directions[index]:
-            index += 1
-            continue
-        end = index
-        while end < len(directions) and not directions[end]:
-            end += 1
-        before = directions[index - 1] if index else base
-        after = directions[end] if end < len(directions) else base
-        directions[index:end] = [before if before == after else base] * (end - index)
-        index = end
+def _directions(units: Sequence[str], base: str) -> list[str]:
+    """Return directions; what has none has that of both its neighbours, or else of the line."""
+    own = [_direction(unit) for unit in units]
+    before, after = _last(own, base), _last(own[::-1], base)[::-1]
+    return [
+        one or (left if left == right else base)
+        for one, left, right in zip(own, before, after, strict=True)
+    ]
+
+
+def _last(directions: Sequence[str], base: str) -> list[str]:
+    """Return the last direction before each place, `base` where there is none."""
+    return [*accumulate(directions, lambda last, one: one or last, initial=base)][:-1]

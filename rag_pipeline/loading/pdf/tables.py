@@ -271,24 +271,17 @@ def _borders(rows: Sequence[Sequence[Word]]) -> list[float]:
     width = int(right - left) + 1
     counts = [0] * width
     for row in rows:
-        covered: set[int] = set()
+        points: set[int] = set()
         for word in row:
             pad = _PAD * word.size
-            covered.update(range(int(word.x0 - left - pad), int(word.x1 - left + pad) + 1))
-        for x in covered:
+            points.update(range(int(word.x0 - left - pad), int(word.x1 - left + pad) + 1))
+        for x in points:
             if 0 <= x < width:
                 counts[x] += 1
     most = 0 if len(rows) < 6 else max(1, len(rows) // 8)
-    borders: list[float] = []
-    start: int | None = None
-    for x, count in enumerate([*counts, len(rows)]):
-        if count <= most and start is None:
-            start = x
-        elif count > most and start is not None:
-            if x - start >= 3 and start > 0 and x < width:
-                borders.append(left + (start + x) / 2)
-            start = None
-    return borders
+    covered = "".join("#" if count > most else " " for count in counts)
+    runs = (white.span() for white in re.finditer(r"(?<=#) {3,}(?=#)", covered))
+    return [left + (start + end) / 2 for start, end in runs]
 
 
 def _inside(words: Sequence[Word], box: Sides) -> list[Word]:
