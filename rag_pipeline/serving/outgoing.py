@@ -1,5 +1,6 @@
 """Requests to other servers: to allowed hosts, without redirects, bounded in size and time."""
 
+import atexit
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -77,4 +78,6 @@ def post_json(
 @lru_cache(maxsize=1)
 def _client() -> httpx.Client:
     """Return the client of all backends: no redirects, no proxies of the environment."""
-    return httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS)
+    client = httpx.Client(follow_redirects=False, trust_env=False, timeout=_SECONDS)
+    atexit.register(client.close)
+    return client

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -47,8 +48,9 @@ class Asked(threading.Thread):
         while not self.reply:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
             try:
-                connection.request("POST", "/")
-                self.reply = connection.getresponse().read()
+                with closing(connection):
+                    connection.request("POST", "/")
+                    self.reply = connection.getresponse().read()
             except ConnectionRefusedError:
                 time.sleep(0.02)
             except (OSError, http.client.HTTPException):
