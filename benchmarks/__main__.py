@@ -11,8 +11,6 @@ BENCHMARKS = (
     "bench_overhead",
     "bench_lexical",
     "bench_calls",
-    "bench_providers",
-    "bench_retrieval",
     "bench_datasets",
     "bench_ablation",
     "bench_significance",

@@ -6,18 +6,15 @@ On the sample corpus the facts are annotated. On LegalBench-RAG they are what th
 the gold text, so that its numbers tell how much of the gold text's facts an answer holds.
 """
 
-import argparse
 import json
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-import rag_pipeline
 from benchmarks.bench_datasets import rag
+from benchmarks.corpora import set_options, working, write_sample
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.entities import extract
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
@@ -35,13 +32,11 @@ METRICS = (
     "UsageRate",
     "MissingItems",
 )
-_SAMPLE = Path(rag_pipeline.__file__).parent / "defs" / "sample" / "defs.yaml"
 _FACTS = ("TIME", "MONEY", "PERCENTAGE", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION")
 
 
-def with_context_aware(content: dict[str, Any], plain: str) -> dict[str, str]:
+def with_context_aware(attributes: dict[str, Any], plain: str) -> dict[str, str]:
     """Add the default over a context-aware retriever; return what is compared, by its name."""
-    attributes = content["attributes"]
     default = next(c for c in attributes["configurations"] if c.get("name") == "default")
     single_pass = dict(attributes["retrievers"][default["retriever"]])
     top_k = single_pass.pop("top_k")
@@ -54,16 +49,13 @@ def with_context_aware(content: dict[str, Any], plain: str) -> dict[str, str]:
 
 def sample(work: Path) -> tuple[Path, dict[str, str]]:
     """Return the sample corpus with its own two configurations that are named, and a third."""
-    content = yaml.safe_load(_SAMPLE.read_text())
-    attributes = content["attributes"]
-    config = load_config(_SAMPLE)
-    attributes["documents"]["path"] = str(config.documents_path)
-    attributes["queries"] = str(config.queries_path)
-    attributes["store"] = str(work / "store")
-    attributes["configurations"] = [c for c in attributes["configurations"] if "name" in c]
-    file, names = work / "sample.yaml", with_context_aware(content, "baseline")
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return file, names
+    names: dict[str, str] = {}
+
+    def change(attributes: dict[str, Any]) -> None:
+        attributes["configurations"] = [c for c in attributes["configurations"] if "name" in c]
+        names.update(with_context_aware(attributes, "baseline"))
+
+    return write_sample(work, change), names
 
 
 def legalbench(work: Path, data: Path) -> tuple[Path, dict[str, str]]:
@@ -86,7 +78,7 @@ def legalbench(work: Path, data: Path) -> tuple[Path, dict[str, str]]:
         *("--queries", str(queries), "--store", str(work / "store"), "--output", str(file)),
     )
     content = yaml.safe_load(file.read_text())
-    names = with_context_aware(content, "plain")
+    names = with_context_aware(content["attributes"], "plain")
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     return file, names
 
@@ -132,17 +124,9 @@ def _shown(value: float | None) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    here = Path(__file__).parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=["sample", "legalbench-rag"])
-    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as passing:
-        work = arguments.work or Path(passing)
-        work.mkdir(parents=True, exist_ok=True)
+    with working(set_options(__doc__, ("sample", "legalbench-rag"))) as arguments:
+        work, data = arguments.work, arguments.data / "legalbench_rag"
         for name in arguments.sets:
-            data = Path(arguments.data) / "legalbench_rag"
             if name != "sample" and not data.is_dir():
                 sys.stdout.write(f"{name}: no data at {data}; left out\n")
                 continue

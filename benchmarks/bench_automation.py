@@ -15,7 +15,6 @@ importing Dagster alone, each the least of five.
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from typing import Any
 import dagster as dg
 import yaml
 
+from benchmarks.processes import cpu_of_children
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.pipeline.planning import plan_step, steps
@@ -151,10 +151,10 @@ def sample(folder: Path) -> Corpus:
 def by_command(corpus: Corpus) -> Cost:
     """Bring a corpus up to date by `rag run`."""
     there = {k: v for k, v in os.environ.items() if k != "DAGSTER_HOME"}
-    before, started = _cpu_of_children(), time.perf_counter()
+    before, started = cpu_of_children(), time.perf_counter()
     run = command("rag", "run", "-q", corpus.file)
     subprocess.run(run, cwd=corpus.file.parent, env=there, check=True, capture_output=True)
-    return Cost(0, 0, time.perf_counter() - started, _cpu_of_children() - before)
+    return Cost(0, 0, time.perf_counter() - started, cpu_of_children() - before)
 
 
 class Daemon:
@@ -243,14 +243,9 @@ def daemon_of(corpus: Corpus) -> Iterator[Daemon]:
 
 def _cpu_of(code: str) -> float:
     """Return the CPU seconds of a process that runs some code."""
-    before = _cpu_of_children()
+    before = cpu_of_children()
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=_REPOSITORY)
-    return _cpu_of_children() - before
-
-
-def _cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return cpu_of_children() - before
 
 
 def _cpu_of_session(leader: int) -> float:

@@ -12,10 +12,7 @@ with too few questions, which was fitted to half of the documents of these sets:
 printed what it does on the other half.
 """
 
-import argparse
-import os
 import sys
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -23,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.bench_citations import built
+from benchmarks.corpora import set_options, working
 from rag_pipeline.answering.confidence import DEFAULT, auc, fit
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.evaluation.quality.calibration import Examples, examples
@@ -111,16 +109,9 @@ def measured(name: str, data: Path, work: Path) -> Examples:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    here = Path(__file__).parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as passing:
-        work = arguments.work or Path(passing)
+    with working(set_options(__doc__, SETS)) as arguments:
         for name in arguments.sets:
-            report(name, measured(name, Path(arguments.data), work / name))
+            report(name, measured(name, arguments.data, arguments.work / name))
 
 
 if __name__ == "__main__":

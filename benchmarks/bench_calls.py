@@ -5,7 +5,6 @@ python -m benchmarks.bench_calls [--calls 3200] [--many 20000]
 
 import argparse
 import asyncio
-import resource
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import openai
 
+from benchmarks.processes import kibibytes
 from rag_pipeline.calls import CallCache
 from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
@@ -55,10 +55,6 @@ def ours(url: str, count: int, folder: Path) -> float:
     return seconds
 
 
-def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=3200)
@@ -87,9 +83,9 @@ def main() -> None:
             print(f"  through ask   {through:8.1f}")
             print(f"  ratio         {through / alone:8.2f}   (at least 0.90)")
             if arguments.many:
-                before = peak_mib()
+                before = kibibytes("self", "VmHWM") / 1024
                 ours(url, arguments.many, make(folder, 4))
-                grown = peak_mib() - before
+                grown = kibibytes("self", "VmHWM") / 1024 - before
                 print(f"peak memory before, after {arguments.many:,} calls of one `ask`")
                 print(f"  before        {before:8.1f} MiB")
                 print(f"  grown         {grown:8.1f} MiB")

@@ -13,7 +13,6 @@ what is built.
 import argparse
 import json
 import os
-import resource
 import sys
 import tempfile
 import threading
@@ -24,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_memory import watched
 from benchmarks.bench_scale import BUILDING, CONFIGURATION, QUERIES, STEPS, Scale
+from benchmarks.processes import cpu_of_children, run_watched
 from benchmarks.scale_corpus import DIMENSION
 from rag_pipeline import Corpus, release
 from rag_pipeline.config.models import InputType, Tokens
@@ -81,18 +80,13 @@ def _noise(chance: np.random.Generator, rows: int) -> Vectors:
 
 def run(scale: Scale, what: str) -> tuple[float, int]:
     """Run `rag run`; print and return its seconds and MiB."""
-    started, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    log = scale.folder / "run.log"
-    arguments = ("run", str(scale.file), "--configuration", CONFIGURATION, "--quiet")
+    started, used = time.monotonic(), cpu_of_children()
     before = "from benchmarks.bench_changes import draw; draw()\n"
-    with watched(*arguments, log=log, before=before) as (process, watch):
-        if process.wait():
-            raise SystemExit(log.read_text())
-    seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
-    print(f"{what}: {seconds:.1f} s, {cpu:.1f} CPU s, {watch.mib} MiB", end="")
+    mib = run_watched(scale.file, "--configuration", CONFIGURATION, before=before)
+    seconds, cpu = time.monotonic() - started, cpu_of_children() - used
+    print(f"{what}: {seconds:.1f} s, {cpu:.1f} CPU s, {mib} MiB", end="")
     print(f" (load {os.getloadavg()[0]:.1f})", flush=True)
-    return seconds, watch.mib
+    return seconds, mib
 
 
 def forget(folder: Path) -> None:

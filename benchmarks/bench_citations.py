@@ -6,10 +6,7 @@ The questions of half of the documents were used to fit `answering.extractive.FE
 printed is of the others, and of all. `--fit` prints the weights that the first half gives.
 """
 
-import argparse
-import os
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +17,7 @@ import numpy.typing as npt
 
 from benchmarks.bench_datasets import SETS as PUBLIC
 from benchmarks.bench_datasets import prepared, rag
-from benchmarks.bench_wordings import sample
+from benchmarks.corpora import set_options, working, write_sample
 from rag_pipeline import Corpus
 from rag_pipeline.answering import (
     ToAnswer,
@@ -141,19 +138,12 @@ def _line(told: str, rows: Sequence[Measured]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    here = Path(__file__).parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=list(SHARES), choices=list(SHARES))
-    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
+    parser = set_options(__doc__, SHARES)
     parser.add_argument("--fit", action="store_true")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as passing:
-        work = arguments.work or Path(passing)
-        work.mkdir(parents=True, exist_ok=True)
+    with working(parser) as arguments:
         of_set: dict[str, list[Measured]] = {}
         for name in arguments.sets:
-            corpus = built(name, Path(arguments.data), work / name)
+            corpus = built(name, arguments.data, arguments.work / name)
             of_set[name] = list(measured(name, corpus))
             sys.stdout.write(f"{name}\n")
             sys.stdout.write(_line("reported", [o for o in of_set[name] if o.reported]))
@@ -170,7 +160,7 @@ def built(name: str, data: Path, work: Path) -> Corpus:
     work.mkdir(parents=True, exist_ok=True)
     file = work / name / "corpus.yaml"
     if name == "sample":
-        file = sample(data, work)
+        file = write_sample(work)
     elif not file.exists():
         prepared(name, data / PUBLIC[name][0], work)
     rag("run", str(file), "--configuration", "default", "--quiet")

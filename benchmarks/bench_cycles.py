@@ -11,8 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import yaml
-
+from benchmarks.corpora import write_corpus
 from rag_pipeline import release
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.making import make
@@ -46,22 +45,16 @@ def write_cycling(folder: Path, documents: int = DOCUMENTS) -> Path:
         edit(folder, number, 0)
     query = '{"query_id": "q", "query": "fee of contract 0", "gold_spans": []}\n'
     (folder / "queries.jsonl").write_text(query)
-    attributes = {
-        "corpus": "cycling",
-        "documents": {"path": "documents"},
-        "queries": "queries.jsonl",
-        "store": "store",
-        "chunkings": {"fixed": {"method": "fixed", "tokens": 40}},
-        "retrievers": {"hybrid": {"method": "hybrid"}},
-        "configurations": [
-            {"name": "one", "chunking": "fixed", "embedding": "minilm", "retriever": "hybrid"}
-        ],
-        "retention": {"keep_releases": 3, "keep_days": 0, "version_hours": 0, "calls_days": 0},
-    }
-    file = folder / "cycling.yaml"
-    content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes}
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return file
+    one = {"name": "one", "chunking": "fixed", "embedding": "minilm", "retriever": "hybrid"}
+    return write_corpus(
+        folder,
+        "cycling",
+        queries="queries.jsonl",
+        chunkings={"fixed": {"method": "fixed", "tokens": 40}},
+        retrievers={"hybrid": {"method": "hybrid"}},
+        configurations=[one],
+        retention={"keep_releases": 3, "keep_days": 0, "version_hours": 0, "calls_days": 0},
+    )
 
 
 def edit(folder: Path, number: int, cycle: int) -> None:

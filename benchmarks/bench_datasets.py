@@ -5,17 +5,16 @@
 Each set is imported, run as `rag init` and `rag run` do it, and reported with 95 % intervals.
 """
 
-import argparse
 import contextlib
 import io
 import json
-import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.corpora import set_options
 from rag_pipeline.cli.main import app
 
 # What each set is measured by: its own published metric, in our names.
@@ -62,15 +61,11 @@ def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
     return result
 
 
-def present(what: str, names: Iterable[str]) -> Iterator[tuple[str, Path]]:
+def present(what: str, names: Collection[str]) -> Iterator[tuple[str, Path]]:
     """Yield the asked for data sets that are there, with their folders."""
-    parser = argparse.ArgumentParser(description=what)
-    here = Path(__file__).parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=list(names), choices=list(names))
-    arguments = parser.parse_args()
+    arguments = set_options(what, names).parse_args()
     for name in arguments.sets:
-        data = Path(arguments.data) / SETS[name][0]
+        data = arguments.data / SETS[name][0]
         if data.is_dir():
             yield name, data
         else:

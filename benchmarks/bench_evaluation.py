@@ -4,55 +4,35 @@ python -m benchmarks.bench_evaluation
 """
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-import yaml
+from benchmarks.corpora import write_sample
+from benchmarks.processes import cpu_of_children, run_watched
 
-SAMPLE = Path(__file__).parents[1] / "rag_pipeline/defs/sample/defs.yaml"
 RULES = [{"retriever": "dense", "reranker": "none"}, {"retriever": "discovery", "reranker": "*"}]
 
 
-def write_file(folder: Path) -> Path:
-    """Write the sample corpus with 24 configurations and a store of its own."""
-    content = yaml.safe_load(SAMPLE.read_text())
-    attributes, data = content["attributes"], SAMPLE.parents[3] / "data"
-    attributes["documents"]["path"] = str(data / "documents")
-    attributes["queries"] = str(data / "queries.jsonl")
-    attributes["store"] = str(folder / "store")
+def with_24(attributes: dict[str, Any]) -> None:
+    """Give the sample corpus 24 configurations."""
     star = {"chunking": "*", "contextualizer": "*", "embedding": "minilm"}
     attributes["configurations"] = [{**star, **rule} for rule in RULES]
     attributes.pop("baseline")
-    file = folder / "sample.yaml"
-    file.write_text(yaml.safe_dump(content))
-    return file
 
 
 def run(file: Path) -> tuple[float, float]:
     """Run `rag run` in a process of its own; return its wall and its processor seconds."""
-    before, started = os.times(), time.perf_counter()
-    command = [
-        sys.executable,
-        "-c",
-        "from rag_pipeline.cli import main; main()",
-        "run",
-        str(file),
-        "--quiet",
-    ]
-    subprocess.run(command, check=True)
-    after = os.times()
-    used = after.children_user + after.children_system - before.children_user
-    return time.perf_counter() - started, used - before.children_system
+    before, started = cpu_of_children(), time.perf_counter()
+    run_watched(file)
+    return time.perf_counter() - started, cpu_of_children() - before
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
-        file = write_file(Path(name))
+        file = write_sample(Path(name), with_24)
         built, _ = run(file)
         corpus = Path(name) / "store/sample"
         for part in ("evaluation", "releases", "released_scores"):

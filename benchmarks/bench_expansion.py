@@ -17,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.corpora import SAMPLE
 from rag_pipeline import Corpus
+from rag_pipeline.answering.confidence import auc
 from rag_pipeline.assistant import Assistant, open_assistant, sentence_vectors
 from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
 from rag_pipeline.config import DocumentsSource, load_config
@@ -28,12 +30,9 @@ from rag_pipeline.orchestration.runner import run
 from rag_pipeline.store import quoted
 
 DATA = Path(__file__).parents[1] / "data"
-CORPUS = Path(__file__).parents[1] / "rag_pipeline" / "defs" / "sample" / "defs.yaml"
 HELD_OUT = 4
 QUESTIONS = 24
 """Of each kind."""
-
-
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
 
 
@@ -70,7 +69,7 @@ def main() -> None:
 
 
 def _separate(folder: Path) -> None:
-    config = load_config(CORPUS).model_copy(update={"store": str(folder / "store")})
+    config = load_config(SAMPLE).model_copy(update={"store": str(folder / "store")})
     list(run(config, "default"))
     corpus = Corpus(config)
 
@@ -82,8 +81,9 @@ def _separate(folder: Path) -> None:
     asked = [q for q in load_queries(corpus.workspace) if q.gold_spans]
     there = np.array([confidence(q, set()) for q in asked])
     gone = np.array([confidence(q, {s.document_id for s in q.gold_spans}) for q in asked])
-    wins = (there[:, None] > gone).mean() + 0.5 * (there[:, None] == gone).mean()
-    print(f"{len(asked)} questions with and without their gold documents: AUC {wins:.3f}")
+    print(
+        f"{len(asked)} questions with and without their gold documents: AUC {auc(there, gone):.3f}"
+    )
     for threshold in THRESHOLDS:
         rates = (
             f"{(gone < threshold).mean():.2f} of those without, {(there < threshold).mean():.2f}"
@@ -100,7 +100,7 @@ def _measure(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
     expansion = {"look_in": {"source": "folder", "path": str(folder / "outside")}}
-    config = load_config(CORPUS).model_copy(
+    config = load_config(SAMPLE).model_copy(
         update={
             "documents": DocumentsSource(path=str(folder / "documents")),
             "store": str(folder / "store"),

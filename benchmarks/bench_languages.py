@@ -11,11 +11,9 @@ some two hundred.
 import tempfile
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from benchmarks.bench_datasets import rag
+from benchmarks.corpora import write_corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.comparison import compare, pairs
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
@@ -36,34 +34,21 @@ LEAST_GAIN = 0.30
 
 def corpus_file(folder: Path, name: str) -> Path:
     """Write the corpus file: two embeddings, each with vectors alone and with BM25."""
-    stages: dict[str, Any] = {
-        "chunkings": {"by_tokens": {"method": "sentences", "max_characters": 120}},
-        "embeddings": {"minilm": {"provider": "minilm"}, "e5": {"provider": "e5"}},
-        "retrievers": RETRIEVERS,
-        "lexical": {"language": "auto"},
-    }
-    configurations = [
-        {
-            "name": f"{embedding}_{retriever}",
-            "chunking": "by_tokens",
-            "contextualizer": "none",
-            "embedding": embedding,
-            "retriever": retriever,
-        }
-        for embedding, retriever in product(("minilm", "e5"), RETRIEVERS)
-    ]
-    attributes = {
-        "corpus": name,
-        "documents": {"path": "documents"},
-        "queries": "queries.jsonl",
-        "store": "store",
-        **stages,
-        "configurations": configurations,
-    }
-    file = folder / "corpus.yaml"
-    content = {"type": "rag_pipeline.RagPipeline", "attributes": attributes}
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return file
+    one = {"chunking": "by_tokens", "contextualizer": "none"}
+    return write_corpus(
+        folder,
+        name,
+        queries="queries.jsonl",
+        chunkings={"by_tokens": {"method": "sentences", "max_characters": 120}},
+        embeddings={"minilm": {"provider": "minilm"}, "e5": {"provider": "e5"}},
+        retrievers=RETRIEVERS,
+        lexical={"language": "auto"},
+        configurations=[
+            {"name": f"{embedding}_{retriever}", "embedding": embedding, "retriever": retriever}
+            | one
+            for embedding, retriever in product(("minilm", "e5"), RETRIEVERS)
+        ],
+    )
 
 
 def measure(work: Path, language: Language, asked: str) -> dict[str, float]:

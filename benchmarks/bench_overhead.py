@@ -6,7 +6,6 @@ python -m benchmarks.bench_overhead
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpora import write_generated
+from benchmarks.processes import kibibytes
 
 
 def raw(file: Path) -> float:
@@ -66,8 +66,7 @@ def main() -> None:
     if arguments.child:
         what, file = arguments.child
         seconds = {"raw": raw, "build": build}[what](Path(file))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"seconds": seconds, "peak_mib": peak}))
+        print(json.dumps({"seconds": seconds, "peak_mib": kibibytes("self", "VmHWM") / 1024}))
         return
     with tempfile.TemporaryDirectory() as folder:
         file = write_generated(Path(folder) / "time", arguments.documents, 10, 70)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pypdfium2
 
+from benchmarks.processes import kibibytes
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading import parser_process, scan
@@ -106,10 +107,9 @@ def read_long(pages: int) -> None:
     (child,) = parser_process._parsers().idle
     ticks = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     seconds = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
-    status = Path(f"/proc/{child.pid}/status").read_text()
-    peak = next(line.split()[1] for line in status.split("\n") if line.startswith("VmHWM"))
+    peak = kibibytes(child.pid, "VmHWM") / 1024
     print(f"{pages} pages ({len(raw):,} bytes): {pages / seconds:.1f} pages a second and core, "
-          f"{len(parsed.text):,} characters, peak of {int(peak) / 1024:.0f} MiB")  # fmt: skip
+          f"{len(parsed.text):,} characters, peak of {peak:.0f} MiB")  # fmt: skip
 
 
 def read_several(pages: int, documents: int = 8) -> None:

@@ -10,9 +10,7 @@ the configurations' means by each metric. A public set is cut to its first docum
 import argparse
 import json
 import math
-import os
 import shutil
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,6 +19,7 @@ import yaml
 from scipy.stats import kendalltau
 
 from benchmarks.bench_datasets import SETS, rag
+from benchmarks.corpora import SAMPLE, set_options, working
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.scores import read_scores
@@ -38,7 +37,7 @@ def written(work: Path, name: str, data: Path, most: int) -> Path:
     file = work / f"{name}.yaml"
     if file.exists():  # built before: only what changed is asked again
         return file
-    content = yaml.safe_load((ROOT / "rag_pipeline/defs/sample/defs.yaml").read_text())
+    content = yaml.safe_load(SAMPLE.read_text())
     chunkings = content["attributes"]["chunkings"]
     if name == "sample":
         shutil.copytree(ROOT / "data" / "documents", work / "documents")
@@ -76,18 +75,18 @@ def cut(work: Path, most: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
     sets = ("sample", "legalbench-rag", "contractnli", "chroma-chunking")
-    here = Path(os.environ.get("RAG_PIPELINE_DATA", ROOT.parent / "shared" / "data"))
+    parser = set_options(__doc__)
     parser.add_argument("--set", choices=sets, default="sample")
-    parser.add_argument("--data", type=Path, default=here)
     parser.add_argument("--documents", type=int, default=24)
     parser.add_argument("--number", type=int, default=150)
-    parser.add_argument("--work", type=Path)
-    arguments = parser.parse_args()
-    work = arguments.work or Path(tempfile.mkdtemp())
-    work.mkdir(exist_ok=True)
-    file = written(work, arguments.set, arguments.data, arguments.documents)
+    with working(parser) as arguments:
+        measure(arguments)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Make questions, run every configuration over them and people's, and print the table."""
+    file = written(arguments.work, arguments.set, arguments.data, arguments.documents)
     started = time.perf_counter()
     rag("questions", str(file), "--add", "--number", str(arguments.number))
     print(f"made in {time.perf_counter() - started:.1f} s")

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.processes import kibibytes
 from benchmarks.scale_corpus import Asked, ScaleCorpus
 from rag_pipeline.config import MaxSimReranker, NoReranker, load_config
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
@@ -274,15 +275,9 @@ def run_step(scale: Scale, name: str) -> Result:
     return {
         "seconds": round(time.perf_counter() - started, 1),
         "cpu": round(time.process_time() - cpu, 1),
-        "peak_mib": _peak_mib(),
+        "peak_mib": kibibytes("self", "VmHWM") // 1024,
         **result,
     }
-
-
-def _peak_mib() -> int:
-    status = Path("/proc/self/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) // 1024
 
 
 def sizes(scale: Scale) -> Result:

@@ -1,24 +1,20 @@
 """Load on `rag serve`: 50 clients at once on the sample corpus, a release switching meanwhile.
 
-    python -m benchmarks.bench_serving [--seconds N] [--clients N]
-        [--work FOLDER]
+    python -m benchmarks.bench_serving [--seconds N] [--clients N] [--work FOLDER]
 
 The server is a process of its own, set up as by default; the clients share the machine with it.
 Four of five requests ask the assistant, the fifth is the MCP tool `search_chunks`. With --work, the
 corpus that an earlier run built there is used again.
 """
 
-import argparse
 import http.client
 import json
 import os
-import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -28,11 +24,12 @@ import numpy as np
 
 from benchmarks.bench_answers import sample
 from benchmarks.bench_datasets import rag
+from benchmarks.corpora import set_options, working
+from benchmarks.processes import Watch, kibibytes, watched
 from rag_pipeline import Corpus, release
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline_tests.testing.servers import free_port
 
-_SERVE = "from rag_pipeline.cli import main; main()"
 _MCP = {"Accept": "application/json, text/event-stream"}
 
 
@@ -49,23 +46,15 @@ def released_twice(work: Path) -> Path:
 
 
 @contextmanager
-def server(file: Path, port: int, log: Path):
-    """Run `rag serve`; yield its process."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE, "serve", str(file), "--port", str(port)],
-            stdout=out,
-            stderr=out,
-        )
-    try:
-        while process.poll() is None and not answers(port):
+def server(file: Path, port: int, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], Watch]]:
+    """Run `rag serve`; yield it when it answers, with the count of its memory."""
+    with watched("serve", str(file), "--port", str(port), log=log) as (process, watch):
+        until = time.monotonic() + 120
+        while not answers(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise SystemExit(log.read_text())
             time.sleep(0.2)
-        if process.poll() is not None:
-            raise SystemExit(log.read_text())
-        yield process
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
+        yield process, watch
 
 
 def answers(port: int) -> bool:
@@ -131,30 +120,21 @@ class Load:
             thread.join()
 
 
-def megabytes(process: subprocess.Popen[bytes]) -> float:
-    """Return a process's resident memory."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = set_options(__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--work", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        work = arguments.work or Path(folder)
-        file = released_twice(work)
+    with working(parser) as arguments:
+        file = released_twice(arguments.work)
         corpus = Corpus.load(file)
         second, first = (r.release_id for r in corpus.releases()[:2])
         release.serve(corpus.workspace, first)
         questions = [q.query for q in read_queries(corpus.config.queries_path)]
         port = free_port()
-        with server(file, port, work / "server.log") as process:
+        with server(file, port, arguments.work / "server.log") as (process, _):
             warm = Load(port, questions)
             warm.run(arguments.clients, arguments.seconds / 4)
-            before = megabytes(process)
+            before = kibibytes(process.pid, "VmRSS") / 1024
             load = Load(port, questions)
             switch = threading.Timer(
                 arguments.seconds / 2, release.serve, (corpus.workspace, second)
@@ -164,7 +144,7 @@ def main() -> None:
             load.run(arguments.clients, arguments.seconds)
             took = time.monotonic() - started
             switch.join()
-            after = megabytes(process)
+            after = kibibytes(process.pid, "VmRSS") / 1024
             connection = http.client.HTTPConnection("127.0.0.1", port)
             connection.request("GET", "/api/datasets")
             served = json.loads(connection.getresponse().read())["datasets"][0]["release"]

@@ -7,16 +7,13 @@ the same questions: how often the first cited sentence, and any, hits the gold t
 also the F1 of the facts. Boosted queries are no part of the default: they are added to it.
 """
 
-import argparse
-import os
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 
 from benchmarks.bench_ablation import cell
 from benchmarks.bench_citations import SETTINGS, SHARES, asked_of, built, hits
+from benchmarks.corpora import set_options, working
 from rag_pipeline import Corpus
 from rag_pipeline.answering import detect, form_answers, sentence_vectors
 from rag_pipeline.datamodels import Kind, Query
@@ -60,18 +57,11 @@ STAGES: dict[str, Callable[[Corpus, Query], tuple[Metrics, Metrics]]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    here = Path(__file__).parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=list(SHARES), choices=list(SHARES))
-    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
+    parser = set_options(__doc__, SHARES)
     parser.add_argument("--most", type=int, default=1_000, help="questions of each set")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as passing:
-        work = arguments.work or Path(passing)
-        work.mkdir(parents=True, exist_ok=True)
+    with working(parser) as arguments:
         for name in arguments.sets:
-            corpus = built(name, Path(arguments.data), work / name)
+            corpus = built(name, arguments.data, arguments.work / name)
             report(name, corpus, arguments.most)
 
 

@@ -7,18 +7,13 @@ analysis; the others report on it. On LegalBench-RAG they move, shorten or missp
 document; on the sample, whose questions name documents in free words, they wrap or strip the text.
 """
 
-import argparse
-import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import yaml
-
-import rag_pipeline
 from benchmarks.bench_datasets import prepared, rag
+from benchmarks.corpora import set_options, working, write_sample
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query
@@ -30,7 +25,6 @@ from rag_pipeline.workspace import Workspace
 
 CUTOFFS = (1, 5, 10)
 TUNED = frozenset({"own", "middle", "end", "one party", "keywords"})
-_SAMPLE = Path(rag_pipeline.__file__).parent / "defs" / "sample" / "defs.yaml"
 _ASKING = re.compile(r"Does the document (\w+) (.*)\?")
 _OWNER = re.compile(r"(.+?)(?:'s|(?<=s)') ")
 _STOP = frozenset(
@@ -128,16 +122,7 @@ def legalbench(data: Path, work: Path) -> Path:
 
 
 def sample(_: Path, work: Path) -> Path:
-    """Return the sample corpus with a store of its own."""
-    config = load_config(_SAMPLE)
-    content = yaml.safe_load(_SAMPLE.read_text())
-    attributes = content["attributes"]
-    attributes["documents"]["path"] = str(config.documents_path)
-    attributes["queries"] = str(config.queries_path)
-    attributes["store"] = str(work / "store")
-    file = work / "sample.yaml"
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
-    return file
+    return write_sample(work)
 
 
 SETS = {"legalbench-rag": (legalbench, LEGALBENCH), "sample": (sample, SAMPLE)}
@@ -161,18 +146,10 @@ def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    here = Path(__file__).parents[2] / "shared" / "data"
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_PIPELINE_DATA", here))
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--work", type=Path, help="keep what is built in this folder")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as passing:
-        work = arguments.work or Path(passing)
-        work.mkdir(parents=True, exist_ok=True)
+    with working(set_options(__doc__, SETS)) as arguments:
         for name in arguments.sets:
             prepare, wordings = SETS[name]
-            file = prepare(Path(arguments.data), work)
+            file = prepare(arguments.data, arguments.work)
             rag("run", str(file), "--configuration", "default", "--quiet")
             workspace = Workspace(load_config(file))
             queries = load_queries(workspace)

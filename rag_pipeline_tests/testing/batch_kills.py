@@ -48,14 +48,6 @@ class Point:
     number: int = 1
 
 
-def points(count: int) -> list[Point]:
-    """Return 20 places on the way of a job with so many prompts, placed by its progress."""
-    of_requests = [Point("upload"), Point("submit"), Point("download")]
-    waits = [Point("wait", number) for number in (1, 2, 3, 4)]
-    stores = [Point("store", max(1, count * share // 13)) for share in range(1, 14)]
-    return [*of_requests, *waits, *stores]
-
-
 def settings_of(url: str) -> ChatModel:
     return ChatModel(provider="openai", model="m", base_url=url, batch=True, batch_poll_seconds=0)
 
