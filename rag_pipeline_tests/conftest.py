@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline import Corpus
+from rag_pipeline.calls import CallCache
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.browser import CHROMIUM
@@ -44,6 +45,25 @@ def config(corpus_file: Path) -> CorpusConfig:
 @pytest.fixture
 def workspace(config: CorpusConfig) -> Workspace:
     return Workspace(config)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CallCache:
+    return CallCache(tmp_path / "calls.sqlite")
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what keeps the spans that end from now on."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", lambda *given, **more: provider.get_tracer("test"))
+    return exporter
 
 
 @pytest.fixture
@@ -102,16 +122,10 @@ def browser() -> Iterator[Any]:
     """Yield a headless Chromium; a module that asks for it is marked `needs_chromium`."""
     from playwright.sync_api import sync_playwright
 
-    arguments = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ]
+    arguments = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+        "--disable-background-networking --disable-component-update --disable-sync"
+    ).split()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser

@@ -1,10 +1,10 @@
+from contextlib import ExitStack
+
 import pytest
 
 from rag_pipeline.assistant import open_assistant
-from rag_pipeline.serving.app import build_app
-from rag_pipeline.serving.settings import ServerSettings
-from rag_pipeline_tests.testing.app_server import Running
-from rag_pipeline_tests.testing.servers import free_port
+from rag_pipeline_tests.testing import app_server
+from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS
 
 
 @pytest.fixture
@@ -15,14 +15,22 @@ def own(released):
 @pytest.fixture
 def serving(own):
     """Return a function that starts a server with settings; all are stopped at the end."""
-    running = []
+    with ExitStack() as running:
+        yield lambda **settings: running.enter_context(app_server.serving(own, **settings))
 
-    def start(**settings):
-        chosen = ServerSettings(port=free_port(), **settings)
-        server = Running(build_app(own, chosen), chosen)
-        running.append(server.__enter__())
-        return server
 
-    yield start
-    for server in running:
-        server.__exit__()
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide", "narrow"])
+def page(request, browser, tmp_path):
+    """Return a page of a light or a dark screen; it must fit, and complain of nothing."""
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(BROWSER_MILLISECONDS)
+    complaints = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    page.screenshot(path=tmp_path / "page.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert complaints == []
+    context.close()

@@ -1,6 +1,4 @@
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -9,6 +7,7 @@ from rag_pipeline.assistant import Assistant, sentence_vectors
 from rag_pipeline.config import AssistantSettings
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.serving.dify import DifyDataset
+from rag_pipeline_tests.testing.web import web
 
 
 def ask(url, **changes):
@@ -96,35 +95,15 @@ def test_dify_conditions_filter_what_is_searched(serving, condition, kept):
 
 @pytest.fixture
 def dify():
-    """Return a function to a dataset of a Dify that answers so, and the requests that it sees."""
-    servers = []
+    """Return a function to a dataset of a Dify that answers so, and the server."""
+    with ExitStack() as running:
 
-    def made(records, status=200):
-        seen = []
+        def made(records, status=200):
+            reply = (status, {}, {"query": {}, "records": records})
+            server = running.enter_context(web(lambda path, body: reply))
+            return DifyDataset("d1", f"{server.url}/v1", "secret-key"), server
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                seen.append((self.path, dict(self.headers), body))
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(json.dumps({"query": {}, "records": records}).encode())
-
-            def log_message(self, *args):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        servers.append((server, thread))
-        endpoint = f"http://127.0.0.1:{server.server_port}/v1"
-        return DifyDataset("d1", endpoint, "secret-key"), seen
-
-    yield made
-    for server, thread in servers:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        yield made
 
 
 def test_a_dify_dataset_is_searched_and_cited(dify):
@@ -133,16 +112,15 @@ def test_a_dify_dataset_is_searched_and_cited(dify):
         "content": "The fee is 40 euros.",
         "document": {"id": "x", "name": "fees.pdf"},
     }
-    dataset, seen = dify([{"segment": segment, "score": 0.8}])
+    dataset, server = dify([{"segment": segment, "score": 0.8}])
     assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
     made = assistant.ask("How high is the fee?")
     assert "40 euros" in made.text
     assert made.sources[0].document_id == "fees.pdf"
     assert made.sources[0].verified
-    path, headers, body = seen[0]
-    sent = {name.lower(): value for name, value in headers.items()}
+    path, body = server.asked[0]
     assert path == "/v1/datasets/d1/retrieve"
-    assert sent["authorization"] == "Bearer secret-key"
+    assert server.headers[0]["authorization"] == "Bearer secret-key"
     assert body["query"] == "How high is the fee?"
 
 
@@ -151,11 +129,11 @@ def test_one_document_of_a_dify_dataset_is_chosen_among_all_that_it_returns(dify
         {"segment": {"id": n, "content": f"Fee {n}.", "document": {"name": f"{n}.pdf"}}}
         for n in range(3)
     ]
-    dataset, seen = dify(records)
+    dataset, server = dify(records)
     assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
     found = assistant.search("How high is the fee?", ["d1"], "2.pdf", k=1)
     assert [p.chunk.document_id for p in found] == ["2.pdf"]
-    asked = seen[0][2]["retrieval_model"]
+    asked = server.asked[0][1]["retrieval_model"]
     assert asked["top_k"] == 100
     assert asked["metadata_filtering_conditions"]["conditions"] == [
         {"name": "document_name", "comparison_operator": "is", "value": "2.pdf"}
@@ -170,13 +148,13 @@ def test_leading_documents_are_searched_once_more_by_full_text(dify):
         {"segment": {"id": n, "content": text, "document": {"name": f"{n}.pdf"}}, "score": score}
         for score, (n, text) in zip((0.9, 0.5, 0.5), texts.items(), strict=True)
     ]
-    dataset, seen = dify(records)
+    dataset, server = dify(records)
     settings = AssistantSettings(boosted_files=2, variants=1)
     assistant = Assistant({"d1": dataset}, settings, sentence_vectors)
     found = assistant.search("When is the fee due?", ["d1"], k=3)
-    methods = [body["retrieval_model"]["search_method"] for _, _, body in seen]
+    methods = [body["retrieval_model"]["search_method"] for _, body in server.asked]
     assert methods == ["hybrid_search", "full_text_search", "full_text_search"]
-    boosted = {body["query"] for _, _, body in seen[1:]}
+    boosted = {body["query"] for _, body in server.asked[1:]}
     assert boosted == {"When is the fee due? June", "When is the fee due? May Rent"}
     # b, of the same score as c, gains by its own boosted search
     assert [p.chunk.document_id for p in found] == ["a.pdf", "b.pdf", "c.pdf"]

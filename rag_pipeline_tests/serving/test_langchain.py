@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -81,11 +82,17 @@ class Fixed(BaseRetriever):
         return [Document(text) for text in list(AXES)[1:]]
 
 
-def test_contexts_are_scored_by_the_published_formulas():
+@contextmanager
+def measuring():
     measured = []
     with MeasuringRetriever(
         retriever=Fixed(), on_measured=measured.append, embed=embed
     ) as retriever:
+        yield retriever, measured
+
+
+def test_contexts_are_scored_by_the_published_formulas():
+    with measuring() as (retriever, measured):
         documents = retriever.retriever.invoke("Where is the harbour?")
         retriever.measure("Where is the harbour?", documents, "Go where the harbour is: north.")
     ((query, contexts, metrics),) = [(m.query, m.contexts, m.metrics) for m in measured]
@@ -99,10 +106,7 @@ def test_contexts_are_scored_by_the_published_formulas():
 
 
 def test_without_an_answer_one_is_extracted():
-    measured = []
-    with MeasuringRetriever(
-        retriever=Fixed(), on_measured=measured.append, embed=embed
-    ) as retriever:
+    with measuring() as (retriever, measured):
         found = retriever.invoke("Where is the harbour?")
         assert asyncio.run(retriever.ainvoke("Where is the harbour?")) == found
     assert [m.query for m in measured] == ["Where is the harbour?"] * 2
@@ -111,10 +115,7 @@ def test_without_an_answer_one_is_extracted():
 
 
 def test_no_contexts_have_no_metrics():
-    measured = []
-    with MeasuringRetriever(
-        retriever=Fixed(), on_measured=measured.append, embed=embed
-    ) as retriever:
+    with measuring() as (retriever, measured):
         retriever.measure("Where is the harbour?", [])
     assert set(measured[0].metrics.values()) == {None}
 

@@ -4,19 +4,17 @@ import json
 import os
 import shutil
 import subprocess
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
+from rag_pipeline_tests.testing.app_server import TOOLS
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
+from rag_pipeline_tests.testing.web import web
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "vercel-ai-sdk"
 DRIVE = Path(__file__).parent / "drive.mjs"
 TOKEN = "a-token-of-some-length"
-TOOLS = ["assistant", "file_discover", "get_document", "health", "list_datasets", "search_chunks"]
 
 
 @pytest.fixture(scope="module")
@@ -80,53 +78,31 @@ def test_the_example_asks_the_server(scripts, serving):
     assert any(line.startswith("[1] policy/travel.md ") for line in lines[2:])
 
 
-class Scripted(BaseHTTPRequestHandler):
+def searching_once(path, asked):
     """An OpenAI-compatible model that searches once, and then repeats what the tool returned."""
-
-    server: Any
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(asked)
-        last = asked["messages"][-1]
-        message = {"role": "assistant", "content": last["content"]}
-        if last["role"] != "tool":
-            arguments = json.dumps({"query": "hotel", "top_k_return": 1})
-            function = {"name": "search_chunks", "arguments": arguments}
-            call = {"id": "call-1", "type": "function", "function": function}
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        body = json.dumps({"id": "1", "model": "m", "choices": [choice], "usage": usage}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass
+    last = asked["messages"][-1]
+    message = {"role": "assistant", "content": last["content"]}
+    if last["role"] != "tool":
+        arguments = json.dumps({"query": "hotel", "top_k_return": 1})
+        function = {"name": "search_chunks", "arguments": arguments}
+        call = {"id": "call-1", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return 200, {}, {"id": "1", "model": "m", "choices": [choice], "usage": usage}
 
 
 def test_a_model_of_the_ai_sdk_calls_the_tools(scripts, serving):
-    model: Any = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
-    model.asked = []
-    Thread(target=model.serve_forever, daemon=True).start()
-    try:
+    with web(searching_once) as model:
         said = node(
-            scripts,
-            "ask.mjs",
-            "How expensive may a hotel be?",
+            *(scripts, "ask.mjs", "How expensive may a hotel be?"),
             RAG_URL=f"{serving().url}/mcp",
-            LLM_API_URL=f"http://127.0.0.1:{model.server_port}/v1",
+            LLM_API_URL=f"{model.url}/v1",
             LLM_MODEL="m",
         )
-    finally:
-        model.shutdown()
-        model.server_close()
     assert "called: search_chunks" in said
     assert "policy/travel.md" in said.partition("answer:")[2]
-    first, second = model.asked
+    first, second = (body for _, body in model.asked)
     offered = {tool["function"]["name"]: tool["function"] for tool in first["tools"]}
     assert sorted(offered) == TOOLS
     assert offered["search_chunks"]["parameters"]["required"] == ["query"]

@@ -1,62 +1,33 @@
-import json
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from rag_pipeline.errors import ConfigError, InputError, ProviderError
 from rag_pipeline.serving import outgoing
 from rag_pipeline.serving.outgoing import allowed_url, check_hosts, post_json
+from rag_pipeline_tests.testing.web import web
+
+NOT_ALLOWED = [
+    *(
+        "http://127.0.0.1/ http://169.254.169.254/latest/meta-data http://[::1]/ "
+        "http://2130706433/ http://0x7f.1/ http://[::1%25lo]/ http://[::ffff:7f00:1]/ "
+        "http://allowed.example@127.0.0.1/ http://allowed.example\\@127.0.0.1/ "
+        "http://allowed.example:22/ http://allowed.example:port/ http://allowed.example:80:22/ "
+        "http://allowed.example:0x16/ http://allowed.example:0/ http://@allowed.example/ "
+        "http://:@allowed.example/ http://allowed.example.evil.example/ "
+        "http://evil.example/?allowed.example http://evil.example#allowed.example "
+        "http://allowed.example%2eevil.example/ http://allowed.example%00.evil.example/ "
+        "http://allowed.example%40evil.example/ http:///allowed.example/ http:// "
+        "file:///etc/passwd gopher://allowed.example/ //allowed.example/ allowed.example "
+        "https:allowed.example ftp://allowed.example/ ws://allowed.example/ "
+        "data:,allowed.example javascript:allowed.example http+unix://allowed.example/"
+    ).split(),
+    *("http://allowed\u3002example@evil.example/", "http://127\u30020\u30020\u30021/"),
+    *("http://\uff11\uff12\uff17.0.0.1/", "http://allowed.example\u2025evil.example/"),
+    *("http://allowed.example\t:22/", "http://allowed.example\x7f/"),
+    *("https://allowed.example/" + "a" * 2000, ""),
+]
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1/",
-        "http://169.254.169.254/latest/meta-data",
-        "http://allowed.example@127.0.0.1/",
-        "http://allowed.example:22/",
-        "http://allowed.example.evil.example/",
-        "http://evil.example/?allowed.example",
-        "http://evil.example#allowed.example",
-        "http://[::1]/",
-        "http://2130706433/",
-        "http://0x7f.1/",
-        "file:///etc/passwd",
-        "gopher://allowed.example/",
-        "//allowed.example/",
-        "allowed.example",
-        "http://",
-        "http://allowed.example:port/",
-        "http://allowed.example\\@127.0.0.1/",
-        "https://allowed.example/" + "a" * 2000,
-        "http://allowed\u3002example@evil.example/",
-        "http://127\u30020\u30020\u30021/",
-        "http://\uff11\uff12\uff17.0.0.1/",
-        "http://allowed.example\u2025evil.example/",
-        "http://allowed.example%2eevil.example/",
-        "http://allowed.example%00.evil.example/",
-        "http://allowed.example%40evil.example/",
-        "http://allowed.example\t:22/",
-        "http://allowed.example\x7f/",
-        "http://allowed.example:80:22/",
-        "http://allowed.example:0x16/",
-        "http://allowed.example:0/",
-        "http://@allowed.example/",
-        "http://:@allowed.example/",
-        "http://[::1%25lo]/",
-        "http://[::ffff:7f00:1]/",
-        "http:///allowed.example/",
-        "https:allowed.example",
-        "ftp://allowed.example/",
-        "ws://allowed.example/",
-        "data:,allowed.example",
-        "javascript:allowed.example",
-        "http+unix://allowed.example/",
-        "",
-    ],
-)
+@pytest.mark.parametrize("url", NOT_ALLOWED)
 def test_only_allowed_hosts_are_reached(url):
     with pytest.raises(InputError):
         allowed_url("x-retrieval-endpoint", url, ["allowed.example"])
@@ -81,31 +52,9 @@ def test_an_allow_list_holds_hosts(entry):
         check_hosts([entry])
 
 
-@contextmanager
 def replying(status, content):
-    """Serve one reply to every request; yield its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *args):
-            pass
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request, client_address):
-            """A client that has read enough is no news."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    """Serve one reply to every request."""
+    return web(lambda path, body: (status, {}, content))
 
 
 @pytest.mark.parametrize(
@@ -122,14 +71,14 @@ def test_a_reply_that_is_none_is_one_error_that_quotes_nothing(
     monkeypatch, status, content, message
 ):
     monkeypatch.setattr(outgoing, "_MOST_BYTES", 20_000)
-    with replying(status, content) as url, pytest.raises(ProviderError, match=message):
-        post_json("theirs", url, {"a": 1})
+    with replying(status, content) as server, pytest.raises(ProviderError, match=message):
+        post_json("theirs", server.url, {"a": 1})
 
 
 def test_a_reply_that_drips_is_given_up(monkeypatch):
     monkeypatch.setattr(outgoing, "_SECONDS", 0.0)
-    with replying(200, json.dumps({"a": 1}).encode()) as url:
+    with replying(200, {"a": 1}) as server:
         with pytest.raises(ProviderError, match="no whole reply within 0 s"):
-            post_json("theirs", url, {})
+            post_json("theirs", server.url, {})
         monkeypatch.undo()
-        assert post_json("theirs", url, {}) == {"a": 1}
+        assert post_json("theirs", server.url, {}) == {"a": 1}

@@ -11,11 +11,9 @@ import pytest
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.serving.app import build_app
-from rag_pipeline.serving.settings import ServerSettings
-from rag_pipeline_tests.testing.app_server import Running, call_mcp
+from rag_pipeline_tests.testing import app_server
+from rag_pipeline_tests.testing.app_server import call_mcp
 from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
-from rag_pipeline_tests.testing.servers import free_port
 
 GOLD = {"document_id": "policies/leave.md", "start": 0, "end": 40}
 
@@ -34,8 +32,7 @@ def served(released, tmp_path: Path):
             file.write(json.dumps({**row, "query_id": f"s{n}", "query": f"Is it so, {n}?"}) + "\n")
     corpus = Corpus.load(folder / released.config.where.rsplit("/", 1)[-1])
     log = tmp_path / "asked.jsonl"
-    settings = ServerSettings(port=free_port(), log_questions=log, review=True)
-    with Running(build_app(open_assistant([corpus]), settings), settings) as server:
+    with app_server.serving(open_assistant([corpus]), log_questions=log, review=True) as server:
         yield server, queries, log
 
 

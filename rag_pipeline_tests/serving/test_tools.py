@@ -4,8 +4,31 @@ import pytest
 from fastmcp.exceptions import ToolError
 
 from rag_pipeline.serving.tools import build_mcp, dataset_names
-from rag_pipeline_tests.testing.app_server import call_mcp
+from rag_pipeline_tests.testing.app_server import TOOLS, call_mcp
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
+
+CALLS = {
+    "files": ("file_discover", {"query": "parental leave"}),
+    "filtered files": (
+        "file_discover",
+        {"query": "parental leave", "where": "document_id LIKE 'nda/%'"},
+    ),
+    "filtered answer": (
+        "assistant",
+        {"query": "How expensive may a hotel be?", "where": "document_id = 'policy/travel.md'"},
+    ),
+    "chunks": (
+        "search_chunks",
+        {"query": "governing law", "document_name": "nda/cedar.txt", "top_k_return": 1},
+    ),
+    "filtered": (
+        "search_chunks",
+        {"query": "governing law", "where": "document_id LIKE 'policy/%'"},
+    ),
+    "document": ("get_document", {"document_name": "policy/leave.md", "start": 10}),
+    "datasets": ("list_datasets", {}),
+    "health": ("health", {}),
+}
 
 
 def test_every_tool_answers_over_http(serving):
@@ -15,47 +38,17 @@ def test_every_tool_answers_over_http(serving):
         async def progress(done, total, message):
             stages.append(message)
 
+        question = {"query": "How expensive may a hotel be?"}
         return {
             "tools": {tool.name for tool in await client.list_tools()},
-            "assistant": await client.call_tool(
-                "assistant", {"query": "How expensive may a hotel be?"}, progress_handler=progress
-            ),
-            "files": await client.call_tool("file_discover", {"query": "parental leave"}),
-            "filtered files": await client.call_tool(
-                "file_discover", {"query": "parental leave", "where": "document_id LIKE 'nda/%'"}
-            ),
-            "filtered answer": await client.call_tool(
-                "assistant",
-                {
-                    "query": "How expensive may a hotel be?",
-                    "where": "document_id = 'policy/travel.md'",
-                },
-            ),
-            "chunks": await client.call_tool(
-                "search_chunks",
-                {"query": "governing law", "document_name": "nda/cedar.txt", "top_k_return": 1},
-            ),
-            "filtered": await client.call_tool(
-                "search_chunks", {"query": "governing law", "where": "document_id LIKE 'policy/%'"}
-            ),
-            "document": await client.call_tool(
-                "get_document", {"document_name": "policy/leave.md", "start": 10}
-            ),
-            "datasets": await client.call_tool("list_datasets", {}),
-            "health": await client.call_tool("health", {}),
+            "assistant": await client.call_tool("assistant", question, progress_handler=progress),
             "resource": await client.read_resource("document://tiny/nda/acme.txt"),
             "all": await client.read_resource("datasets://all"),
+            **{name: await client.call_tool(*call) for name, call in CALLS.items()},
         }
 
     said = call_mcp(f"{serving().url}/mcp", work)
-    assert said["tools"] == {
-        "assistant",
-        "file_discover",
-        "search_chunks",
-        "get_document",
-        "list_datasets",
-        "health",
-    }
+    assert said["tools"] == set(TOOLS)
     answer = said["assistant"].structured_content
     assert "180 euros" in answer["answer"]
     assert answer["sources"][0]["verified"] is True

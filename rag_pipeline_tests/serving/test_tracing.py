@@ -1,33 +1,18 @@
-import asyncio
 import json
 import logging
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
-from fastmcp import Client
-from fastmcp.client.transports import StreamableHttpTransport
 from opentelemetry import metrics, trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_pipeline.calls.telemetry import export
+from rag_pipeline_tests.testing.app_server import call_mcp
+from rag_pipeline_tests.testing.web import web
 
 TOKEN = "a-token-of-some-length"
 STAGES = {"assistant.intent", "assistant.search", "assistant.answer", "assistant.citations"}
-
-
-@pytest.fixture
-def spans(monkeypatch):
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", lambda *given, **more: provider.get_tracer("test"))
-    return exporter
 
 
 def test_a_request_and_its_stages_are_spans(serving, spans):
@@ -58,13 +43,8 @@ def test_a_request_and_its_stages_are_spans(serving, spans):
 
 
 def test_an_mcp_call_is_traced_with_its_stages(serving, spans):
-    url = f"{serving().url}/mcp"
-
-    async def work():
-        async with Client(StreamableHttpTransport(url)) as client:
-            await client.call_tool("assistant", {"query": "How expensive may a hotel be?"})
-
-    asyncio.run(work())
+    question = {"query": "How expensive may a hotel be?"}
+    call_mcp(f"{serving().url}/mcp", lambda client: client.call_tool("assistant", question))
     names = Counter(span.name for span in spans.get_finished_spans())
     assert names["POST /mcp"] > 1
     assert all(names[stage] == 1 for stage in STAGES)
@@ -86,33 +66,19 @@ def test_a_refused_request_is_traced_and_logged_without_its_token(serving, spans
 
 
 def test_spans_go_to_the_collector_that_is_named(monkeypatch):
-    received = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self):
-            received.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *arguments):
-            pass
-
-    collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    Thread(target=collector.serve_forever, daemon=True).start()
     providers: list[Any] = []
     monkeypatch.setattr(trace, "set_tracer_provider", providers.append)
     monkeypatch.setattr(metrics, "set_meter_provider", providers.append)
     export.__wrapped__()
     assert providers == []  # nothing is set up where no collector is named
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
-    export.__wrapped__()
-    spans, meters = providers
-    with spans.get_tracer("test").start_as_current_span("one"):
-        pass
-    meters.get_meter("test").create_counter("two").add(1)
-    spans.shutdown()
-    meters.shutdown()
-    collector.shutdown()
-    collector.server_close()
-    assert [path for path, _ in received] == ["/v1/traces", "/v1/metrics"]
-    assert all(b"rag-pipeline" in content for _, content in received)
+    with web(lambda path, body: (200, {}, b"")) as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        export.__wrapped__()
+        spans, meters = providers
+        with spans.get_tracer("test").start_as_current_span("one"):
+            pass
+        meters.get_meter("test").create_counter("two").add(1)
+        spans.shutdown()
+        meters.shutdown()
+    assert [path for path, _ in collector.asked] == ["/v1/traces", "/v1/metrics"]
+    assert all(b"rag-pipeline" in content for _, content in collector.asked)

@@ -2,15 +2,21 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import uvicorn
 from fastmcp import Client
 from starlette.types import ASGIApp
 
+from rag_pipeline.assistant import Assistant
+from rag_pipeline.serving.app import build_app
 from rag_pipeline.serving.connections import listening
 from rag_pipeline.serving.settings import ServerSettings
+from rag_pipeline_tests.testing.servers import free_port
+
+TOOLS = ["assistant", "file_discover", "get_document", "health", "list_datasets", "search_chunks"]
 
 
 class Running(uvicorn.Server):
@@ -29,6 +35,14 @@ class Running(uvicorn.Server):
     def __exit__(self, *error: object) -> None:
         self.should_exit = True
         self.thread.join()
+
+
+@contextmanager
+def serving(own: Assistant, **settings: Any) -> Iterator[Running]:
+    """Serve an assistant on a free port, with settings."""
+    chosen = ServerSettings(port=free_port(), **settings)
+    with Running(build_app(own, chosen), chosen) as server:
+        yield server
 
 
 def call_mcp(target: Any, work: Callable[[Client[Any]], Awaitable[Any]]) -> Any:

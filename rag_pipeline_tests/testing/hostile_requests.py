@@ -2,17 +2,11 @@
 
 import json
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
-from rag_pipeline.assistant import Assistant
-from rag_pipeline.serving.app import build_app
-from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline_tests.testing.app_server import Running
-from rag_pipeline_tests.testing.servers import free_port
 
 TOKEN = "the-token-of-this-test"
 ALLOWED = "models.example:8443"
@@ -27,13 +21,6 @@ DOCUMENTS = {
     ),
     "plain.txt": "The warehouse is open from eight to six.\n",
 }
-
-
-@contextmanager
-def running(own: Assistant, **settings: Any) -> Iterator[Running]:
-    chosen = ServerSettings(port=free_port(), body_seconds=1.0, **settings)
-    with Running(build_app(own, chosen), chosen) as server:
-        yield server
 
 
 def ask(server: Running, question: str, client: Any = httpx, **more: Any) -> httpx.Response:

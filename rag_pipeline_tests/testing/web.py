@@ -3,8 +3,9 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from rag_pipeline_tests.testing.listening import listening
@@ -15,16 +16,22 @@ class Web:
     """A server on loopback; `asked` are the paths and bodies of the requests."""
 
     url: str
-    asked: list[tuple[str, dict]]
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    """Of each request, by names in small letters."""
+
+    @property
+    def host(self) -> str:
+        return self.url.removeprefix("http://")
 
 
-Reply = Callable[[str, dict], tuple[int, dict[str, str], bytes]]
+Reply = Callable[[str, Any], tuple[int, dict[str, str], Any]]
 
 
 @contextmanager
 def web(reply: Reply) -> Iterator[Web]:
-    """Serve what `reply` makes of a path and its parameters or JSON body."""
-    asked: list[tuple[str, dict]] = []
+    """Serve what `reply` makes of a path and its parameters, JSON or bytes; a reply that is no
+    bytes is sent as JSON."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -33,22 +40,30 @@ def web(reply: Reply) -> Iterator[Web]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(self.path, json.loads(body))
+            is_json = "json" in self.headers.get("Content-Type", "")
+            self._answer(self.path, json.loads(body) if is_json else body)
 
-        def _answer(self, path: str, request: dict) -> None:
-            asked.append((path, request))
+        def _answer(self, path: str, request: Any) -> None:
+            server.asked.append((path, request))
+            server.headers.append({name.lower(): value for name, value in self.headers.items()})
             status, headers, body = reply(path, request)
+            content = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **headers}.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(content)
 
         def log_message(self, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    with listening(server) as address:
-        yield Web(address.removesuffix("/v1"), asked)
+    class Listener(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """A client that has read enough is no news."""
+
+    with listening(Listener(("127.0.0.1", 0), Handler)) as address:
+        server = Web(address.removesuffix("/v1"))
+        yield server

@@ -8,9 +8,10 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
+from rag_pipeline_tests.testing.app_server import serving
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import attributes, write_documents, write_file
-from rag_pipeline_tests.testing.hostile_requests import ALLOWED, DOCUMENTS, TOKEN, ask, running
+from rag_pipeline_tests.testing.hostile_requests import ALLOWED, DOCUMENTS, TOKEN, ask
 
 
 @pytest.fixture(scope="package")
@@ -27,7 +28,7 @@ def own(tmp_path_factory):
 @pytest.fixture(scope="package")
 def guarded(own):
     """Return a server with a token and one allowed backend; it must outlive everything."""
-    with running(own, token=TOKEN, allowed_hosts=(ALLOWED,)) as server:
+    with serving(own, body_seconds=1.0, token=TOKEN, allowed_hosts=(ALLOWED,)) as server:
         yield server
         assert ask(server, "How much does a parcel weigh?").status_code == 200
 
@@ -35,7 +36,7 @@ def guarded(own):
 @pytest.fixture(scope="package")
 def open_server(own):
     """Return a server without a token; it must outlive everything."""
-    with running(own) as server:
+    with serving(own, body_seconds=1.0) as server:
         yield server
         assert httpx.get(f"{server.url}/health").status_code == 200
 

@@ -2,68 +2,36 @@
 
 import json
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from rag_pipeline_tests.testing.hostile_requests import TOKEN, running, tool
+from rag_pipeline_tests.testing.app_server import serving
+from rag_pipeline_tests.testing.hostile_requests import TOKEN, tool
+from rag_pipeline_tests.testing.web import web
 
+LOOPBACK = (
+    "127.0.0.1 localhost [::1] [::ffff:127.0.0.1] 2130706433 0x7f000001 0177.0.0.1 127.1 0 "
+    "127.0.0.1.nip.io ip6-localhost 0.0.0.0 [::] [0:0:0:0:0:0:0:1] [::127.0.0.1] [::1%25lo] "
+    "017700000001 127.000.000.001 %31%32%37.0.0.1 127.0.0.1%00.models.example"
+).split()
+DISGUISED = (
+    "models.example:8443@127.0.0.1:{port} 127.0.0.1:{port}@models.example:8443 "
+    "user:models.example:8443@127.0.0.1:{port} models.example:8443%40127.0.0.1:{port} "
+    "models.example%3A8443@127.0.0.1:{port} 127.0.0.1:{port}#@models.example:8443 "
+    "127.0.0.1:{port}?models.example:8443 127.0.0.1:{port}\\@models.example:8443 "
+    "models.example:8443\\@127.0.0.1:{port} models.example:8443.127.0.0.1:{port} "
+    "models.example.:{port} models.example:{port} models.example models.example:8444 "
+    "models.example:{port}8443 models.example:8443:{port} 169.254.169.254/latest/meta-data/ "
+    "metadata.google.internal/ models.example:99999 [models.example:8443"
+).split()
 ADDRESSES = [
-    "http://127.0.0.1:{port}",
-    "http://localhost:{port}",
-    "http://[::1]:{port}",
-    "http://[::ffff:127.0.0.1]:{port}",
-    "http://2130706433:{port}",
-    "http://0x7f000001:{port}",
-    "http://0177.0.0.1:{port}",
-    "http://127.1:{port}",
-    "http://0:{port}",
-    "http://127.0.0.1.nip.io:{port}",
-    "http://ip6-localhost:{port}",
-    "http://" + socket.gethostname() + ":{port}",
-    "http://0.0.0.0:{port}",
-    "http://[::]:{port}",
-    "http://[0:0:0:0:0:0:0:1]:{port}",
-    "http://[::127.0.0.1]:{port}",
-    "http://[::1%25lo]:{port}",
-    "http://017700000001:{port}",
-    "http://127.000.000.001:{port}",
-    "http://%31%32%37.0.0.1:{port}",
-    "http://127.0.0.1%00.models.example:{port}",
-    "http://models.example:8443@127.0.0.1:{port}",
-    "http://127.0.0.1:{port}@models.example:8443",
-    "http://user:models.example:8443@127.0.0.1:{port}",
-    "http://models.example:8443%40127.0.0.1:{port}",
-    "http://models.example%3A8443@127.0.0.1:{port}",
-    "http://127.0.0.1:{port}#@models.example:8443",
-    "http://127.0.0.1:{port}?models.example:8443",
-    "http://127.0.0.1:{port}\\@models.example:8443",
-    "http://models.example:8443\\@127.0.0.1:{port}",
-    "http://models.example:8443.127.0.0.1:{port}",
-    "http://models.example.:{port}",
-    "http://models.example:{port}",
-    "http://models.example",
-    "https://models.example",
-    "http://models.example:8444",
-    "http://models.example:{port}8443",
-    "http://models.example:8443:{port}",
-    "http:127.0.0.1:{port}",
-    "http:///127.0.0.1:{port}",
-    "//127.0.0.1:{port}",
-    "HTTP://LOCALHOST:{port}/",
-    "file:///etc/passwd",
-    "gopher://127.0.0.1:{port}/_GET",
-    "ws://127.0.0.1:{port}",
-    "ftp://127.0.0.1:{port}/",
-    "dict://127.0.0.1:{port}/stat",
-    "jar:http://127.0.0.1:{port}!/",
-    "http+unix://%2Fvar%2Frun%2Fdocker.sock/",
-    "unix:///var/run/docker.sock",
-    "http://169.254.169.254/latest/meta-data/",
-    "http://metadata.google.internal/",
-    "http://models.example:99999",
-    "http://[models.example:8443",
+    *(f"http://{host}:{{port}}" for host in (*LOOPBACK, socket.gethostname())),
+    *(f"http://{place}" for place in DISGUISED),
+    *("http:127.0.0.1:{port}", "http:///127.0.0.1:{port}", "//127.0.0.1:{port}"),
+    *("HTTP://LOCALHOST:{port}/", "https://models.example", "file:///etc/passwd"),
+    *("gopher://127.0.0.1:{port}/_GET", "ws://127.0.0.1:{port}", "ftp://127.0.0.1:{port}/"),
+    *("dict://127.0.0.1:{port}/stat", "jar:http://127.0.0.1:{port}!/"),
+    *("http+unix://%2Fvar%2Frun%2Fdocker.sock/", "unix:///var/run/docker.sock"),
     "http://" + "a" * 3000,
 ]
 
@@ -91,28 +59,17 @@ def redirecting(own, inside):
     """
     places = ["http://127.0.0.1:{}/", "//127.0.0.1:{}/", "http://[::1]:{}/", "http://0:{}/"]
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            status = int(self.path.split("/")[1])
-            self.send_response(status)
-            self.send_header("Location", places[status % len(places)].format(inside))
-            self.send_header("Refresh", f"0; url=http://127.0.0.1:{inside}/")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def redirect(path, body):
+        status = int(path.split("/")[1])
+        place = places[status % len(places)].format(inside)
+        refresh = f"0; url=http://127.0.0.1:{inside}/"
+        return status, {"Location": place, "Refresh": refresh}, b""
 
-        def log_message(self, *args):
-            pass
-
-    backend = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=backend.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    host = f"127.0.0.1:{backend.server_port}"
-    with running(own, token=TOKEN, allowed_hosts=(host,)) as server:
-        yield server, host
-    backend.shutdown()
-    thread.join()
-    backend.server_close()
+    with (
+        web(redirect) as backend,
+        serving(own, token=TOKEN, allowed_hosts=(backend.host,)) as server,
+    ):
+        yield server, backend.host
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

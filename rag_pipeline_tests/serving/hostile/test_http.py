@@ -6,7 +6,8 @@ from threading import Event
 
 import pytest
 
-from rag_pipeline_tests.testing.hostile_requests import TOKEN, ask, post, raw, request, running
+from rag_pipeline_tests.testing.app_server import serving
+from rag_pipeline_tests.testing.hostile_requests import TOKEN, ask, post, raw, request
 
 # --- tokens ---
 
@@ -174,7 +175,7 @@ def test_another_sites_page_may_not_ask(open_server, client, origin):
 
 
 def test_slow_clients_keep_nobody_out(own):
-    with running(own, token=TOKEN, max_concurrency=4) as server:
+    with serving(own, token=TOKEN, max_concurrency=4, body_seconds=1.0) as server:
         half = request(b"POST /api/ask HTTP/1.1", b"Content-Length: 100", body=b"{")
         begun = [b"", b"GET / HTTP/1.1\r\nHost: 127", half]
         waiting = [socket.create_connection(("127.0.0.1", server.port), 60) for _ in range(24)]
@@ -201,7 +202,7 @@ def test_more_than_may_run_at_once_are_told_to_wait(own, monkeypatch):
         return asked(*arguments, **more)
 
     monkeypatch.setattr(own, "ask", held)
-    with running(own, token=TOKEN, max_concurrency=2) as server, ThreadPoolExecutor(12) as pool:
+    with serving(own, token=TOKEN, max_concurrency=2) as server, ThreadPoolExecutor(12) as pool:
         begun = [pool.submit(ask, server, "parcel") for _ in range(12)]
         while sum(f.done() for f in begun) < 10:
             go_on.wait(0.01)
@@ -213,7 +214,7 @@ def test_more_than_may_run_at_once_are_told_to_wait(own, monkeypatch):
 
 
 def test_more_than_a_client_may_ask_are_refused(own, client):
-    with running(own, token=TOKEN, requests_per_minute=60) as server:
+    with serving(own, token=TOKEN, requests_per_minute=60) as server:
         replies = [client.get(f"{server.url}/nothing") for _ in range(12)]
         assert [r.status_code for r in replies][:6] == [401] * 6  # guesses of a token count too
         assert 429 in {r.status_code for r in replies[6:]}
