@@ -1,6 +1,5 @@
 """ZIP archives read as folders: their documents, and what is refused of them and why."""
 
-import io
 import json
 import zipfile
 from pathlib import Path
@@ -14,18 +13,10 @@ from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_file
-from rag_pipeline_tests.testing.formats import pdf_bytes
+from rag_pipeline_tests.testing.formats import packed, pdf_bytes
 from rag_pipeline_tests.testing.scanning import outcomes
 
 LINES = b'{"id": "first", "text": "The first record."}\n{"text": "The second record."}\n'
-
-
-def packed(members: dict[str, bytes], level: int = zipfile.ZIP_DEFLATED) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", level) as archive:
-        for name, raw in members.items():
-            archive.writestr(name, raw)
-    return out.getvalue()
 
 
 def texts(folder: Path, **settings: object) -> dict[str, str]:

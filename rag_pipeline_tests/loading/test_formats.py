@@ -1,18 +1,15 @@
 """Notebooks, mails, e-books, OpenDocument, RTF and separated values, and the places in them."""
 
-import io
 import json
 import re
-import zipfile
 from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
 
-from rag_pipeline.datamodels import Document
-from rag_pipeline.loading.places import place_of
+from rag_pipeline_tests.testing.formats import packed
 from rag_pipeline_tests.testing.outlook import outlook_mail
-from rag_pipeline_tests.testing.scanning import load, outcomes
+from rag_pipeline_tests.testing.scanning import at, load, outcomes
 
 ODF = (
     'xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
@@ -22,21 +19,13 @@ ODF = (
 )
 
 
-def zipped(**files: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name.replace("__", "/").replace("_dot_", "."), text)
-    return buffer.getvalue()
-
-
 def odt(body: str) -> bytes:
     content = (
         f"<office:document-content {ODF}><office:body><office:text>{body}</office:text>"
         f"</office:body></office:document-content>"
     )
     meta = f"<office:document-meta {ODF}><dc:title>Supply</dc:title></office:document-meta>"
-    return zipped(content_dot_xml=content, meta_dot_xml=meta)
+    return packed({"content.xml": content, "meta.xml": meta})
 
 
 def epub() -> bytes:
@@ -53,12 +42,12 @@ def epub() -> bytes:
         '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
         '<rootfile full-path="text/book.opf"/></rootfiles></container>'
     )
-    return zipped(
-        **{
-            "META-INF__container_dot_xml": container,
-            "text__book_dot_opf": package,
-            "text__two_dot_xhtml": "<html><body><h1>Storm</h1><p>It blew.</p></body></html>",
-            "text__on e_dot_xhtml": "<html><body><h1>Calm</h1><p>It slept.</p></body></html>",
+    return packed(
+        {
+            "META-INF/container.xml": container,
+            "text/book.opf": package,
+            "text/two.xhtml": "<html><body><h1>Storm</h1><p>It blew.</p></body></html>",
+            "text/on e.xhtml": "<html><body><h1>Calm</h1><p>It slept.</p></body></html>",
         }
     )
 
@@ -100,11 +89,6 @@ def refusal(path: Path, raw: bytes) -> str:
     return found
 
 
-def label(document: Document, words: str) -> str:
-    start = document.text.index(words)
-    return place_of(document, start, start + len(words)).label
-
-
 def test_notebooks_have_cells(tmp_path: Path) -> None:
     document = load(tmp_path / "a.ipynb", notebook())
     assert document.text == (
@@ -112,8 +96,8 @@ def test_notebooks_have_cells(tmp_path: Path) -> None:
         "```text\n3\n```"
     )
     assert document.title == "Fees"
-    assert label(document, "What is paid") == "cell 1"
-    assert label(document, "fee = 3") == label(document, "```text\n3") == "cell 3"
+    assert at(document, "What is paid").label == "cell 1"
+    assert at(document, "fee = 3").label == at(document, "```text\n3").label == "cell 3"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +141,7 @@ def test_epubs_are_read_in_reading_order(tmp_path: Path) -> None:
     document = load(tmp_path / "a.epub", epub())
     assert document.text == "# Calm\n\nIt slept.\n\n# Storm\n\nIt blew."
     assert (document.title, document.metadata["author"]) == ("The Sea", "A. Writer")
-    assert label(document, "It blew") == "section Storm"
+    assert at(document, "It blew").label == "section Storm"
 
 
 def test_open_document_texts(tmp_path: Path) -> None:
@@ -175,7 +159,7 @@ def test_open_document_texts(tmp_path: Path) -> None:
         "## Term\n\nTwo  years\nor three.\n\n- one\n- two\n\n| fee |\n| --- |\n| a\\|b |"
     )
     assert document.title == "Supply"
-    assert label(document, "or three") == "section Term"
+    assert at(document, "or three").label == "section Term"
 
 
 def test_rtf(tmp_path: Path) -> None:
@@ -188,7 +172,7 @@ def test_separated_values_are_read_as_they_are_and_have_rows(tmp_path: Path) -> 
     text = 'name,fee\n"a\n,""b""",1\n\nc,2\n'
     document = load(tmp_path / "a.csv", text.encode())
     assert document.text == text
-    assert [label(document, w) for w in ("name", '"a', ",1", "c,2")] == [
+    assert [at(document, w).label for w in ("name", '"a', ",1", "c,2")] == [
         "row 1",
         "row 2",
         "row 2",
@@ -203,11 +187,11 @@ def test_separated_values_are_read_as_they_are_and_have_rows(tmp_path: Path) -> 
         ("a.ipynb", b"{}", "corrupt .ipynb: 'cells'"),
         ("a.eml", b"hello", "not a mail: it has none of From"),
         ("a.epub", b"PK", "corrupt .epub: File is not a zip file"),
-        ("a.epub", zipped(a="b"), "corrupt .epub: .*META-INF/container.xml"),
-        ("a.odt", zipped(content_dot_xml="<a>"), "corrupt .odt"),
+        ("a.epub", packed({"a": "b"}), "corrupt .epub: .*META-INF/container.xml"),
+        ("a.odt", packed({"content.xml": "<a>"}), "corrupt .odt"),
         (
             "a.odt",
-            zipped(content_dot_xml='<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'),
+            packed({"content.xml": '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'}),
             "declares XML entities",
         ),
         ("a.odt", odt("<text:p/>"), "no text"),
@@ -223,7 +207,4 @@ def test_broken_files_are_refused_with_their_reason(
 
 
 def test_a_book_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.xhtml", b"0" * 40_000_000)
-    assert "zip bomb" in refusal(tmp_path / "a.epub", buffer.getvalue())
+    assert "zip bomb" in refusal(tmp_path / "a.epub", packed({"a.xhtml": b"0" * 40_000_000}))

@@ -1,4 +1,3 @@
-import io
 from pathlib import Path
 
 import pypdfium2 as pdfium
@@ -7,35 +6,19 @@ from docx import Document as WordFile
 from openpyxl import Workbook
 from pptx import Presentation
 
-from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
-from rag_pipeline.loading import Source
-from rag_pipeline.loading.places import Place, place_of
-from rag_pipeline.loading.sources import scan_file
+from rag_pipeline.loading.places import Place
+from rag_pipeline_tests.testing.formats import saved
+from rag_pipeline_tests.testing.scanning import at, load, outcomes
 
 SAMPLE = Path(__file__).parents[2] / "data/documents"
-
-
-def load(folder: Path, name: str, raw: bytes | str) -> Document:
-    (folder / name).write_bytes(raw.encode() if isinstance(raw, str) else raw)
-    return load_from(folder, name)
-
-
-def load_from(folder: Path, name: str) -> Document:
-    (source,) = scan_file(folder, name, DocumentsSource(path=str(folder)))
-    assert isinstance(source, Source)
-    return source.load()
-
-
-def at(document: Document, words: str) -> Place:
-    start = document.text.index(words)
-    return place_of(document, start, start + len(words))
 
 
 def test_every_line_of_a_pdf_is_on_the_page_that_another_reader_finds_it_on() -> None:
     held = checked = 0
     for path in sorted(SAMPLE.rglob("*.pdf")):
-        document = load_from(SAMPLE, str(path.relative_to(SAMPLE)))
+        (document,) = outcomes(path).values()
+        assert isinstance(document, Document)
         file = pdfium.PdfDocument(path)
         pages = ["".join(page.get_textpage().get_text_range().split()) for page in file]
         for line in document.text.split("\n"):
@@ -53,7 +36,7 @@ def test_every_line_of_a_pdf_is_on_the_page_that_another_reader_finds_it_on() ->
 def test_markdown_names_the_headings_above_without_the_title(tmp_path: Path) -> None:
     text = "intro\n\n# Lease\n\nTop.\n\n## Term\n\n### Notice\n\nThirty days.\n\n"
     text += "```\n# no\ncode\n```\n"
-    document = load(tmp_path, "a.md", text)
+    document = load(tmp_path / "a.md", text)
     assert at(document, "intro") == Place("line 1", line=1)
     assert at(document, "Top.") == Place("section Lease", section="Lease", line=5)
     assert at(document, "Thirty").label == "section Term › Notice"
@@ -62,30 +45,26 @@ def test_markdown_names_the_headings_above_without_the_title(tmp_path: Path) -> 
 
 
 def test_plain_text_has_lines(tmp_path: Path) -> None:
-    document = load(tmp_path, "a.txt", "one\r\n# two\r\n\r\nthree")
+    document = load(tmp_path / "a.txt", "one\r\n# two\r\n\r\nthree")
     assert at(document, "three").record() == {"label": "line 4", "line": 4}
     assert at(document, "\r\n\r\nthree").line == 4
 
 
 def test_html_and_word_have_sections_and_paragraphs(tmp_path: Path) -> None:
-    html = load(tmp_path, "a.html", "<p>First.</p><p>Second.</p><h2>Fees</h2><p>Five euros.</p>")
+    html = load(tmp_path / "a.html", "<p>First.</p><p>Second.</p><h2>Fees</h2><p>Five euros.</p>")
     assert at(html, "Second.") == Place("paragraph 2")
     assert at(html, "Five") == Place("section Fees", section="Fees")
     word = WordFile()
     word.add_heading("Duties", 1)
     word.add_paragraph("Be on time.")
-    raw = io.BytesIO()
-    word.save(raw)
-    assert at(load(tmp_path, "a.docx", raw.getvalue()), "Be on time").section == "Duties"
+    assert at(load(tmp_path / "a.docx", saved(word)), "Be on time").section == "Duties"
 
 
 def test_slides_are_counted(tmp_path: Path) -> None:
     deck = Presentation()
     for words in ("Opening", "Closing"):
         deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = words
-    raw = io.BytesIO()
-    deck.save(raw)
-    document = load(tmp_path, "a.pptx", raw.getvalue())
+    document = load(tmp_path / "a.pptx", saved(deck))
     assert at(document, "Opening") == Place("slide 1", slide=1)
     assert at(document, "Closing") == Place("slide 2", slide=2)
 
@@ -97,9 +76,7 @@ def test_rows_are_those_of_the_sheet_though_blank_ones_are_not_in_the_text(tmp_p
     for row, words in ((3, "Item"), (4, "Rope"), (7, "Sail"), (8, "Mast")):
         prices.cell(row, 1, words)
     book.create_sheet("Terms").append(["Thirty days"])
-    raw = io.BytesIO()
-    book.save(raw)
-    document = load(tmp_path, "a.xlsx", raw.getvalue())
+    document = load(tmp_path / "a.xlsx", saved(book))
     assert [at(document, w).row for w in ("Item", "Rope", "Sail", "Mast")] == [3, 4, 7, 8]
     assert at(document, "Mast").label == "sheet Prices, row 8"
     assert at(document, "Thirty") == Place("sheet Terms, row 1", sheet="Terms", row=1)
@@ -117,5 +94,5 @@ def test_rows_are_those_of_the_sheet_though_blank_ones_are_not_in_the_text(tmp_p
 )
 def test_json_has_pointers(tmp_path: Path, words: str, pointer: str, label: str) -> None:
     text = '{"people": [{"name": "Ada"}, {"name": "Bob"}], "a/b~c": true}'
-    place = at(load(tmp_path, "a.json", text), words)
+    place = at(load(tmp_path / "a.json", text), words)
     assert (place.pointer, place.label) == (pointer, label)

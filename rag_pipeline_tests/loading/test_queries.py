@@ -14,7 +14,6 @@ from rag_pipeline_tests.testing.broken_queries import (
     GOOD,
     LOST_SPANS,
     TEXT,
-    UNUSABLE_FILES,
     WRONG_LINES,
 )
 
@@ -96,15 +95,6 @@ def test_duplicate_query_id_names_both_lines(write: Callable[..., Path]) -> None
     path = write({**GOOD, "query_id": "1"}, GOOD, {**GOOD, "query_id": 1})
     with pytest.raises(InputError, match=r':3: query_id: "1": line 1 has it already'):
         read_queries(path)
-
-
-@pytest.mark.parametrize(("raw", "message"), UNUSABLE_FILES)
-def test_unusable_files(tmp_path: Path, raw: bytes, message: str) -> None:
-    path = tmp_path / "q.jsonl"
-    path.write_bytes(raw)
-    with pytest.raises(InputError, match=r"q\.jsonl") as error:
-        read_queries(path)
-    assert message in str(error.value)
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -59,16 +60,17 @@ def saved(file: Any) -> bytes:
     return buffer.getvalue()
 
 
+def packed(members: Mapping[str, bytes | str], level: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", level) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
 def repacked(raw: bytes, **parts: bytes | None) -> bytes:
     """Replace or drop (None) parts of an Office file; `__` in a name stands for `/`."""
     changes = {name.replace("__", "/") + ".xml": content for name, content in parts.items()}
-    buffer = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(raw)) as old,
-        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new,
-    ):
-        for name in {**dict.fromkeys(old.namelist()), **changes}:
-            content = changes[name] if name in changes else old.read(name)
-            if content is not None:
-                new.writestr(name, content)
-    return buffer.getvalue()
+    with zipfile.ZipFile(io.BytesIO(raw)) as old:
+        members = {name: old.read(name) for name in old.namelist()} | changes
+    return packed({name: content for name, content in members.items() if content is not None})

@@ -20,24 +20,11 @@ def hostile_pdfs() -> Iterator[tuple[str, bytes]]:
     made = dict(makers())
     for base in _BASES:
         raw = made[base]().raw
-        for number, mutation in enumerate(_MUTATIONS):
-            chance = random.Random(f"{base} {number}")
-            yield f"{base}-{mutation.__name__.strip('_')}", mutation(raw, chance)
+        for number, (name, mutation) in enumerate(_MUTATIONS.items()):
+            yield f"{base}-{name}", mutation(raw, random.Random(f"{base} {number}"))
     yield from _bombs()
     yield "locked", pdf_bytes("x", password="secret")
     yield "open to all", pdf_bytes("Open", owner="secret")
-
-
-def _cut(raw: bytes, chance: random.Random) -> bytes:
-    return raw[: chance.randrange(100, len(raw))] + b"\n%%EOF"
-
-
-def _cut_without_end(raw: bytes, chance: random.Random) -> bytes:
-    return raw[: chance.randrange(20, len(raw) - 10)]
-
-
-def _without_start(raw: bytes, chance: random.Random) -> bytes:
-    return b"%PDF-1.4\n" + raw[chance.randrange(20, len(raw)) :]
 
 
 def _flipped(raw: bytes, chance: random.Random) -> bytes:
@@ -59,81 +46,59 @@ def _zeroed(raw: bytes, chance: random.Random) -> bytes:
     return raw[:start] + bytes(500) + raw[start + 500 :]
 
 
-def _wrong_start_of_table(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"startxref\s+\d+", b"startxref\n%d" % chance.randrange(len(raw) * 2), raw)
+def _replaced(pattern: bytes, by: bytes | Callable[[random.Random, int, bytes], bytes]) -> Mutation:
+    """Replace a pattern by bytes, or by what is made of chance, the file's length and the match."""
+
+    def mutation(raw: bytes, chance: random.Random) -> bytes:
+        return re.sub(
+            pattern, lambda m: by if isinstance(by, bytes) else by(chance, len(raw), m[0]), raw
+        )
+
+    return mutation
 
 
-def _wrong_offsets(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"\d{10} 00000 n", lambda _: b"%010d 00000 n" % chance.randrange(len(raw)), raw)
-
-
-def _other_references(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(
+_BOX, _COUNT = rb"/MediaBox\s*\[[^]]*\]", rb"/Count \d+"
+_MUTATIONS: dict[str, Mutation] = {
+    "cut": lambda raw, chance: raw[: chance.randrange(100, len(raw))] + b"\n%%EOF",
+    "cut_without_end": lambda raw, chance: raw[: chance.randrange(20, len(raw) - 10)],
+    "without_start": lambda raw, chance: b"%PDF-1.4\n" + raw[chance.randrange(20, len(raw)) :],
+    "flipped": _flipped,
+    "few_flipped": _few_flipped,
+    "zeroed": _zeroed,
+    "wrong_start_of_table": _replaced(
+        rb"startxref\s+\d+", lambda chance, size, _: b"startxref\n%d" % chance.randrange(size * 2)
+    ),
+    "wrong_offsets": _replaced(
+        rb"\d{10} 00000 n", lambda chance, size, _: b"%010d 00000 n" % chance.randrange(size)
+    ),
+    "other_references": _replaced(
         rb"\b\d+ 0 R",
-        lambda m: b"%d 0 R" % chance.randrange(1, 9) if chance.random() < 0.2 else m[0],
-        raw,
-    )
-
-
-def _pages_in_a_circle(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/Kids\s*\[\s*\d+ 0 R", lambda m: m[0] + b" 1 0 R 2 0 R 3 0 R 4 0 R", raw)
-
-
-def _endless_page_count(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/Count \d+", b"/Count 2147483647", raw)
-
-
-def _negative_page_count(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/Count \d+", b"/Count -5", raw)
-
-
-def _huge_page(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/MediaBox\s*\[[^]]*\]", b"/MediaBox [0 0 99999999 99999999]", raw)
-
-
-def _turned_inside_out(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/MediaBox\s*\[[^]]*\]", b"/MediaBox [600 800 -600 -800]", raw)
-
-
-def _no_page_size(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/MediaBox\s*\[[^]]*\]", b"/MediaBox [0 0 0 0]", raw)
-
-
-def _odd_rotation(raw: bytes, chance: random.Random) -> bytes:
-    return raw.replace(b"/Rotate 0", b"/Rotate 37").replace(b"/Rotate 90", b"/Rotate -7777")
-
-
-def _fonts_without_maps(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/(ToUnicode|Encoding)\b", b"/Nothing__", raw)
-
-
-def _no_fonts(raw: bytes, chance: random.Random) -> bytes:
-    return raw.replace(b"/Type /Font", b"/Type /Fond").replace(b"/BaseFont", b"/BaseFond")
-
-
-def _wrong_lengths(raw: bytes, chance: random.Random) -> bytes:
-    return re.sub(rb"/Length \d+", lambda _: b"/Length %d" % chance.randrange(1 << 31), raw)
-
-
-def _wrong_filters(raw: bytes, chance: random.Random) -> bytes:
-    return raw.replace(b"/FlateDecode", chance.choice((b"/LZWDecode", b"/DCTDecode", b"/Crypt")))
-
-
-def _no_root(raw: bytes, chance: random.Random) -> bytes:
-    return raw.replace(b"/Root", b"/Rood")
-
-
-def _twice(raw: bytes, chance: random.Random) -> bytes:
-    return raw + raw
-
-
-_MUTATIONS: tuple[Mutation, ...] = (
-    _cut, _cut_without_end, _without_start, _flipped, _few_flipped, _zeroed,
-    _wrong_start_of_table, _wrong_offsets, _other_references, _pages_in_a_circle,
-    _endless_page_count, _negative_page_count, _huge_page, _turned_inside_out, _no_page_size,
-    _odd_rotation, _fonts_without_maps, _no_fonts, _wrong_lengths, _wrong_filters, _no_root,
-    _twice,
-)  # fmt: skip
+        lambda chance, _, old: b"%d 0 R" % chance.randrange(1, 9) if chance.random() < 0.2 else old,
+    ),
+    "pages_in_a_circle": _replaced(
+        rb"/Kids\s*\[\s*\d+ 0 R", lambda *given: given[-1] + b" 1 0 R 2 0 R 3 0 R 4 0 R"
+    ),
+    "endless_page_count": _replaced(_COUNT, b"/Count 2147483647"),
+    "negative_page_count": _replaced(_COUNT, b"/Count -5"),
+    "huge_page": _replaced(_BOX, b"/MediaBox [0 0 99999999 99999999]"),
+    "turned_inside_out": _replaced(_BOX, b"/MediaBox [600 800 -600 -800]"),
+    "no_page_size": _replaced(_BOX, b"/MediaBox [0 0 0 0]"),
+    "odd_rotation": lambda raw, _: raw.replace(b"/Rotate 0", b"/Rotate 37").replace(
+        b"/Rotate 90", b"/Rotate -7777"
+    ),
+    "fonts_without_maps": _replaced(rb"/(ToUnicode|Encoding)\b", b"/Nothing__"),
+    "no_fonts": lambda raw, _: raw.replace(b"/Type /Font", b"/Type /Fond").replace(
+        b"/BaseFont", b"/BaseFond"
+    ),
+    "wrong_lengths": _replaced(
+        rb"/Length \d+", lambda chance, *_: b"/Length %d" % chance.randrange(1 << 31)
+    ),
+    "wrong_filters": lambda raw, chance: raw.replace(
+        b"/FlateDecode", chance.choice((b"/LZWDecode", b"/DCTDecode", b"/Crypt"))
+    ),
+    "no_root": _replaced(rb"/Root", b"/Rood"),
+    "twice": lambda raw, _: raw + raw,
+}
 
 
 def assembled(*objects: bytes) -> bytes:

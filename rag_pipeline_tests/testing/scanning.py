@@ -7,6 +7,7 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading import Rejected, Source, scan
+from rag_pipeline.loading.places import Place, place_of
 
 
 def items(root: Path, **settings: Any) -> list[Source | Rejected]:
@@ -37,6 +38,12 @@ def load(path: Path, raw: bytes | str, **settings: Any) -> Document:
     (document,) = outcomes(path, **settings).values()
     assert isinstance(document, Document), document
     return document
+
+
+def at(document: Document, words: str) -> Place:
+    """Return where some words stand in a document."""
+    start = document.text.index(words)
+    return place_of(document, start, start + len(words))
 
 
 def fill(root: Path, *names: str) -> None:

@@ -1,24 +1,12 @@
 import csv
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from rag_pipeline.loading.importers import import_dataset
+from rag_pipeline_tests.testing.corpora import data_folder as real
 from rag_pipeline_tests.testing.small_sets import lines, text_of, tree
-
-ROOT = Path(__file__).resolve().parents[3]
-DATA = Path(os.environ.get("RAG_PIPELINE_DATA", ROOT.parent / "shared" / "data"))
-
-
-def real(name: str) -> Path:
-    folder = DATA / name
-    if not folder.is_dir():
-        pytest.skip(f"no data set at {folder}; set RAG_PIPELINE_DATA to the folder with the sets")
-    return folder
 
 
 def texts_of(destination: Path, query: dict[str, Any]) -> list[str]:
