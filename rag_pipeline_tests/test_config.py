@@ -7,7 +7,7 @@ import yaml
 
 from rag_pipeline.config import fingerprint, load_config, parse_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline_tests.testing.broken_settings import NO_CORPUS_FILES, WRONG_SETTINGS
+from rag_pipeline_tests.testing.broken_settings import WRONG_SETTINGS
 
 ATTRIBUTES = yaml.safe_load("""
 corpus: contracts
@@ -71,16 +71,6 @@ def test_two_configurations_of_one_name_are_refused():
     attributes["configurations"].append(attributes["configurations"][1])
     with pytest.raises(ConfigError, match=r"'baseline' is taken by configurations\.1"):
         parse_config(attributes)
-
-
-@pytest.mark.parametrize(("content", "message"), NO_CORPUS_FILES)
-def test_a_file_that_is_no_corpus_file_is_refused(tmp_path, content, message):
-    file = tmp_path / "corpus.yaml"
-    file.write_bytes(content)
-    with pytest.raises(ConfigError) as error:
-        load_config(file)
-    assert message in str(error.value)
-    assert str(file) in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -37,15 +37,9 @@ def test_an_instance_file_is_what_dagster_accepts(file, tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     (tmp_path / "dagster.yaml").write_text(file.read_text())
     ref = InstanceRef.from_dir(str(tmp_path))  # refuses unknown settings
-    classes = [
-        ref.run_storage_data,
-        ref.event_storage_data,
-        ref.schedule_storage_data,
-        ref.compute_logs_data,
-        ref.run_coordinator_data,
-        ref.run_launcher_data,
-    ]
-    for data in classes:
+    stores = ("run_storage", "event_storage", "schedule_storage", "compute_logs")
+    for name in (*stores, "run_coordinator", "run_launcher"):
+        data = getattr(ref, f"{name}_data")
         if data is None:
             continue
         found = getattr(import_module(data.module_name), data.class_name)
@@ -104,18 +98,9 @@ def test_the_compose_file_names_what_exists():
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services = compose["services"]
     assert set(services) == {"postgres", "redis", "webserver", "daemon", "worker"}
+    known = "build command depends_on environment healthcheck image ports restart volumes".split()
     for name, service in services.items():
-        assert set(service) <= {
-            "build",
-            "command",
-            "depends_on",
-            "environment",
-            "healthcheck",
-            "image",
-            "ports",
-            "restart",
-            "volumes",
-        }, name
+        assert set(service) <= set(known), name
         for needed in service.get("depends_on", {}):
             assert services[needed]["healthcheck"], "what is waited for says when it is ready"
         for volume in service.get("volumes", ()):
@@ -158,31 +143,13 @@ def test_the_helm_values_are_what_the_chart_and_dagster_k8s_know():
 
     values = yaml.safe_load((DEPLOY / "helm" / "values.yaml").read_text())
     # The sections of the chart's own values.yaml, 1.13.
-    assert set(values) <= {
-        "global",
-        "dagster-user-deployments",
-        "dagsterWebserver",
-        "computeLogManager",
-        "scheduler",
-        "runLauncher",
-        "pythonLogs",
-        "postgresql",
-        "generatePostgresqlPasswordSecret",
-        "generateCeleryConfigSecret",
-        "rabbitmq",
-        "redis",
-        "flower",
-        "ingress",
-        "dagsterDaemon",
-        "extraManifests",
-        "busybox",
-        "rbacEnabled",
-        "imagePullSecrets",
-        "serviceAccount",
-        "retention",
-        "telemetry",
-        "migrate",
-    }
+    sections = (
+        "global dagster-user-deployments dagsterWebserver computeLogManager scheduler runLauncher "
+        "pythonLogs postgresql generatePostgresqlPasswordSecret generateCeleryConfigSecret "
+        "rabbitmq redis flower ingress dagsterDaemon extraManifests busybox rbacEnabled "
+        "imagePullSecrets serviceAccount retention telemetry migrate"
+    ).split()
+    assert set(values) <= set(sections)
     launcher = values["runLauncher"]
     assert launcher["type"] == "K8sRunLauncher"
     assert snake(launcher["config"]["k8sRunLauncher"]) <= set(K8sRunLauncher.config_type())

@@ -14,7 +14,14 @@ from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import left_out, load_queries, why_left_out
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    attributes,
+    rule,
+    write_corpus,
+    write_documents,
+    write_file,
+)
 
 KEYS = ("recursive_150", "recursive_150.none", "recursive_150.none.minilm")
 
@@ -117,15 +124,7 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_fil
         "markdown": {"method": "markdown"},
         "semantic": {"method": "semantic", "threshold": 1.0, "min_characters": 20},
     }
-    third = {
-        "name": "third",
-        "chunking": "semantic",
-        "contextualizer": "none",
-        "embedding": "minilm",
-        "retriever": "dense",
-    }
-    from rag_pipeline_tests.testing.corpora import attributes
-
+    third = rule("third", chunking="semantic")
     configurations = [*attributes()["configurations"], third]
     write_file(tmp_path, chunkings=changed, configurations=configurations)
     ran = {str(r.step) for r in run_dagster(corpus_file) if r.ran}

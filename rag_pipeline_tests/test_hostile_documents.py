@@ -17,7 +17,7 @@ from rag_pipeline_tests.testing import formats
 from rag_pipeline_tests.testing.broken_documents import BROKEN, BROKEN_LINES
 from rag_pipeline_tests.testing.broken_queries import LOST_SPANS, TEXT
 from rag_pipeline_tests.testing.command_line import Outcome, rag
-from rag_pipeline_tests.testing.corpora import attributes, write_file
+from rag_pipeline_tests.testing.corpora import attributes, write_file, write_questions
 
 GOOD: dict[str, bytes] = {
     "plain.txt": b"The umbrella stand costs twelve crowns.",
@@ -95,7 +95,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Outcom
         for n, (span, _) in enumerate(LOST_SPANS)
     ]
     queries.append({"query_id": "good", "query": "What else?", "gold_spans": [good]})
-    (folder / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in queries))
+    write_questions(folder, queries)
     file = write_file(
         folder,
         documents={"path": "documents", "max_bytes": 2_000_000},

@@ -217,30 +217,7 @@ ONLY_GIVEN = [{"chunking": "given", "embedding": "minilm", "retriever": "dense"}
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b"{", "not a line of JSON"),
-        (b"nonsense", "not a line of JSON"),
-        (b'{"document_id": "caf\xe9"}', "not a line of JSON"),
-        (b"[" * 100_000, "not a line of JSON"),
-        (b"9" * 5000, "not a line of JSON"),
-        (b"[]", "expected an object, got []"),
-        (b"null", "expected an object, got null"),
-        (b'"text"', 'expected an object, got "text"'),
-        (b"{}", "document_id is missing"),
-        (b'{"document_id": "a", "start": 0}', "end is missing"),
-        (b'{"document_id": "a", "end": 1}', "start is missing"),
-        (b'{"start": 0, "end": 1}', "document_id is missing"),
-        (b'{"document_id": 3, "start": 0, "end": 1}', "document_id must be a non-empty string"),
-        (b'{"document_id": "", "start": 0, "end": 1}', "document_id must be a non-empty string"),
-        (b'{"document_id": null, "start": 0, "end": 1}', "document_id must be"),
-        (b'{"document_id": "a", "start": "0", "end": 1}', 'start must be an integer, got "0"'),
-        (b'{"document_id": "a", "start": 0.5, "end": 1}', "start must be an integer, got 0.5"),
-        (b'{"document_id": "a", "start": true, "end": 1}', "start must be an integer, got true"),
-        (b'{"document_id": "a", "start": 0, "end": null}', "end must be an integer, got null"),
-        (b'{"document_id": "a", "start": 0, "end": NaN}', "end must be an integer, got NaN"),
-        (b'{"document_id": "a", "start": 0, "end": 1e400}', "end must be an integer"),
-    ],
+    ("line", "message"), [(b"{", "not a line of JSON"), (b"{}", "document_id is missing")]
 )
 def test_a_wrong_given_chunk(tmp_path: Path, line: bytes, message: str) -> None:
     file = write_corpus(tmp_path, chunkings=GIVEN, configurations=ONLY_GIVEN)

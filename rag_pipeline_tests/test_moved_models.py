@@ -13,7 +13,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.corpora import write_corpus, write_file
+from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
 
@@ -32,14 +32,7 @@ def settings(server: ModelServer, **changes: Any) -> dict[str, Any]:
         "evaluation": {"answers": {"method": "llm", "chat": "small"}},
         "gate": {"metrics": ["AnswerPresence@5"]},
         "configurations": [
-            {
-                "name": "all",
-                "chunking": "markdown",
-                "contextualizer": "llm",
-                "embedding": "own",
-                "retriever": "dense",
-                "reranker": "jina",
-            }
+            rule("all", chunking="markdown", contextualizer="llm", embedding="own", reranker="jina")
         ],
     }  # fmt: skip
 

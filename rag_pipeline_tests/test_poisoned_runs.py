@@ -18,6 +18,7 @@ from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import (
     QUERIES,
     many_documents,
+    rule,
     write_corpus,
     write_documents,
 )
@@ -55,10 +56,7 @@ def test_with_one_percent_of_poison_five_runs_end_with_a_leaderboard_and_a_relea
             rerankers={"jina": {"method": "jina", "model": "r", "candidates": 4, **remote}},
             evaluation={"relevance": {"judge": "llm", "chat": "small", "passages": 2}},
             configurations=[
-                {
-                    "name": "all", "chunking": "recursive_150", "contextualizer": "llm",
-                    "embedding": "own", "retriever": "hybrid", "reranker": "jina",
-                }
+                rule("all", "recursive_150", "llm", "own", "hybrid", reranker="jina")
             ],
         )  # fmt: skip
         documents = many_documents(10, "policy")
@@ -111,10 +109,7 @@ def test_a_query_that_a_model_fails_on_is_asked_again_by_the_next_run(
                 }
             },
             configurations=[
-                {
-                    "name": "one", "chunking": "recursive_150", "contextualizer": "none",
-                    "embedding": "own", "retriever": "staged",
-                }
+                rule("one", embedding="own", retriever="staged")
             ],
         )  # fmt: skip
         if poison == "every query":

@@ -1,6 +1,5 @@
 """The leaderboard's answer to a question is the one that a release gives."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from rag_pipeline.evaluation.quality import load_answers
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release import current
 from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.corpora import read_questions, rule, write_file, write_questions
 from rag_pipeline_tests.testing.model_server import serving
 
 SAMPLE = Path(__file__).parents[2] / "data"
@@ -28,14 +27,7 @@ RETRIEVER = {
     "top_k": 20,
 }
 STAGED = {"method": "context_aware", "over": RETRIEVER, "top_k": 20}
-ONE = {
-    "name": "default",
-    "chunking": "sentences_600",
-    "contextualizer": "structural",
-    "embedding": "minilm",
-    "retriever": "discovery",
-    "reranker": "maxsim",
-}
+ONE = rule("default", "sentences_600", "structural", "minilm", "discovery", reranker="maxsim")
 MORE = [
     ("compared", "Compare how long confidentiality lasts in the agreements."),
     ("listed", "List all governing laws."),
@@ -45,14 +37,14 @@ MORE = [
 
 def sample_of(folder: Path, **changes) -> Path:
     """Write a corpus of some documents of the sample, their questions, and one of every kind."""
-    records = [json.loads(line) for line in (SAMPLE / "queries.jsonl").read_text().splitlines()]
+    records = read_questions(SAMPLE)
     chosen = sorted({s["document_id"] for r in records for s in r["gold_spans"]})[::9][:5]
     for document_id in chosen:
         (folder / "documents" / document_id).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(SAMPLE / "documents" / document_id, folder / "documents" / document_id)
     own = [r for r in records if {s["document_id"] for s in r["gold_spans"]} <= set(chosen)][:12]
     own += [{"query_id": query_id, "query": query, "gold_spans": []} for query_id, query in MORE]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(r) + "\n" for r in own))
+    write_questions(folder, own)
     return write_file(
         folder,
         **{

@@ -17,7 +17,7 @@ from rag_pipeline.errors import CallsStoppedError, ConfigError, InputError, Stor
 from rag_pipeline.evaluation.runs import load_queries, update_queries
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.command_line import rag
-from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.corpora import question, write_file, write_questions
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of
@@ -30,16 +30,9 @@ def corpus_with(released, tmp_path):
     """Return a function from a model's address to a corpus with nine questions of one answer."""
     folder = tmp_path / "copy"
     shutil.copytree(released.config._base, folder)
-    records = [
-        {
-            "query_id": f"q{n}",
-            "query": question,
-            "gold_spans": [{"document_id": "policy/travel.md", "quote": "at most 180 euros"}],
-            "entities": {"MONEY": [["180 euros"]]},
-        }
-        for n, question in enumerate(QUESTIONS)
-    ]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    gold = ("policy/travel.md", "at most 180 euros")
+    asked = (question(f"q{n}", text, *gold) for n, text in enumerate(QUESTIONS))
+    write_questions(folder, [{**one, "entities": {"MONEY": [["180 euros"]]}} for one in asked])
 
     def made(url, **changes):
         chat = {"provider": "openai", "model": "test-model", "base_url": url}

@@ -3,10 +3,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from rag_pipeline.calls import CallCache, CallCounts, Claims
 from rag_pipeline.config import ChatModel
@@ -21,11 +18,6 @@ with Claims(CallCache(Path(sys.argv[1]))) as mine:
     print("held", flush=True)
     sys.stdin.read()
 """
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
 
 
 def test_a_key_is_one_runs_until_it_is_let_go(cache: CallCache) -> None:

@@ -27,11 +27,6 @@ def test_a_run_killed_at_concurrency_32_makes_at_most_32_calls_again(tmp_path: P
     assert run_killed(tmp_path, 400, 150) <= 32
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
-
-
 @pytest.mark.parametrize(
     ("fault", "line"),
     [

@@ -1,6 +1,5 @@
 """Inputs on which a model always fails: they are missing and named, everything else goes on."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +17,9 @@ from rag_pipeline_tests.testing.model_server import serving
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CallCache:
+def cache(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> CallCache:
     monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
-    return CallCache(tmp_path / "calls.sqlite")
+    return cache
 
 
 def chat(url: str, **changes: Any) -> ChatModel:

@@ -15,7 +15,7 @@ from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.search.reranking.passages import Asked, score_passages
 from rag_pipeline_tests.testing.command_line import rag
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import rule, write_corpus
 from rag_pipeline_tests.testing.model_faults import CUT, Echo, Fault
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -23,14 +23,8 @@ KEY = "my-own.key-8d1f5c2a7e"
 MESSAGE = f"Incorrect API key provided: {KEY}, Bearer {KEY}"
 BODY = f'{{"error": {{"message": "{MESSAGE}"}}}}'.encode()
 WRONG_KEY = [Fault(401, BODY)]
-PASSING = [
-    Fault(500, BODY),
-    Fault(429, BODY),
-    CUT,
-    Fault(200, BODY[:20]),
-    Fault(200, BODY),
-    Fault(400, BODY),
-]
+PASSING = [Fault(500, BODY), Fault(429, BODY), CUT]
+PASSING += [Fault(200, BODY[:20]), Fault(200, BODY), Fault(400, BODY)]
 
 
 def echoed(body: dict[str, Any]) -> str:
@@ -104,14 +98,13 @@ def test_a_reply_that_echoes_the_key_is_not_kept_with_it(
 
 def write(folder: Path, url: str) -> Path:
     chat = {"provider": "openai", "model": "m", "base_url": url, "patience_seconds": 1}
-    configuration = {"name": "default", "chunking": "markdown", "contextualizer": "llm"}
     return write_corpus(
         folder,
         queries=None,
         chats={"small": chat},
         chunkings={"markdown": {"method": "markdown"}},
         contextualizers={"llm": {"method": "llm", "chat": "small"}},
-        configurations=[{**configuration, "embedding": "minilm", "retriever": "dense"}],
+        configurations=[rule("default", "markdown", "llm")],
     )
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -45,6 +45,13 @@ class Machine:
 
     def segments(self) -> list[str]:
         return self.files.list("segments")
+
+    def share(self, *numbers: int) -> None:
+        self.cache.put(answers(*numbers))
+        self.exchange.push()
+
+    def spend(self, call_id: str | None = None) -> None:
+        self.ledger.record("chat", "openai", "gpt-4o-mini", MILLION, call_id=call_id)
 
 
 @pytest.fixture
@@ -135,9 +142,8 @@ def test_of_many_answers_a_machine_fetches_the_parts_that_hold_what_it_needs(
     assert two.cache.get(needed) == {key: known[key] for key in needed}
     assert files.fetched == before, "what was fetched stays"
     for first in range(0, 4000, 40):
-        assert two.cache.get(keys[first : first + 40]) == {
-            key: known[key] for key in keys[first : first + 40]
-        }
+        part = keys[first : first + 40]
+        assert two.cache.get(part) == {key: known[key] for key in part}
     assert files.fetched < 2 * 4000 * 1536, "a machine that needs all of it reads no part again"
 
 
@@ -166,11 +172,9 @@ def test_segments_of_an_earlier_version_are_read(machines):
 
 def test_answers_that_were_merged_into_another_segment_are_found_there(machines, monkeypatch):
     one, two = machines
-    one.cache.put(answers(1))
-    one.exchange.push()
+    one.share(1)
     two.pull()
-    one.cache.put(answers(2))
-    one.exchange.push()
+    one.share(2)
     monkeypatch.setattr(sharing, "MOST_SEGMENTS", 1)
     one.pull()
     assert len(one.segments()) == 1
@@ -195,10 +199,10 @@ def test_an_answer_that_rots_in_the_bucket_is_nobodys_and_may_be_asked_again(mac
 def test_both_ledgers_add_up_and_the_budget_holds_for_the_second_machine(machines):
     one, two = machines
     with charging(one.ledger):
-        one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
-        one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION, call_id="batch:1")
-    two.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
-    two.ledger.record("chat", "openai", "gpt-4o-mini", MILLION, call_id="batch:1")
+        one.spend()
+        one.spend("batch:1")
+    two.spend()
+    two.spend("batch:1")
     two.ledger.require("openai", "gpt-4o-mini")
     for machine in (one, two):
         machine.exchange.push()
@@ -246,7 +250,7 @@ def test_what_a_killed_process_did_not_share_is_shared_by_the_next_one(tmp_path,
 def test_a_segment_that_was_written_but_not_noted_is_adopted_once(machines, monkeypatch):
     one, two = machines
     one.cache.put(answers(1, 2))
-    one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+    one.spend()
     write = Store.write_bytes
 
     def killed(self: Store, path: str, content: bytes) -> None:
@@ -266,13 +270,11 @@ def test_a_segment_that_was_written_but_not_noted_is_adopted_once(machines, monk
 
 def test_a_torn_segment_is_ignored_with_one_warning(machines, caplog):
     one, two = machines
-    one.cache.put(answers(1))
-    one.exchange.push()
+    one.share(1)
     (torn,) = one.segments()
     content = one.files.read_bytes(f"segments/{torn}")
     one.files.write_bytes(f"segments/{torn}", content[:-7])
-    one.cache.put(answers(2))
-    one.exchange.push()
+    one.share(2)
     with caplog.at_level(logging.WARNING):
         two.pull()
         two.pull()
@@ -287,7 +289,7 @@ def test_many_small_segments_become_one_and_say_the_same(machines, monkeypatch, 
     monkeypatch.setattr(sharing, "MOST_SEGMENTS", 5)
     for n in range(6):
         one.cache.put(answers(n, n + 1))
-        one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+        one.spend()
         one.exchange.push()
     two.pull()
     assert len(two.segments()) == 1
@@ -302,21 +304,18 @@ def test_many_small_segments_become_one_and_say_the_same(machines, monkeypatch, 
 def test_old_answers_leave_the_segments_and_charges_stay(machines, tmp_path):
     one, two = machines
     one.cache.put(answers(1, 2))
-    one.ledger.record("chat", "openai", "gpt-4o-mini", MILLION)
+    one.spend()
     one.exchange.push()
     two.pull()
     assert two.cache.get(list(answers(1, 2))) == answers(1, 2)
     before = one.segments()
+    keeping = partial(one.exchange.prune, keep=lambda keys: {b"key 1"})
     tomorrow = time.time() + 86_400
-
-    def keep(keys: Sequence[bytes]) -> set[bytes]:
-        return {b"key 1"}
-
-    assert one.exchange.prune(0, keep) == (0, 0), "nothing is so old"
-    assert one.exchange.prune(tomorrow, keep, dry_run=True)[0] == 1
+    assert keeping(0) == (0, 0), "nothing is so old"
+    assert keeping(tomorrow, dry_run=True)[0] == 1
     assert one.segments() == before
-    assert one.exchange.prune(tomorrow, keep)[0] == 1
-    assert one.exchange.prune(tomorrow, keep) == (0, 0)
+    assert keeping(tomorrow)[0] == 1
+    assert keeping(tomorrow) == (0, 0)
     third = Machine(str(tmp_path / "shared"), tmp_path / "three")
     third.pull()
     assert third.cache.get(list(answers(1, 2))) == answers(1)
@@ -334,8 +333,7 @@ def test_a_big_segment_is_not_merged_again(machines, monkeypatch):
     one.exchange.push()
     (big,) = one.segments()
     for n in range(3):
-        one.cache.put(answers(n))
-        one.exchange.push()
+        one.share(n)
     two.pull()
     assert len(two.segments()) == 2
     assert big in two.segments()

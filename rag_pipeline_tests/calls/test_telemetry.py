@@ -12,7 +12,6 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import (
     BatchSpanProcessor,
-    SimpleSpanProcessor,
     SpanExporter,
     SpanExportResult,
 )
@@ -32,14 +31,6 @@ from rag_pipeline_tests.testing.model_replies import DIMENSION, Body
 from rag_pipeline_tests.testing.model_server import serving
 
 RUN = "6b3c3a52-6f0e-4e1b-9a53-0d5e35a9f3a1"
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", lambda *given, **more: provider.get_tracer("test"))
-    return exporter
 
 
 @pytest.fixture

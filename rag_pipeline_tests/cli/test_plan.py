@@ -14,9 +14,11 @@ from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
+    read_questions,
     write_corpus,
     write_documents,
     write_file,
+    write_questions,
 )
 
 SEMANTIC = {"method": "semantic", "threshold": 1.0, "min_characters": 20}
@@ -211,8 +213,7 @@ def test_a_retriever_that_splits_queries_is_known_once_its_index_is(
 
     file = write_corpus(tmp_path)
     line = {"query_id": "q5", "query": "Acme Rockets and Birch Paper NDA; how long does it last?"}
-    with (tmp_path / "queries.jsonl").open("a") as queries:
-        queries.write(json.dumps(line) + "\n")
+    write_questions(tmp_path, [*read_questions(tmp_path), line])
     retriever(20)
     split, whole = Step("retrieval_run", "default"), Step("retrieval_run", "plain")
     plan = planned(file)

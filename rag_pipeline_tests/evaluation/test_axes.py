@@ -15,6 +15,14 @@ def configuration(name, chunking="a", contextualizer="none", retriever="dense"):
     )
 
 
+FOUR = [
+    configuration("1", "a", "none"),
+    configuration("2", "a", "structural"),
+    configuration("3", "b", "none"),
+    configuration("4", "b", "structural"),
+]
+
+
 def scores(*values):
     """Return the same values of q0, q1, … at every cutoff."""
     by_query = {f"q{i}": value for i, value in enumerate(values)}
@@ -22,16 +30,10 @@ def scores(*values):
 
 
 def test_a_variant_is_the_mean_of_its_matched_configurations():
-    four = [
-        configuration("1", "a", "none"),
-        configuration("2", "a", "structural"),
-        configuration("3", "b", "none"),
-        configuration("4", "b", "structural"),
-    ]
     found = axis_effects(
-        four,
+        FOUR,
         {"1": scores(0, 0), "2": scores(1, 0), "3": scores(0, 1), "4": scores(1, 1)},
-        reference=four[0],
+        reference=FOUR[0],
     )
     by_stage = {effect.stage: effect for effect in found}
     assert set(by_stage) == {"chunking", "contextualizer"}
@@ -50,13 +52,7 @@ def test_what_differs_in_two_stages_is_not_compared():
 
 
 def test_variants_without_a_match_are_named_and_left_out():
-    some = [
-        configuration("1", "a", "none"),
-        configuration("2", "b", "none"),
-        configuration("3", "a", "structural"),
-        configuration("4", "b", "structural"),
-        configuration("5", "c", "other"),
-    ]
+    some = [*FOUR, configuration("5", "c", "other")]
     found = axis_effects(some, {c.name: scores(1, 0) for c in some})
     chunking = next(effect for effect in found if effect.stage == "chunking")
     assert list(chunking.curves) == ["a", "b"]
@@ -71,13 +67,7 @@ def test_the_reference_leads_and_what_is_not_evaluated_is_ignored():
 
 
 def test_a_query_that_one_matched_configuration_misses_is_missing():
-    four = [
-        configuration("1", "a", "none"),
-        configuration("2", "a", "structural"),
-        configuration("3", "b", "none"),
-        configuration("4", "b", "structural"),
-    ]
     values = {"1": scores(0, 0), "2": scores(1, 0), "3": scores(None, 1), "4": scores(1, 1)}
-    effect = next(e for e in axis_effects(four, values) if e.stage == "contextualizer")
+    effect = next(e for e in axis_effects(FOUR, values) if e.stage == "contextualizer")
     assert (effect.curves["none"][1].n, effect.curves["none"][1].missing) == (1, 1)
     assert (effect.comparisons["structural"].n, effect.comparisons["structural"].missing) == (1, 1)

@@ -1,7 +1,5 @@
 """A calibration is fitted to a corpus's own questions, kept with its answers, and served."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,12 @@ from rag_pipeline.evaluation.quality.calibration import examples
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.release import current
 from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.corpora import write_documents, write_file
+from rag_pipeline_tests.testing.corpora import (
+    question,
+    write_documents,
+    write_file,
+    write_questions,
+)
 
 NAMES = (
     "Alder Birch Cedar Dogwood Elm Fir Ginkgo Hazel Ivy Juniper Kauri Larch Maple Nutmeg Olive "
@@ -45,12 +48,7 @@ ABSENT = {
 def written(folder, questions):
     """Write the documents, so many of their questions, and one that none answers."""
     write_documents(folder / "documents", DOCUMENTS)
-    records = [
-        {"query_id": i, "query": q, "gold_spans": [{"document_id": d, "quote": quote}]}
-        for i, q, d, quote in QUERIES[:questions]
-    ]
-    lines = [json.dumps(record) for record in (*records, ABSENT)]
-    (folder / "queries.jsonl").write_text("\n".join(lines))
+    write_questions(folder, [*(question(*asked) for asked in QUERIES[:questions]), ABSENT])
     return load_config(write_file(folder))
 
 

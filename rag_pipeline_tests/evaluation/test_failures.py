@@ -91,7 +91,6 @@ def with_judge(workspace, labels):
     chat = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
     folder = Path(workspace.config.where).parent
     file = write_file(folder, chats={"judge": chat}, evaluation={"relevance": judge})
-    judged = Workspace(load_config(file))
     rows = [(q, label) for q, said in labels.items() for label in said]
     table = pa.table({"query_id": [q for q, _ in rows], "label": [label for _, label in rows]})
     judged = Workspace(load_config(file))

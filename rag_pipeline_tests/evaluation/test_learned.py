@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from rag_pipeline.calls import CallCounts
@@ -12,7 +10,13 @@ from rag_pipeline.search.pinned import open_index, pin
 from rag_pipeline.search.retrieval import remembering, retrieve_all
 from rag_pipeline.search.retrievers.learned import WEIGHTS
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_documents, write_file
+from rag_pipeline_tests.testing.corpora import (
+    question,
+    rule,
+    write_documents,
+    write_file,
+    write_questions,
+)
 
 THINGS = "rent fee deposit notice insurance parking heating garden cellar key".split()
 TOWNS = "Aarau Bern Chur Davos Emmen Flims Glarus Horgen Ilanz Jona".split()
@@ -32,28 +36,18 @@ def learned(tmp_path_factory):
         for n, town in enumerate(TOWNS)
     }
     write_documents(folder / "documents", {d: "\n\n".join(s) for d, s in facts.items()})
-    lines = [
-        {
-            "query_id": f"{town}-{thing}",
-            "query": f"On which day must I pay the {thing} of a flat in {town}?",
-            "gold_spans": [{"document_id": document, "quote": sentence}],
-        }
+    text = "On which day must I pay the {} of a flat in {}?"
+    records = [
+        question(f"{town}-{thing}", text.format(thing, town), document, sentence)
         for town, (document, sentences) in zip(TOWNS, facts.items(), strict=True)
         for thing, sentence in zip(THINGS, sentences, strict=False)
     ]
-    (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    configuration = {
-        "name": "default",
-        "chunking": "recursive_80",
-        "contextualizer": "none",
-        "embedding": "minilm",
-        "retriever": "learned",
-    }
+    write_questions(folder, records)
     file = write_file(
         folder,
         chunkings={"recursive_80": {"method": "recursive", "max_characters": 80}},
         retrievers={"learned": {"method": "learned", "top_k": 10, "neighbour_weight": 0.1}},
-        configurations=[configuration],
+        configurations=[rule("default", "recursive_80", retriever="learned")],
     )
     list(run(load_config(file)))
     return Workspace(load_config(file))

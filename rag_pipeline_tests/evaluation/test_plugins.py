@@ -8,7 +8,7 @@ import pytest
 
 from rag_pipeline.datamodels import Answer, Query
 from rag_pipeline.evaluation.answer_scores import Answered, token_overlap
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import rule, write_corpus
 from rag_pipeline_tests.testing.plugins import rag, write_package
 
 CODE = """
@@ -64,13 +64,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def file(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a corpus that was run with the package."""
-    rule = {
-        **{"name": "one", "chunking": "recursive_150", "contextualizer": "none"},
-        **{"embedding": "minilm", "retriever": "dense"},
-    }
     file = write_corpus(
         tmp_path_factory.mktemp("plugged"),
-        configurations=[rule],
+        configurations=[rule("one")],
         evaluation={
             "relevance": {"judge": "shouting"},
             "scores": [{"score": "brevity"}, {"score": "token_overlap"}],

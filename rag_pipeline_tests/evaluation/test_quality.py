@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import quality
@@ -23,17 +22,17 @@ from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.corpora import attributes, write_corpus
+from rag_pipeline_tests.testing.corpora import (
+    read_questions,
+    rule,
+    write_corpus,
+    write_file,
+    write_questions,
+)
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
-RULE = {
-    "name": "one",
-    "chunking": "recursive_150",
-    "contextualizer": "none",
-    "embedding": "minilm",
-    "retriever": "dense",
-}
+RULE = rule("one")
 LLM: dict[str, dict[str, Any]] = {
     "relevance": {"judge": "llm", "chat": "judge", "passages": 3},
     "answers": {"method": "llm", "chat": "judge", "contexts": 3},
@@ -47,12 +46,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus that is indexed, searched and evaluated without any chat model."""
     folder = tmp_path_factory.mktemp("built")
     file = write_corpus(folder, configurations=[RULE])
-    queries = folder / "queries.jsonl"
-    lines = [json.loads(line) for line in queries.read_text().splitlines()]
+    lines = read_questions(folder)
     lines[0]["entities"] = {"TIME": [["five years"]]}
     lines[1]["entities"] = {"LOCATION": [["Switzerland"]]}
     lines[3]["entities"] = {"MONEY": [["EUR 180"]]}
-    queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_questions(folder, lines)
     list(run(load_config(file)))
     return folder
 
@@ -69,16 +67,11 @@ def judged_by(
 ) -> Iterator[tuple[Workspace, ModelServer]]:
     """Let a chat model judge the built corpus."""
     with serving(answer) as server:
-        chat = {
-            "provider": "openai",
-            "model": "judge",
-            "base_url": server.url,
-            "patience_seconds": 0.2,
-            "max_concurrency": 1,
-        }
-        content = attributes(configurations=[RULE], chats={"judge": chat}, evaluation=evaluation)
-        file = folder / "tiny.yaml"
-        file.write_text(yaml.safe_dump({"type": "rag_pipeline.RagPipeline", "attributes": content}))
+        impatient = {"patience_seconds": 0.2, "max_concurrency": 1}
+        chat = {"provider": "openai", "model": "judge", "base_url": server.url, **impatient}
+        file = write_file(
+            folder, configurations=[RULE], chats={"judge": chat}, evaluation=evaluation
+        )
         yield Workspace(load_config(file)), server
 
 
@@ -109,9 +102,7 @@ def test_everything_is_made_offline_and_shown_in_the_leaderboard(built: Path) ->
 
 def test_a_changed_setting_makes_stale_only_what_follows_from_it(folder: Path) -> None:
     def stale(**evaluation: Any) -> set[str]:
-        content = attributes(configurations=[RULE], evaluation=evaluation)
-        file = folder / "tiny.yaml"
-        file.write_text(yaml.safe_dump({"type": "rag_pipeline.RagPipeline", "attributes": content}))
+        file = write_file(folder, configurations=[RULE], evaluation=evaluation)
         workspace = Workspace(load_config(file))
         return {s.asset for s in steps(workspace.config) if plan_step(workspace, s).must_run}
 

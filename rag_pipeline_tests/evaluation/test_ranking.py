@@ -30,21 +30,13 @@ def test_by_hand():
     assert ranking.reciprocal_rank([False, False, False, True], 3) == 0.0
 
 
-def test_what_can_not_be_found_is_not_found():
-    labels = [False, False]
-    assert ranking.recall(labels, 0, 5) == 0.0
-    assert ranking.ndcg(labels, 0, 10) == 0.0
-    assert ranking.average_precision(labels, 0) == 0.0
+@pytest.mark.parametrize(("labels", "relevant"), [([False, False], 0), ([], 3)])
+def test_where_nothing_can_be_found_or_is_retrieved_all_is_zero(labels, relevant):
+    assert ranking.recall(labels, relevant, 5) == 0.0
+    assert ranking.ndcg(labels, relevant, 10) == 0.0
+    assert ranking.average_precision(labels, relevant) == 0.0
     assert ranking.precision(labels, 5) == 0.0
     assert ranking.reciprocal_rank(labels, 10) == 0.0
-
-
-def test_nothing_retrieved():
-    assert ranking.recall([], 3, 5) == 0.0
-    assert ranking.ndcg([], 3, 10) == 0.0
-    assert ranking.average_precision([], 3) == 0.0
-    assert ranking.precision([], 5) == 0.0
-    assert ranking.reciprocal_rank([], 10) == 0.0
 
 
 runs = st.lists(

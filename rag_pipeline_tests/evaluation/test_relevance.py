@@ -85,19 +85,9 @@ def test_batches_and_readers_give_the_same_as_a_table(rows):
 
 
 def test_a_table_with_more_columns():
-    rows = [
-        {
-            "document_id": c.document_id,
-            "content_hash": "h",
-            "fingerprint": "f",
-            "chunk_id": c.chunk_id,
-            "start": c.start,
-            "end": c.end,
-            "text": "",
-        }
-        for c in CHUNKS
-    ]
-    chunks = pa.Table.from_pylist(rows, CHUNKS_SCHEMA)
+    rows = [(c.document_id, "h", "f", c.chunk_id, c.start, c.end, "") for c in CHUNKS]
+    columns = dict(zip(CHUNKS_SCHEMA.names, zip(*rows, strict=True), strict=True))
+    chunks = pa.table(columns, schema=CHUNKS_SCHEMA)
     assert relevant_chunks([query("q", ("b", 0, 10))], chunks) == {"q": {"b#0-10"}}
 
 

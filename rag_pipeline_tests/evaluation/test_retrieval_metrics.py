@@ -7,14 +7,7 @@ from rag_pipeline.evaluation import METRICS, evaluate_query, relevance_labels
 
 
 def scored(document_id, start, end):
-    return ScoredChunk(
-        chunk_id=f"{document_id}#{start}-{end}",
-        document_id=document_id,
-        start=start,
-        end=end,
-        text="",
-        score=1.0,
-    )
+    return ScoredChunk(f"{document_id}#{start}-{end}", document_id, start, end, "", 1.0)
 
 
 QUERY = Query("q", "?", (GoldSpan("a", 10, 20), GoldSpan("b", 0, 10)))
@@ -168,19 +161,16 @@ def test_documents_are_judged_with_and_without_spans():
     for query in (QUERY, Query("q", "?", gold_documents=("a", "b"))):
         values = evaluate_query(query, RANKED, RELEVANT if query.gold_spans else ())
         found = {name: values[name] for name in METRICS if name.startswith("Document")}
+        cutoffs = (1, 3, 5, 10)
+        expected = {
+            "DocumentPresence": (0.0, 1.0, 1.0, 1.0),
+            "DocumentMismatch": (1.0, 0.0, 0.0, 0.0),
+            "DocumentRecall": (0.0, 0.5, 1.0, 1.0),
+        }
         assert found == {
-            "DocumentPresence@1": 0.0,
-            "DocumentPresence@3": 1.0,
-            "DocumentPresence@5": 1.0,
-            "DocumentPresence@10": 1.0,
-            "DocumentMismatch@1": 1.0,
-            "DocumentMismatch@3": 0.0,
-            "DocumentMismatch@5": 0.0,
-            "DocumentMismatch@10": 0.0,
-            "DocumentRecall@1": 0.0,
-            "DocumentRecall@3": 0.5,
-            "DocumentRecall@5": 1.0,
-            "DocumentRecall@10": 1.0,
+            f"{name}@{k}": value
+            for name, by_cutoff in expected.items()
+            for k, value in zip(cutoffs, by_cutoff, strict=True)
         }
         assert (values["AnswerPresence@5"] is None) == (not query.gold_spans)
     assert evaluate_query(Query("q", "?"), RANKED, ())["DocumentPresence@5"] is None

@@ -26,11 +26,6 @@ def model(url: str, **changes: Any) -> ChatModel:
     return ChatModel.model_validate({**settings, "batch_poll_seconds": 0, **changes})
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
-
-
 def texts(replies: list[Reply | ProviderError]) -> list[str]:
     return [r.text if isinstance(r, Reply) else f"failed: {r}" for r in replies]
 

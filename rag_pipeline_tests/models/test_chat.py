@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,11 +23,6 @@ def model(url: str, **changes: Any) -> ChatModel:
     return ChatModel.model_validate(
         {"provider": "openai", "model": "test-model", "base_url": url, **changes}
     )
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
 
 
 def test_distinct_prompts_are_asked_once_and_answered_in_order(cache: CallCache) -> None:

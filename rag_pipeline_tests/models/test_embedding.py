@@ -3,7 +3,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from rag_pipeline.calls import CallCache, CallCounts, call_key
+from rag_pipeline.calls import CallCounts, call_key
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models import embedding
@@ -48,11 +48,6 @@ class LetterEncoder(LengthEncoder):
             vectors[:, 0] = [0.75 if letter in "aeiou" else -0.75 for letter in text]
             tokens.append(Tokens(np.array([ord(c) for c in text], np.uint32), vectors))
         return np.eye(len(texts), 8, dtype=np.float32), tokens
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return CallCache(tmp_path / "calls.sqlite")
 
 
 def test_each_distinct_text_is_sent_once_and_vectors_keep_the_order(cache):

@@ -1,6 +1,5 @@
 """Replies that are cut: never kept as whole ones, asked for again with more room once."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,11 +34,6 @@ def cut_below(tokens: int, reason: str = "length") -> Any:
         return None
 
     return faults
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
 
 
 @pytest.mark.parametrize("batch", [False, True])

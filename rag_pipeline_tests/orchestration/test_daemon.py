@@ -17,6 +17,7 @@ from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
+    rule,
     write_corpus,
     write_documents,
     write_file,
@@ -25,7 +26,7 @@ from rag_pipeline_tests.testing.dagster_projects import BOUND, Watched, named, w
 from rag_pipeline_tests.testing.disks import mount
 from rag_pipeline_tests.testing.webhooks import VARIABLE
 
-ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+ONE = rule("one")
 SETTINGS = {"configurations": [ONE], "schedule": "0 3 1 1 *"}
 """Its schedule is for a day on which no test runs."""
 POINTS = {dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_CHECK_EVALUATION}

@@ -17,7 +17,7 @@ from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import attributes, write_corpus
+from rag_pipeline_tests.testing.corpora import attributes, rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import command
 
 ROOT = Path(rag_pipeline.definitions.__file__).parents[1]
@@ -120,23 +120,9 @@ def test_what_dagster_is_told_by_the_workspace_file_is_valid(tmp_path):
 
 def test_loading_the_project_imports_nothing_heavy(tmp_path):
     heavy = (
-        "great_expectations",
-        "markitdown",
-        "bm25s",
-        "onnxruntime",
-        "tokenizers",
-        "openai",
-        "lancedb",
-        "pandas",
-        "boto3",
-        "dagster_aws",
-        "httpx",
-        "jsonschema",
-        "markdown_it",
-        "pyarrow.compute",
-        "pypdfium2",
-        "email.policy",
-    )
+        "great_expectations markitdown bm25s onnxruntime tokenizers openai lancedb pandas boto3 "
+        "dagster_aws httpx jsonschema markdown_it pyarrow.compute pypdfium2 email.policy"
+    ).split()
     code = (
         "import gc, sys, rag_pipeline; before = gc.get_stats(); "
         "import rag_pipeline.definitions as d; d.defs(); "
@@ -159,8 +145,7 @@ def test_loading_the_project_imports_nothing_heavy(tmp_path):
 
 
 def test_owners_come_from_the_corpus_file(tmp_path):
-    file = write_corpus(tmp_path, owners=["team:search", "ada@example.com"])
-    config = load_config(file)
+    config = load_config(write_corpus(tmp_path, owners=["team:search", "ada@example.com"]))
     graph = build_definitions(config).resolve_asset_graph()
     for key in graph.materializable_asset_keys:
         assert graph.get(key).owners == ["team:search", "ada@example.com"]
@@ -174,8 +159,7 @@ def test_nothing_starts_by_itself_without_a_schedule(config):
 
 
 def test_a_corpus_without_bm25_has_no_lexical_index(tmp_path):
-    rule = {"chunking": "markdown", "embedding": "minilm", "retriever": "dense"}
-    config = load_config(write_corpus(tmp_path, configurations=[rule]))
+    config = load_config(write_corpus(tmp_path, configurations=[rule("one", "markdown")]))
     graph = build_definitions(config).resolve_asset_graph()
     assert not graph.has(asset_key(config, "lexical_index"))
 
@@ -204,12 +188,9 @@ def test_two_corpora_live_side_by_side(tmp_path):
         both.append(build_definitions(load_config(write_corpus(tmp_path / name, corpus=name))))
     merged = dg.Definitions.merge(*both)
     dg.Definitions.validate_loadable(merged)
-    groups = {merged.resolve_asset_graph().get(k).group_name for k in both_keys(merged)}
+    graph = merged.resolve_asset_graph()
+    groups = {graph.get(key).group_name for key in graph.get_all_asset_keys()}
     assert groups == {"left_hand", "left_hand_inputs", "right", "right_inputs"}
-
-
-def both_keys(definitions: dg.Definitions) -> set[dg.AssetKey]:
-    return set(definitions.resolve_asset_graph().get_all_asset_keys())
 
 
 # --- as a component of a user's own project ---
@@ -384,8 +365,7 @@ def test_the_jobs_bring_the_executor_with_them(config, monkeypatch):
 
 
 def test_materializations_name_table_columns_address_and_the_same_numbers(tmp_path, instance):
-    file = write_corpus(tmp_path, schedule="0 3 * * *")
-    config = load_config(file)
+    config = load_config(write_corpus(tmp_path, schedule="0 3 * * *"))
     job = build_definitions(config).resolve_job_def("tiny__bring_up_to_date")
     assert job.execute_in_process(instance=instance).success
 

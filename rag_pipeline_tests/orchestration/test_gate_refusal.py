@@ -1,6 +1,5 @@
 """A scheduled run whose candidate is significantly worse than what is served."""
 
-import json
 from datetime import datetime
 
 import dagster as dg
@@ -9,7 +8,13 @@ from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import write_documents, write_file
+from rag_pipeline_tests.testing.corpora import (
+    question,
+    rule,
+    write_documents,
+    write_file,
+    write_questions,
+)
 from rag_pipeline_tests.testing.dagster_projects import ask, execute
 
 THINGS = ("boat", "car", "desk", "horse", "lamp", "piano", "tent", "violin")
@@ -19,18 +24,9 @@ def write_rented(folder):
     """Write a document for each of eight questions."""
     texts = {f"{thing}.txt": f"The fee of the {thing} is 30 euros." for thing in THINGS}
     write_documents(folder / "documents", texts)
-    lines = [
-        json.dumps(
-            {
-                "query_id": thing,
-                "query": f"fee of the {thing}",
-                "gold_spans": [{"document_id": f"{thing}.txt", "quote": "30 euros"}],
-            }
-        )
-        for thing in THINGS
-    ]
-    (folder / "queries.jsonl").write_text("\n".join(lines))
-    one = {"name": "one", "chunking": "markdown", "embedding": "minilm", "retriever": "hybrid"}
+    asked = [question(t, f"fee of the {t}", f"{t}.txt", "30 euros") for t in THINGS]
+    write_questions(folder, asked)
+    one = rule("one", "markdown", retriever="hybrid")
     return write_file(folder, configurations=[one], schedule="0 3 * * *")
 
 

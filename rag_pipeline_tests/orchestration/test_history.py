@@ -15,10 +15,10 @@ from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import HOME, seen
 
-ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+ONE = rule("one")
 
 
 @pytest.fixture(scope="module")

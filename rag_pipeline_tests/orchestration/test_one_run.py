@@ -21,6 +21,7 @@ from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     paid_contexts,
+    rule,
     write_corpus,
     write_documents,
 )
@@ -29,10 +30,6 @@ from rag_pipeline_tests.testing.leases import held
 from rag_pipeline_tests.testing.model_server import serving
 
 WHOLE = ("bring_up_to_date", None)
-
-
-def rule(name, chunking):
-    return {"name": name, "chunking": chunking, "embedding": "minilm", "retriever": "dense"}
 
 
 @pytest.fixture

@@ -11,20 +11,16 @@ from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.partitions import mapping_between, partitions_of
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    rule,
+    write_corpus,
+    write_documents,
+    write_file,
+)
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, named
 
 SEMANTIC = {"method": "semantic", "threshold": 1.0, "min_characters": 20}
-
-
-def rule(name, chunking, contextualizer="none", embedding="minilm", retriever="dense"):
-    return {
-        "name": name,
-        "chunking": chunking,
-        "contextualizer": contextualizer,
-        "embedding": embedding,
-        "retriever": retriever,
-    }
 
 
 def settings(threshold=1.0, **changes):

@@ -22,11 +22,11 @@ from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
 from rag_pipeline.pipeline.facts import Outcome
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import rule, write_corpus
 from rag_pipeline_tests.testing.dagster_projects import write_project
 from rag_pipeline_tests.testing.leases import held
 
-ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+ONE = rule("one")
 KEY = "recursive_150.none.minilm"
 
 

@@ -17,10 +17,10 @@ from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs, was
 from rag_pipeline.orchestration.requests import LISTING_TAG, MOST_INTERRUPTIONS
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline_tests.testing.builds import build
-from rag_pipeline_tests.testing.corpora import write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_documents, write_file
 from rag_pipeline_tests.testing.dagster_projects import ask, execute
 
-ONE = {"name": "one", "chunking": "recursive_150", "embedding": "minilm", "retriever": "dense"}
+ONE = rule("one")
 NEW = {"new.txt": "The fee of the new agreement is 12 euros."}
 
 

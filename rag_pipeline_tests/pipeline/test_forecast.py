@@ -25,7 +25,15 @@ from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
+from rag_pipeline_tests.testing.corpora import (
+    DOCUMENTS,
+    read_questions,
+    rule,
+    write_corpus,
+    write_documents,
+    write_file,
+    write_questions,
+)
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
@@ -85,24 +93,18 @@ def settings_for(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
             "entities": {"extractor": "llm", "chat": "small"},
         },
         "configurations": [
-            _configuration("by_llm", contextualizer="llm", retriever="split", reranker="llm"),
-            _configuration("by_voyage", reranker="voyage"),
-            _configuration("plain"),
+            rule("by_llm", "recursive_150", "llm", "remote", "split", reranker="llm"),
+            rule("by_voyage", embedding="remote", reranker="voyage"),
+            rule("plain", embedding="remote"),
         ],
     }
     return {**made, **changes}
 
 
-def _configuration(name: str, **changes: str) -> dict[str, str]:
-    usual = {"chunking": "recursive_150", "contextualizer": "none", "embedding": "remote"}
-    return {"name": name, **usual, "retriever": "dense", **changes}
-
-
 def write(folder: Path, **settings: Any) -> Path:
     file = write_corpus(folder, **settings)
-    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
-    lines[0]["entities"] = ENTITIES
-    (folder / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first, *others = read_questions(folder)
+    write_questions(folder, [{**first, "entities": ENTITIES}, *others])
     return file
 
 

@@ -22,13 +22,8 @@ KEY = "recursive_150.structural.minilm"
 
 def built(folder: Path, url: str, price: float = 2.0) -> Workspace:
     """Return a corpus with the old vectors, and another model of the packaged one's kind."""
-    new = {
-        "provider": "openai",
-        "model": "e",
-        "base_url": url,
-        "dimensions": DIMENSION,
-        "price": {"input": price},
-    }
+    remote = {"provider": "openai", "model": "e", "base_url": url, "dimensions": DIMENSION}
+    new = {**remote, "price": {"input": price}}
     embeddings = {"minilm": {"provider": "minilm"}, "new": new}
     workspace = Workspace(load_config(write_corpus(folder, embeddings=embeddings)))
     make(workspace, Step("documents"))

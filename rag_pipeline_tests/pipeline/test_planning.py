@@ -3,6 +3,8 @@ from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
+OF_A_CONFIGURATION = ("retrieval_run answer_presence answers entity_scores context_scores").split()
+
 
 def test_the_steps_follow_the_flow_and_share_partitions(config):
     assert [str(step) for step in steps(config)] == [
@@ -14,16 +16,11 @@ def test_the_steps_follow_the_flow_and_share_partitions(config):
         "lexical_index recursive_150.structural",
         "vector_index recursive_150.structural.minilm",
         "vector_index recursive_150.none.minilm",
-        "retrieval_run default",
-        "retrieval_run plain",
-        "answer_presence default",
-        "answer_presence plain",
-        "answers default",
-        "answers plain",
-        "entity_scores default",
-        "entity_scores plain",
-        "context_scores default",
-        "context_scores plain",
+        *(
+            f"{asset} {configuration}"
+            for asset in OF_A_CONFIGURATION
+            for configuration in ("default", "plain")
+        ),
         "leaderboard",
         "release",
     ]

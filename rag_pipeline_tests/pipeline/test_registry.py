@@ -8,27 +8,16 @@ from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, plan_step, step_stored_as, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS, asset_of, configurations_of
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.corpora import rule, write_corpus
 
 
 def test_the_assets_are_called_what_users_know_them_by():
-    assert list(ASSETS) == [
-        "documents",
-        "queries",
-        "chunks",
-        "contextualized_chunks",
-        "lexical_index",
-        "vector_index",
-        "retrieval_run",
-        "relevance_labels",
-        "answer_presence",
-        "answers",
-        "entity_scores",
-        "context_scores",
-        "leaderboard",
-        "release",
-        "assistant_prompts",
-    ]
+    named = (
+        "documents queries chunks contextualized_chunks lexical_index vector_index retrieval_run "
+        "relevance_labels answer_presence answers entity_scores context_scores leaderboard release "
+        "assistant_prompts"
+    ).split()
+    assert list(ASSETS) == named
 
 
 @pytest.mark.parametrize("asset", ASSETS.values(), ids=list(ASSETS))
@@ -58,8 +47,8 @@ def test_what_reads_a_partition_is_told_by_its_asset_not_by_its_name(tmp_path):
             "other": {"method": "markdown"},
         },
         "configurations": [
-            {"name": "plain", "chunking": "other", "embedding": "minilm", "retriever": "dense"},
-            {"name": "short", "chunking": "plain", "embedding": "minilm", "retriever": "dense"},
+            rule("plain", "other"),
+            rule("short", "plain"),
         ],
     }
     config = load_config(write_corpus(tmp_path, **attributes))

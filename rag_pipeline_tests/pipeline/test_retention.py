@@ -11,7 +11,7 @@ from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_corpus, write_file
+from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
 
 
 def test_a_store_stays_level_over_re_index_cycles(tmp_path):
@@ -79,13 +79,7 @@ def forget_uses(workspace):
 def shrunk(tmp_path, run_all):
     """Return a workspace whose file has lost the configuration `plain` and its contextualizer."""
     run_all(write_corpus(tmp_path, serve="default"))
-    one = {
-        "name": "default",
-        "chunking": "recursive_150",
-        "contextualizer": "structural",
-        "embedding": "minilm",
-        "retriever": "hybrid",
-    }
+    one = rule("default", contextualizer="structural", retriever="hybrid")
 
     def shrink(**kept):
         return Workspace(

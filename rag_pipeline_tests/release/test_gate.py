@@ -13,7 +13,9 @@ from rag_pipeline.release.candidate import comparable, obstacles
 from rag_pipeline.release.gate import decide, keep_refusal, keep_scores, kept_scores, look_number
 from rag_pipeline.release.margins import spent
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import write_corpus, write_file
+from rag_pipeline_tests.testing import corpora
+from rag_pipeline_tests.testing.builds import run
+from rag_pipeline_tests.testing.corpora import question, rule, write_corpus, write_file
 from rag_pipeline_tests.testing.score_files import write_questions, write_scores
 
 AP, NDCG = "AnswerPresence@5", "nDCG@10"
@@ -163,34 +165,17 @@ ANSWERS = {
 @pytest.fixture(scope="module")
 def by_meaning(tmp_path_factory):
     """Return a corpus whose questions share no word with their answers, released by vectors."""
-    import json
-
-    from rag_pipeline_tests.testing.builds import run
-
     folder = tmp_path_factory.mktemp("gate")
-    rule = {"chunking": "recursive_150", "embedding": "minilm"}
     settings = {
-        "configurations": [
-            {"name": "meaning", "retriever": "dense", **rule},
-            {"name": "words", "retriever": "lexical", **rule},
-        ],
+        "configurations": [rule("meaning"), rule("words", retriever="lexical")],
         "retrievers": {"dense": {"method": "dense"}, "lexical": {"method": "lexical"}},
         "serve": "meaning",
     }
     file = write_corpus(folder, **settings)
     for name, (_, answer) in ANSWERS.items():
         (folder / "documents" / f"{name}.txt").write_text(answer)
-    (folder / "queries.jsonl").write_text(
-        "\n".join(
-            json.dumps(
-                {
-                    "query_id": name,
-                    "query": question,
-                    "gold_spans": [{"document_id": f"{name}.txt", "quote": answer}],
-                }
-            )
-            for name, (question, answer) in ANSWERS.items()
-        )
+    corpora.write_questions(
+        folder, (question(n, text, f"{n}.txt", answer) for n, (text, answer) in ANSWERS.items())
     )
     list(run(load_config(file)))
     return file, settings, run

@@ -1,6 +1,5 @@
 """The report of a corpus with hostile documents, read as text and rendered in a real browser."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -13,7 +12,13 @@ from rag_pipeline.report import REPORT_FILE, collect, images, render
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.browser import needs_chromium
 from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import (
+    question,
+    read_questions,
+    write_corpus,
+    write_documents,
+    write_questions,
+)
 
 HOSTILE = "</blockquote></details><script>window.attacked = 1</script><img src=x onerror=attack()>"
 
@@ -22,19 +27,14 @@ HOSTILE = "</blockquote></details><script>window.attacked = 1</script><img src=x
 def workspace(tmp_path_factory):
     """Return a corpus that has been run, with one query that nothing answers."""
     folder = tmp_path_factory.mktemp("report")
-    rule = {"chunking": "recursive_150", "contextualizer": "*", "embedding": "minilm"}
-    file = write_corpus(folder, configurations=[{**rule, "retriever": "dense"}])
+    every = {"chunking": "recursive_150", "contextualizer": "*", "embedding": "minilm"}
+    file = write_corpus(folder, configurations=[{**every, "retriever": "dense"}])
     write_documents(
         folder / "documents", {"attack.txt": f"Fees. {HOSTILE} " + "Fees are due. " * 9}
     )
-    query = {
-        "query_id": "<b>q5</b>",
-        "query": f"How expensive may a hotel be? {HOSTILE}",
-        "gold_spans": [{"document_id": "nda/cedar.txt", "quote": "laws of Switzerland"}],
-        "tags": ["<i>tag</i>"],
-    }
-    with (folder / "queries.jsonl").open("a") as out:
-        out.write(json.dumps(query) + "\n")
+    text = f"How expensive may a hotel be? {HOSTILE}"
+    attack = question("<b>q5</b>", text, "nda/cedar.txt", "laws of Switzerland")
+    write_questions(folder, [*read_questions(folder), {**attack, "tags": ["<i>tag</i>"]}])
     list(run(load_config(file)))
     return Workspace(load_config(file))
 

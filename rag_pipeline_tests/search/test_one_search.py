@@ -19,19 +19,7 @@ from rag_pipeline_tests.testing.search_index import (
     NO,
     QUERY,
     VECTOR,
-    index_of,
-    random_chunks,
 )
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return random_chunks()
-
-
-@pytest.fixture(scope="module")
-def index(rows, tmp_path_factory):
-    return index_of(tmp_path_factory.mktemp("index"), rows)
 
 
 @pytest.fixture(scope="module")

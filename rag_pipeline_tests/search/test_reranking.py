@@ -8,7 +8,7 @@ from rag_pipeline.corpus import Corpus
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search.reranking import maxsim, token_weights
-from rag_pipeline_tests.testing.corpora import QUERIES, write_corpus
+from rag_pipeline_tests.testing.corpora import QUERIES, rule, write_corpus
 
 DIMENSION = 16
 
@@ -96,13 +96,7 @@ def test_the_release_is_searched_as_it_was_evaluated(tmp_path, run_all):
         },
         rerankers={"late": {"method": "maxsim"}},
         configurations=[
-            {
-                "name": "default",
-                "chunking": "sentences",
-                "embedding": "minilm",
-                "retriever": "discovering",
-                "reranker": "late",
-            }
+            rule("default", chunking="sentences", retriever="discovering", reranker="late")
         ],
     )
     run_all(file)

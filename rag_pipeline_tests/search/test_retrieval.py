@@ -37,16 +37,6 @@ from rag_pipeline_tests.testing.search_index import (
 )
 
 
-@pytest.fixture(scope="module")
-def rows():
-    return random_chunks()
-
-
-@pytest.fixture(scope="module")
-def index(rows, tmp_path_factory):
-    return index_of(tmp_path_factory.mktemp("index"), rows)
-
-
 def hits(index, settings, query=QUERY, where=None, reranker=NO):
     question = read_question(index, query, settings)
     found = retrieve(index, question, ENCODED, settings, reranker, where)

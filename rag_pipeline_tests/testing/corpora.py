@@ -3,7 +3,7 @@
 import json
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,19 @@ def write_documents(folder: Path, documents: Mapping[str, str]) -> None:
         (folder / name).write_bytes(text.encode())
 
 
+def rule(
+    name: str,
+    chunking: str = "recursive_150",
+    contextualizer: str = "none",
+    embedding: str = "minilm",
+    retriever: str = "dense",
+    **more: str,
+) -> dict[str, str]:
+    """Return a named configuration."""
+    stages = {"chunking": chunking, "contextualizer": contextualizer, "embedding": embedding}
+    return {"name": name, **stages, "retriever": retriever, **more}
+
+
 def attributes(**changes: Any) -> dict[str, Any]:
     return {
         "corpus": "tiny",
@@ -66,39 +79,34 @@ def attributes(**changes: Any) -> dict[str, Any]:
             "hybrid": {"method": "hybrid", "top_k": 20},
         },
         "configurations": [
-            {
-                "name": "default",
-                "chunking": "recursive_150",
-                "contextualizer": "structural",
-                "embedding": "minilm",
-                "retriever": "hybrid",
-            },
-            {
-                "name": "plain",
-                "chunking": "recursive_150",
-                "contextualizer": "none",
-                "embedding": "minilm",
-                "retriever": "dense",
-            },
+            rule("default", contextualizer="structural", retriever="hybrid"),
+            rule("plain"),
         ],
         **changes,
     }
 
 
+def question(query_id: str, query: str, document_id: str, quote: str) -> dict[str, Any]:
+    """Return the record of a question with one gold span."""
+    gold = {"document_id": document_id, "quote": quote}
+    return {"query_id": query_id, "query": query, "gold_spans": [gold]}
+
+
+def write_questions(folder: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write the queries file of a corpus."""
+    lines = (json.dumps(record) + "\n" for record in records)
+    (folder / "queries.jsonl").write_text("".join(lines))
+
+
+def read_questions(folder: Path) -> list[dict[str, Any]]:
+    """Return the records of a corpus's queries file."""
+    return [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+
+
 def write_corpus(folder: Path, **changes: Any) -> Path:
     """Write documents, queries and corpus file; return the corpus file."""
     write_documents(folder / "documents", DOCUMENTS)
-    lines = [
-        json.dumps(
-            {
-                "query_id": query_id,
-                "query": query,
-                "gold_spans": [{"document_id": document_id, "quote": quote}],
-            }
-        )
-        for query_id, query, document_id, quote in QUERIES
-    ]
-    (folder / "queries.jsonl").write_text("\n".join(lines) + "\n")
+    write_questions(folder, [question(*asked) for asked in QUERIES])
     return write_file(folder, **changes)
 
 
@@ -151,15 +159,7 @@ def llm_contexts(url: str, **changes: Any) -> dict[str, Any]:
     return {
         "chats": {"small": {"provider": "openai", "model": "m", "base_url": url, **changes}},
         "contextualizers": {"llm": {"method": "llm", "chat": "small", "template": TEMPLATE}},
-        "configurations": [
-            {
-                "name": "contextual",
-                "chunking": "recursive_150",
-                "contextualizer": "llm",
-                "embedding": "minilm",
-                "retriever": "dense",
-            }
-        ],
+        "configurations": [rule("contextual", contextualizer="llm")],
     }
 
 

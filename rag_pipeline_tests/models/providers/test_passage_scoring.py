@@ -1,5 +1,4 @@
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,11 +33,6 @@ METHODS = ["voyage", "cohere", "jina"]
 def scorer(method: str, url: str, **changes: Any) -> Scorer:
     settings = {"method": method, "base_url": url, "model": "rerank-own", **changes}
     return open_scorer(SETTINGS.validate_python(settings))
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,5 +1,4 @@
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,11 +35,6 @@ def openai(url: str, **changes: Any) -> Embedder:
 def voyage(url: str, **changes: Any) -> Embedder:
     settings = {"provider": "voyage", "base_url": url, "dimensions": 256}
     return open_embedder(SETTINGS.validate_python({**settings, **changes}))
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
 
 
 def test_openai_embeds_each_distinct_text_once_and_in_order(cache: CallCache) -> None:
