@@ -6,14 +6,16 @@ What is billed beyond that are replies that were cut, spoilt or too late: as man
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel, JinaReranker, VoyageEmbedding
+from rag_pipeline.config import ChatModel, Embedding, Reranker
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
@@ -36,16 +38,23 @@ from rag_pipeline_tests.testing.model_faults import (
 from rag_pipeline_tests.testing.model_replies import Body, items_of, score_of, vector_of
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
 
-COUNT = 40
+COUNT = 44
 REFUSED: list[Failure] = [Fault(429, headers={"Retry-After": "0"}), Fault(500), Fault(503), CUT]
 """Not billed."""
-SPOILT: list[Failure] = [CUT_REPLY, garbled, Fault(200, b"<html>busy</html>")]
+SPOILT: list[Failure] = [
+    CUT_REPLY, garbled, Fault(200, b"<html>busy</html>"), lambda reply: {"answer": 42},
+]  # fmt: skip
 LATE = Late(6.0)
 
 
 def no_number(reply: Body) -> Any:
     for row in reply["data"][:1]:
         row["embedding"] = [float("nan")] * 256
+    return reply
+
+
+def stranger(reply: Body) -> Any:
+    reply["data"][0]["index"] = 99
     return reply
 
 
@@ -85,28 +94,36 @@ ENDPOINTS: list[Failure] = [
 """What goes wrong with uploads, submissions, looks and downloads: none of it is billed."""
 
 
-def embeddings(url: str, cache: CallCache) -> None:
-    settings = VoyageEmbedding(
-        provider="voyage", base_url=url, dimensions=256, max_texts=2, timeout_seconds=5
-    )
+def embeddings(url: str, cache: CallCache, **model: Any) -> None:
+    settings: Any = {"base_url": url, "dimensions": 256, "max_texts": 2, "timeout_seconds": 5}
+    embedder = open_embedder(TypeAdapter(Embedding).validate_python(settings | model))
     texts = [f"t{n}" for n in range(COUNT)]
-    vectors = embed(texts, open_embedder(settings), cache)
+    vectors = embed(texts, embedder, cache)
     np.testing.assert_allclose(vectors, [vector_of(t, 256) for t in texts], atol=1e-6)
 
 
-def rerankings(url: str, cache: CallCache) -> None:
-    scorer = open_scorer(JinaReranker(method="jina", model="m", base_url=url, timeout_seconds=5))
+def rerankings(url: str, cache: CallCache, method: str) -> None:
+    settings = {"method": method, "model": "m", "base_url": url, "timeout_seconds": 5}
+    scorer = open_scorer(TypeAdapter(Reranker).validate_python(settings))
     asked = [Asked(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
     found = score_passages(asked, scorer, cache)
     assert found == [[score_of(query, p) for p in passages] for query, passages in asked]
 
 
-KINDS: dict[str, tuple[Callable[[str, CallCache], None], list[Failure]]] = {
+Kind = tuple[Callable[[str, CallCache], None], list[Failure]]
+LISTS: list[Failure] = [*REFUSED, *SPOILT, LATE, short, too_many, SHUFFLED]
+KINDS: dict[str, Kind] = {
     "chats": (chats, [*REFUSED, *SPOILT, LATE, finished("length"), finished("content_filter")]),
-    "embeddings": (embeddings, [*REFUSED, *SPOILT, LATE, short, too_many, SHUFFLED, no_number]),
-    "rerankings": (rerankings, [*REFUSED, *SPOILT, LATE, short, too_many, SHUFFLED]),
+    "embeddings of voyage": (partial(embeddings, provider="voyage"), [*LISTS, no_number]),
+    "embeddings of openai": (
+        partial(embeddings, provider="openai", model="m", shorten=True), [*LISTS, no_number],
+    ),
+    **{
+        f"rerankings of {method}": (partial(rerankings, method=method), [*LISTS, stranger])
+        for method in ("voyage", "cohere", "jina")
+    },
     "batches": (batches, [Fault(500), EXPIRED, finished("length"), lambda reply: b"{broken"]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -163,6 +180,8 @@ def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once
     with serving(faults=faults) as server:
         call(server.url, cache)
         _check(server, spoils)
+        assert server.most_at_once <= 16, "as many as the settings allow by default"
+        assert kind == "batches" or server.most_at_once > 1
         before = server.billed.total()
         call(server.url, cache)
         assert server.billed.total() == before

@@ -51,6 +51,7 @@ def test_a_new_corpus(tmp_path: Path) -> None:
     assert f"{len(plan)} of {len(plan)} steps would run." in outcome.out
     assert "known once the documents are loaded" in outcome.out
     assert "new or changed" not in outcome.out, "there is nothing old"
+    assert not list((tmp_path / "store").rglob("*.lance")), "a plan changes nothing"
 
 
 def test_a_current_corpus(released: Any) -> None:
@@ -196,12 +197,6 @@ def test_a_large_corpus_is_sampled_and_says_so(
     outcome = rag("plan", file)
     assert f"~{scaled.chunks}" in outcome.out
     assert "About " in outcome.out
-
-
-def test_a_plan_changes_nothing(tmp_path: Path) -> None:
-    file = write_corpus(tmp_path)
-    rag("plan", file)
-    assert not list((tmp_path / "store").rglob("*.lance"))
 
 
 def test_a_retriever_that_splits_queries_is_known_once_its_index_is(

@@ -1,5 +1,4 @@
 from rag_pipeline import indexing
-from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
@@ -44,14 +43,3 @@ def test_a_changed_document_is_stale_downstream_once_its_chunks_are_made(tmp_pat
     indexing.update(workspace, "chunks", "recursive_150")
     plan = plan_step(workspace, context)
     assert (plan.stale, plan.current, plan.must_run) == (1, 3, True)
-
-
-def test_calls_are_counted_before_they_are_made(workspace):
-    indexing.update_documents(workspace)
-    indexing.update(workspace, "chunks", "recursive_150")
-    indexing.update(workspace, "contextualized_chunks", "recursive_150.none")
-    step = Step("vector_index", "recursive_150.none.minilm")
-    planned = next(f for f in forecast(workspace) if f.step == step).calls
-    report = indexing.update(workspace, step.asset, step.partition)
-    assert planned == report.calls.made > 0
-    assert next(f for f in forecast(workspace) if f.step == step).calls == 0

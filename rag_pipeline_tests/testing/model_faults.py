@@ -120,25 +120,6 @@ class Chance:
         return random.Random(f"{self._seed} {self._asked[asked]} {asked}")
 
 
-def sometimes(seed: int, share: float, *ways: Failure) -> Faults:
-    """Fail a share of the requests, in every way by turns of chance."""
-    chance = Chance(seed)
-
-    def faults(path: str, body: Body) -> Failure:
-        drawn = chance.of(path, body)
-        return drawn.choice(ways) if drawn.random() < share else None
-
-    return faults
-
-
-def faulty(seed: int, *more: Failure, share: float = 0.3, hang_seconds: float = 0.6) -> Faults:
-    """Fail a share of the embedding and rerank calls in every way that each client tells."""
-    return sometimes(
-        seed, share, Fault(429), Fault(429, headers={"Retry-After": "0"}), Fault(500), Fault(503),
-        CUT, CUT_REPLY, hang(hang_seconds), garbled, short, too_many, *more,
-    )  # fmt: skip
-
-
 def poison(failure: Failure, *items: str) -> Faults:
     """Fail every request that holds one of the prompts, texts or queries."""
     return lambda path, body: failure if set(items) & set(items_of(path, body)) else None

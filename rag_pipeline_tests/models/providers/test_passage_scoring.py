@@ -11,16 +11,7 @@ from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Scorer, Usage, open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
 from rag_pipeline.search.reranking import Asked, Relevance, score_by_chat, score_passages
-from rag_pipeline_tests.testing.model_faults import (
-    CUT,
-    CUT_REPLY,
-    SHUFFLED,
-    Failure,
-    Fault,
-    short,
-    sometimes,
-)
-from rag_pipeline_tests.testing.model_replies import score_of
+from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_server import serving
 
 SETTINGS: TypeAdapter[Any] = TypeAdapter(Reranker)
@@ -67,27 +58,6 @@ def test_each_api_is_asked_in_its_own_words(cache: CallCache) -> None:
     assert jina == {**shared, "top_n": 3, "return_documents": False}
     assert {k: voyage[k] for k in (*shared, "truncation")} == {**shared, "truncation": False}
     assert known["max_tokens_per_doc"] == 4092
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_with_faults_every_query_is_scored(
-    cache: CallCache, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
-
-    def stranger(reply: dict[str, Any]) -> Any:
-        reply["data"][0]["index"] = 99
-        return reply
-
-    ways = sometimes(
-        3, 0.3, Fault(429, headers={"Retry-After": "0"}), Fault(500), CUT, CUT_REPLY, SHUFFLED,
-        lambda reply: b"[1, 2", lambda reply: {"answer": 42}, short, stranger,
-    )  # fmt: skip
-    asked = [Asked(f"notice {n}", (*PASSAGES, f"{n}")) for n in range(60)]
-    with serving(faults=ways) as server:
-        found = score_passages(asked, scorer(method, server.url), cache)
-    assert found == [pytest.approx([score_of(q, p) for p in passages]) for q, passages in asked]
-    assert len(server.requests) > 60
 
 
 def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCache) -> None:

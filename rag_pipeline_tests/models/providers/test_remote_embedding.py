@@ -18,7 +18,7 @@ from rag_pipeline.errors import (
 from rag_pipeline.models.embedding import embed, embed_tokens
 from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline_tests.testing.dry_calls import missing_texts
-from rag_pipeline_tests.testing.model_faults import SHUFFLED, Failure, Fault, faulty
+from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import DIMENSION, vector_of
 from rag_pipeline_tests.testing.model_server import serving
 
@@ -99,28 +99,6 @@ def test_a_document_over_the_window_is_embedded_in_consecutive_parts(cache: Call
     assert made.vectors.shape == (8, 256)
     body, *_ = server.bodies
     assert body["inputs"] == [chunks[:3], chunks[3:6], chunks[6:]]
-
-
-@pytest.mark.parametrize("provider", [openai, voyage])
-def test_with_faults_everything_comes_out_in_order_and_paid_for_once(
-    cache: CallCache, provider: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
-    texts = [f"chunk {n}" for n in range(240)]
-    with serving(faults=faulty(7, SHUFFLED, hang_seconds=5.0)) as server:
-        embedder = provider(
-            server.url, max_texts=4, max_concurrency=32, timeout_seconds=4, dimensions=256
-        )
-        if provider is openai:
-            embedder = openai(
-                server.url, max_texts=4, max_concurrency=32, timeout_seconds=4, shorten=True
-            )
-        vectors = embed(texts, embedder, cache)
-    expected = [vector_of(t, vectors.shape[1]) for t in texts]
-    np.testing.assert_allclose(vectors, expected, atol=1e-6)
-    assert sorted(server.answered) == sorted(texts)
-    assert len(server.requests) > 65, "some requests failed"
-    assert 1 < server.most_at_once <= 32
 
 
 def test_what_was_answered_before_a_failure_is_kept(cache: CallCache) -> None:
