@@ -16,6 +16,7 @@ import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -46,6 +47,9 @@ _IMPORTED = "imported.json"
 _MOST_LISTING_BYTES = 10_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _BLOCK = 1 << 20
+_DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
+"""What is raised of a zip file with a wrong byte; RuntimeError where it seems encrypted, or packed
+by a method that is not known."""
 
 
 class _Listed(TypedDict):
@@ -241,7 +245,7 @@ def _of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _opened(file: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(file)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, *_DAMAGE) as error:
         raise InputError(f"{file}: not a release bundle: {error}") from None
 
 
@@ -263,7 +267,7 @@ def _read_listing(archive: zipfile.ZipFile, file: Path) -> _Listing:
                 raise InputError(f"{file}: {name} is not as large as the bundle says")
         if _VECTORS not in files or not isinstance(listing["release"], dict):
             raise InputError(f"{file}: not a release bundle: no {_VECTORS}")
-    except (KeyError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, KeyError, TypeError, AttributeError, *_DAMAGE) as error:
         raise InputError(f"{file}: not a release bundle: {error}") from None
     return listing
 
@@ -280,7 +284,7 @@ def _extract(archive: zipfile.ZipFile, files: dict[str, _Listed], folder: Path, 
         try:
             with archive.open(name) as source, target.open("wb") as out:
                 digest = _copy(source, out, about["bytes"])
-        except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        except _DAMAGE as error:
             raise InputError(f"{file}: {name} is torn: {error}") from None
         if digest != about["sha256"]:
             raise InputError(f"{file}: {name} is torn or altered: its hash differs")

@@ -172,6 +172,45 @@ def test_a_bundle_that_is_not_whole_changes_nothing(exported, tmp_path, change, 
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and p != bad]
 
 
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_bundle_with_one_wrong_bit_is_refused_or_read_as_it_was_written(
+    exported, tmp_path, monkeypatch
+):
+    file, zipped = exported
+    config = load_config(file).model_copy(update={"store": str(tmp_path / "store")})
+    workspace = Workspace(config)
+    bundle.import_release(workspace, zipped)
+    before = contents(tmp_path / "store")
+    taken = []
+
+    def take_in(_, listing, folder, file):
+        taken.append((listing, contents(folder)))
+
+    monkeypatch.setattr(bundle, "_take_in", take_in)
+    bundle.import_release(workspace, zipped)
+    raw = zipped.read_bytes()
+    with zipfile.ZipFile(zipped) as archive:
+        end = archive.start_dir  # of the files; how these are read is told from here on
+        heads = [entry.header_offset + n for entry in archive.infolist() for n in range(0, 30, 5)]
+    bad, refused = tmp_path / "bad.zip", 0
+    first, rest, last = (end, end + 57), (end, len(raw), 7), (len(raw) - 22, len(raw))
+    for place in [*heads, *range(0, end, 251), *range(*first), *range(*rest), *range(*last)]:
+        bad.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << place % 8]) + raw[place + 1 :])
+        try:
+            bundle.import_release(workspace, bad)
+        except InputError as error:
+            assert str(error).startswith(f"{bad}: ")
+            refused += 1
+    assert refused > 400
+    assert all(one == taken[0] for one in taken), "names and contents, from whatever was accepted"
+    assert contents(tmp_path / "store") == before
+    monkeypatch.undo()
+    assert Corpus(config).search(QUESTION) == Corpus.load(file).search(QUESTION)
+
+
 def test_a_file_that_is_no_bundle_is_named(exported, tmp_path):
     (tmp_path / "notes.zip").write_text("notes")
     config = load_config(exported[0]).model_copy(update={"store": str(tmp_path / "store")})
