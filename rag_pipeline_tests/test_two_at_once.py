@@ -7,7 +7,7 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BusyError, InputError
-from rag_pipeline.indexing import documents as loading
+from rag_pipeline.indexing import loads as loading
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.release import candidate, moving
 from rag_pipeline.store.lease import lease
@@ -51,7 +51,7 @@ def test_two_loads_at_once_load_each_document_once(config, beside):
     def other():
         indexing.update_documents(Workspace(config))
 
-    beside(loading, "_changes", other)
+    beside(loading, "compare_files", other)
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     assert workspace.documents().count() == len(DOCUMENTS)
@@ -60,7 +60,7 @@ def test_two_loads_at_once_load_each_document_once(config, beside):
 
 def test_two_loads_at_once_refuse_a_document_once(tmp_path, config, beside):
     (tmp_path / "documents/broken.txt").write_bytes(b"caf\xe9")
-    beside(loading, "_changes", lambda: indexing.update_documents(Workspace(config)))
+    beside(loading, "compare_files", lambda: indexing.update_documents(Workspace(config)))
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     assert workspace.quarantine("documents").count() == 1
@@ -135,7 +135,7 @@ def test_a_document_edited_while_it_is_loaded_keeps_its_last_good_version(tmp_pa
     def save_again():
         write_documents(tmp_path / "documents", {name: "# Leave\n\nTwenty-one weeks.\n"})
 
-    beside(loading, "_changes", save_again)
+    beside(loading, "compare_files", save_again)
     report = indexing.update_documents(workspace)
     assert "what was loaded before stays" in report.quarantined[name]
     (kept,) = indexing.read_documents(workspace, [name])
@@ -155,7 +155,7 @@ def test_an_unread_document_that_is_as_it_was_leaves_quarantine(tmp_path, config
     name = "policy/leave.md"
     write_documents(tmp_path / "documents", {name: "# Leave\n\nTwenty weeks.\n"})
     restore = {name: DOCUMENTS[name]}
-    beside(loading, "_changes", lambda: write_documents(tmp_path / "documents", restore))
+    beside(loading, "compare_files", lambda: write_documents(tmp_path / "documents", restore))
     indexing.update_documents(workspace)
     assert workspace.quarantine("documents").count() == 1
     indexing.update_documents(workspace)
@@ -211,9 +211,9 @@ def test_up_to_ten_documents_may_always_go(tmp_path, config):
 
 
 def test_the_limit_on_deletions_makes_nothing_anew(tmp_path, config):
-    before = loading.listing_digest(config)
+    before = indexing.listing_digest(config)
     file = write_file(tmp_path, documents={"path": "documents", "max_deleted": 0.5})
-    assert loading.listing_digest(load_config(file)) == before
+    assert indexing.listing_digest(load_config(file)) == before
 
 
 def test_a_second_run_says_who_is_at_work(corpus_file, holder):

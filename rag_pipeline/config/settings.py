@@ -1,6 +1,6 @@
 """What all settings are made of, and those that no stage of its own has a file for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
@@ -9,6 +9,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     StringConstraints,
     field_validator,
     model_validator,
@@ -167,6 +168,16 @@ class DocumentsSource(Settings):
     gitignore: bool = False
     follow_links: bool | Literal["anywhere"] = False
     processes: int | None = Field(default=None, ge=1, le=64)
+    _s3_client: Callable[[], Any] | None = PrivateAttr(default=None)
+
+    @property
+    def s3_client(self) -> Callable[[], Any] | None:
+        """Return what makes the boto3 client that reads the bucket; None for the process's own."""
+        return self._s3_client
+
+    def read_with(self, s3_client: Callable[[], Any]) -> None:
+        """Read the bucket with a client of its own, which no file can name."""
+        self._s3_client = s3_client
 
     @model_validator(mode="after")
     def _one_place(self) -> "DocumentsSource":

@@ -6,16 +6,21 @@ A document is *stale* in a table when its rows there are missing or made from so
 
 from rag_pipeline.indexing.builders import read_documents as read_documents
 from rag_pipeline.indexing.documents import code_warning as code_warning
-from rag_pipeline.indexing.documents import document_rows as document_rows
 from rag_pipeline.indexing.documents import listing_digest as listing_digest
 from rag_pipeline.indexing.documents import loaded_listing as loaded_listing
 from rag_pipeline.indexing.documents import plan_documents as plan_documents
 from rag_pipeline.indexing.documents import text_quality as text_quality
 from rag_pipeline.indexing.documents import text_warnings as text_warnings
-from rag_pipeline.indexing.documents import update_documents as update_documents
 from rag_pipeline.indexing.documents import warnings_of as warnings_of
 from rag_pipeline.indexing.lexical import plan_lexical as plan_lexical
 from rag_pipeline.indexing.lexical import update_lexical as update_lexical
+from rag_pipeline.indexing.loads import Found as Found
+from rag_pipeline.indexing.loads import Loaded as Loaded
+from rag_pipeline.indexing.loads import document_rows as document_rows
+from rag_pipeline.indexing.loads import finish_load as finish_load
+from rag_pipeline.indexing.loads import load_shard as load_shard
+from rag_pipeline.indexing.loads import plan_load as plan_load
+from rag_pipeline.indexing.loads import update_documents as update_documents
 from rag_pipeline.indexing.plans import MADE_OTHERWISE as MADE_OTHERWISE
 from rag_pipeline.indexing.plans import Plan as Plan
 from rag_pipeline.indexing.plans import Report as Report

@@ -1,26 +1,20 @@
-"""Files or objects -> the documents table: load what is new or changed, drop what is gone."""
+"""Files or objects compared with the documents table, and what is to be said of its texts."""
 
 import hashlib
-import json
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-
-from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, parse_metadata, rows_of
-from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
-from rag_pipeline.indexing.objects import changed_documents, compare_objects, sidecar, with_wanted
-from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Plan, Report, quarantine_rows
+from rag_pipeline.datamodels import parse_metadata
+from rag_pipeline.indexing.objects import (
+    compare_objects,
+    sidecar,
+)
+from rag_pipeline.indexing.plans import Plan
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import MODULES, as_read_here, install, is_installed, wanted_by
 from rag_pipeline.loading.folder import find_files
-from rag_pipeline.loading.parallel import load_all
-from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import hashed_with, with_given
@@ -28,10 +22,8 @@ from rag_pipeline.loading.sources import read_earlier
 from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
-_LOAD_CHARACTERS = 4_000_000
-_LOADED = "documents.listing.json"
-_FREE_DELETIONS = 10
-"""Number of documents that may always be deleted, whatever share of the corpus they are."""
+LOADED = "documents.listing.json"
+"""Where the digest of the files is kept as the last load found them."""
 
 
 def plan_documents(workspace: Workspace) -> Plan:
@@ -45,7 +37,7 @@ def plan_documents(workspace: Workspace) -> Plan:
         keys = tuple(listed.relative for listed in objects.changed)
         why = _why(objects.by_earlier_parser, objects.for_extra)
         return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged), why=why)
-    stale, seen, _ = _compare_files(workspace)
+    stale, seen, _ = compare_files(workspace)
     loaded = workspace.documents().state()
     known = set(loaded) | set(workspace.quarantine("documents").state())
     names = tuple(s.document_id for s in stale)
@@ -98,120 +90,16 @@ def _read_again(names: Sequence[str]) -> str:
     )
 
 
-def update_documents(workspace: Workspace) -> Report:
-    """Load new and changed files, quarantine what can't be used, drop what is gone."""
-    started = time.perf_counter()
-    # Before the first file is read: one that changes meanwhile differs from it.
-    listing = listing_digest(workspace.config)
-    report = Report()
-    documents, quarantine = workspace.documents(), workspace.quarantine("documents")
-    documents.ensure()
-    quarantine.ensure()
-    config = workspace.config
-    fingerprint = config.documents_fingerprint()
-    loaded = documents.state()
-    found = _changes(workspace)
-    seen, known = found.seen, found.known
-    good: list[Document] = []
-    bad: list[tuple[str, str, str]] = []
-    origins: dict[str, str | None] = {}
-    unread: set[str] = set()
-
-    def commit() -> None:
-        ids, refused = [d.document_id for d in good], [i for i, _, _ in bad]
-        documents.drop([i for i in refused if i not in unread])
-        quarantine.drop(ids)
-        if good:
-            batch = document_rows(good, fingerprint, origins)
-            report.rows += documents.replace(ids, [batch])
-        if bad:
-            of_bad = [origins[i] for i in refused]
-            rows = quarantine_rows(bad, config.refusals_fingerprint(), "documents", of_bad)
-            quarantine.replace(refused, [rows])
-        report.documents += len(good)
-        report.quarantined.update({i: reason for i, _, reason in bad})
-        good.clear()
-        bad.clear()
-        origins.clear()
-
-    pending = 0
-    processes = config.documents.processes or parsers_here()
-    for source, origin, document in load_all(found.stale, processes):
-        origins[source.document_id] = origin
-        if isinstance(document, DocumentError):
-            reason = document.reason
-            if isinstance(document, UnreadDocumentError):
-                unread.add(source.document_id)
-                if source.document_id in loaded:
-                    reason += "; what was loaded before stays"
-            bad.append((source.document_id, source.content_hash, reason))
-        else:
-            wanted = wanted_by(document.content_hash, source.content_hash)
-            origins[source.document_id] = with_wanted(origin, wanted)
-            good.append(document)
-            pending += len(document.text)
-        advance("documents", 1)
-        if pending > _LOAD_CHARACTERS or len(good) + len(bad) >= MAX_SHARD_DOCUMENTS:
-            commit()
-            pending = 0
-    commit()
-    orphans = sorted(known - seen)
-    _hold_deletions(config, sum(i in loaded for i in orphans), len(loaded))
-    documents.drop(orphans)
-    quarantine.drop(orphans)
-    report.dropped = len(orphans)
-    if report.documents or report.dropped:
-        documents.compact()
-        workspace.store.hash_table(documents.name)
-    if not unread:  # which the next load may read, though no file has changed
-        workspace.store.write_json(_LOADED, listing)
-    report.seconds = time.perf_counter() - started
-    return report
-
-
 def loaded_listing(workspace: Workspace) -> str | None:
     """Return the digest of the files as the last load that succeeded found them, if there is one.
 
     See `listing_digest`.
     """
-    listing: str | None = workspace.store.read_json(_LOADED)
+    listing: str | None = workspace.store.read_json(LOADED)
     return listing
 
 
-def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
-    """Raise InputError where so many documents are gone that a person should look first."""
-    limit = config.documents.max_deleted
-    if gone > _FREE_DELETIONS and gone > limit * loaded:
-        raise InputError(
-            f"{config.documents_place}: {gone:,} of {loaded:,} loaded documents are gone, more "
-            f"than documents.max_deleted: {limit:g} lets go unasked; none was deleted. Put them "
-            f"back, or, if they are meant to go, run: rag run {config.where} --allow-deletions"
-        )
-
-
-@dataclass(slots=True)
-class _Changes:
-    """The stale sources with their origins, the ids of all sources, and the ids known before.
-
-    `seen` is complete once `stale` has been gone through, which is done once.
-    """
-
-    stale: Iterable[tuple[Source | Rejected, str | None]]
-    seen: set[str]
-    known: set[str]
-
-
-def _changes(workspace: Workspace) -> _Changes:
-    if workspace.config.documents.s3:
-        objects = compare_objects(workspace)
-        seen = set(objects.unchanged)
-        stale = changed_documents(workspace, objects, seen)
-        return _Changes(stale, seen, set(objects.known))
-    files, seen, known = _compare_files(workspace)
-    return _Changes([(source, None) for source in files], seen, known)
-
-
-def _compare_files(workspace: Workspace) -> tuple[list[Source | Rejected], set[str], set[str]]:
+def compare_files(workspace: Workspace) -> tuple[list[Source | Rejected], set[str], set[str]]:
     """Return the stale sources, the ids of all sources, and the ids that the tables know."""
     config = workspace.config
     made, refusal = config.documents_fingerprint(), config.refusals_fingerprint()
@@ -248,25 +136,6 @@ def _seen_files(workspace: Workspace) -> SeenFiles:
     # `resolve()` fails on a path that no file can have, which the scan refuses in words.
     place = f"{workspace.config.corpus} {root.absolute()}"
     return SeenFiles(path, place, str(documents.max_bytes))
-
-
-def document_rows(
-    documents: Sequence[Document], fingerprint: str, origins: Mapping[str, str | None]
-) -> pa.RecordBatch:
-    """Return rows of the documents table, with where each document came from."""
-    columns: dict[str, Sequence[object]] = {
-        "document_id": [d.document_id for d in documents],
-        "content_hash": [d.content_hash for d in documents],
-        "fingerprint": [fingerprint] * len(documents),
-        "title": [d.title for d in documents],
-        "metadata": [json.dumps(dict(d.metadata), sort_keys=True) for d in documents],
-        "origin": [origins[d.document_id] for d in documents],
-        "media_type": [d.media_type for d in documents],
-        "characters": [len(d.text) for d in documents],
-        "text": [d.text for d in documents],
-        "page_map": [d.page_map for d in documents],
-    }
-    return rows_of(columns, DOCUMENTS_SCHEMA)
 
 
 def warnings_of(metadata: Mapping[str, object]) -> list[str]:

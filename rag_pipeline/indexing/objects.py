@@ -7,7 +7,7 @@ there; after a load that was killed halfway there are fewer, and the object is r
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rag_pipeline.config import CorpusConfig
@@ -66,9 +66,7 @@ def compare_objects(workspace: Workspace) -> Objects:
                 origin = row["origin"]
                 if row["document_id"] in known:  # two rows, of a load beside another or half done
                     doubtful.add(row["document_id"])
-                known[row["document_id"]] = (
-                    json.loads(origin)[0] if origin else known.get(row["document_id"], "")
-                )
+                known[row["document_id"]] = key_of(origin) or known.get(row["document_id"], "")
                 if not origin or row["fingerprint"] != fingerprint:
                     continue
                 whole, wanted = _without_wanted(origin)
@@ -109,17 +107,36 @@ def _without_wanted(origin: str) -> tuple[str, str]:
     return (json.dumps(values[:4]), values[4]) if len(values) > 4 else (origin, "")
 
 
+def key_of(origin: str | None) -> str:
+    """Return the key of the object that an origin names, "" for none."""
+    return str(json.loads(origin)[0]) if origin else ""
+
+
+def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> set[str]:
+    """Return the ids that a row has which was read from another object than these origins name."""
+    ids = [document_id for document_id, origin in origins.items() if origin]
+    found: set[str] = set()
+    for table in (workspace.documents(), workspace.quarantine("documents")):
+        for batch in table.read(["document_id", "origin"], ids):
+            for row in batch.to_pylist():
+                key, own = key_of(row["origin"]), key_of(origins[row["document_id"]])
+                if key not in ("", own):
+                    found.add(row["document_id"])
+    return found
+
+
 def changed_documents(
-    workspace: Workspace, objects: Objects, seen: set[str]
+    workspace: Workspace, changed: Iterable[Listed], seen: set[str], known: Mapping[str, str]
 ) -> Iterator[tuple[Source | Rejected, str | None]]:
     """Yield the documents of the changed objects with their origins, one object at a time.
 
-    Each must be loaded before the next is asked for. Adds their ids to `seen`. An id that another
+    Each must be loaded before the next is asked for. Adds their ids to `seen`, and of an object
+    that can't be read those that are `known` to be its. An id that another
     object has already keeps that object's document; the rejected one has no origin, so that its
     object is read again once the other has gone.
     """
     given = sidecar(workspace.config)
-    for listed in objects.changed:
+    for listed in changed:
         try:
             with opened(workspace.config.documents, listed) as found:
                 sources = [with_given(source, given) for source in found]
@@ -138,5 +155,5 @@ def changed_documents(
                     yield source, origin
         except UnreadDocumentError as error:
             seen.add(listed.relative)
-            seen.update(i for i, key in objects.known.items() if key == listed.relative)
+            seen.update(i for i, key in known.items() if key == listed.relative)
             yield Rejected(listed.relative, "", error.reason, unread=True), None

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
@@ -48,8 +48,8 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
     wanted = selector(source.include, source.exclude)
     found: list[Listed] = []
     seen = 0
-    with clear_s3_errors(f"documents.s3: {source.s3}"):
-        pages = s3_client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=start)
+    with _client(source, f"documents.s3: {source.s3}") as client:
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=start)
         for page in pages:
             for entry in page.get("Contents", ()):
                 relative = entry["Key"][len(start) :]
@@ -68,6 +68,15 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
             f"{list(source.include)} without matching exclude {list(source.exclude)}"
         )
     return found
+
+
+@contextmanager
+def _client(source: DocumentsSource, place: str) -> Iterator[Any]:
+    """Give the client that reads the documents; turn its errors into one line."""
+    with clear_s3_errors(place):
+        client = (source.s3_client or s3_client)()
+    with clear_s3_errors(place, client):
+        yield client
 
 
 def _obstacle(relative: str, size: int, max_bytes: int) -> str:
@@ -102,10 +111,10 @@ def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:
     bucket, prefix = split_url(source.s3)
     key = f"{prefix}/{listed.relative}".lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with clear_s3_errors(f"documents.s3: s3://{bucket}/{key}"):
+    with _client(source, f"documents.s3: s3://{bucket}/{key}") as client:
         try:
             # boto3 goes on where a connection was cut, and never joins parts of two versions.
-            s3_client().download_file(bucket, key, str(target))
+            client.download_file(bucket, key, str(target))
             changed = target.stat().st_size != listed.size
         except ClientError as error:
             code = error.response["Error"]["Code"]

@@ -8,10 +8,9 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline import indexing
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.calls.telemetry import in_run
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusConfig, Key
 from rag_pipeline.errors import (
     CallsStoppedError,
     MissingExtraError,
@@ -21,7 +20,6 @@ from rag_pipeline.errors import (
     StoreError,
     TextTooLongError,
 )
-from rag_pipeline.indexing import Report
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
 from rag_pipeline.orchestration.freshness import freshness_of
 from rag_pipeline.orchestration.history import purge_runs
@@ -42,7 +40,6 @@ from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.making import make, place_facts
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
-from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.store.lease import lease, wait_for_others
 from rag_pipeline.workspace import Workspace
 
@@ -64,7 +61,7 @@ def build_assets(
     built = []
     for name in names:
         together = [n for n in names if name in (n, ASSETS[n].made_with)]
-        if ASSETS[name].sharded and not one_run:
+        if ASSETS[name].shards and not one_run:
             built.append(_sharded_asset(workspace, name, retries))
         elif not ASSETS[name].made_with:
             built.append(_assets_made_together(workspace, together, retries, one_run))
@@ -237,48 +234,55 @@ def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
 def _sharded_asset(
     workspace: Workspace, name: str, retries: dg.RetryPolicy | None
 ) -> dg.AssetsDefinition:
-    """Return a graph asset: plan the stale documents, build shards, finish."""
+    """Return a graph asset: plan what is stale, build shards, finish."""
     config = workspace.config
-    (before,) = upstream_assets(config, name)
+    row = ASSETS[name]
+    shards = row.shards
+    assert shards is not None
+    handed = step_values_key(config)
+    inputs = [*upstream_assets(config, name), "settings"]
+
+    def opened(context: dg.OpExecutionContext) -> tuple[Step, Key]:
+        step = Step(name, context.partition_key if row.by else None)
+        return step, step.key(config)
 
     @dg.op(
         name=identifier(config, f"{name}_plan"),
-        ins={"upstream": dg.In(dg.Nothing), "settings": dg.In(dg.Nothing)},
-        out=dg.DynamicOut(list, io_manager_key=step_values_key(config)),
+        ins={each: dg.In(dg.Nothing) for each in inputs},
+        out={
+            "shards": dg.DynamicOut(list, io_manager_key=handed),
+            "found": dg.Out(dict, io_manager_key=handed),
+        },
         retry_policy=retries,
         pool=store_pool(config),
-        description="List the stale documents and group them into shards.",
+        description="List what is stale and group it into shards.",
     )
-    def plan(context: dg.OpExecutionContext) -> Iterator[dg.DynamicOutput[Any]]:
+    def plan(context: dg.OpExecutionContext) -> Iterator[Any]:
         _wait_for_others(workspace, context)
+        step, key = opened(context)
         with clear_failures():
-            hold_budget_of_step(workspace, Step(name, context.partition_key))
-            todo = indexing.plan(indexing.open_stage(workspace, name, context.partition_key))
-        context.log.info(
-            f"{name} {context.partition_key}: {len(todo.stale)} documents stale, "
-            f"{len(todo.orphaned)} orphaned, {todo.waiting} waiting, {todo.current} current"
-        )
+            hold_budget_of_step(workspace, step)
+            todo = shards.plan(workspace, key)
+        context.log.info(f"{step}: {todo.told}")
         for number, shard in enumerate(todo.shards):
-            yield dg.DynamicOutput(list(shard), mapping_key=f"{number:05d}")
+            yield dg.DynamicOutput(list(shard), f"{number:05d}", "shards")
+        yield dg.Output(dict(todo.found), "found")
 
     @dg.op(
         name=identifier(config, f"{name}_shard"),
-        out=dg.Out(Report, io_manager_key=step_values_key(config)),
+        out=dg.Out(shards.made, io_manager_key=handed),
         retry_policy=retries,
         pool=pool_of(config, name),
         description="Build one shard and commit its rows.",
     )
-    def shard(context: dg.OpExecutionContext, document_ids: list) -> Report:  # type: ignore[type-arg]
-        with clear_failures():
-            stage = indexing.open_stage(workspace, name, context.partition_key)
-            with (
-                in_run(context.run.run_id),
-                progress_logged(Step(name, context.partition_key), context.log.info),
-                workspace.charging(name, stage.key) as costs,
-            ):
-                report = indexing.build_shard(stage, document_ids)
-            report.costs = costs
-            return report
+    def build(context: dg.OpExecutionContext, shard: list) -> Any:  # type: ignore[type-arg]
+        step, key = opened(context)
+        with (
+            clear_failures(),
+            in_run(context.run.run_id),
+            progress_logged(step, context.log.info),
+        ):
+            return shards.build(workspace, key, shard)
 
     @dg.op(
         name=identifier(config, f"{name}_finish"),
@@ -287,34 +291,37 @@ def _sharded_asset(
         pool=store_pool(config),
         description="Drop orphaned rows, maintain the table and report.",
     )
-    def finish(context: dg.OpExecutionContext, reports: list[Report]) -> dg.Output[None]:
+    def finish(
+        context: dg.OpExecutionContext,
+        found: dict,  # type: ignore[type-arg]
+        made: list,  # type: ignore[type-arg]
+    ) -> dg.Output[None]:
+        step, key = opened(context)
         with clear_failures():
-            stage = indexing.open_stage(workspace, name, context.partition_key)
-            orphaned = indexing.plan(stage).orphaned
-            total = Report(dropped=len(orphaned))
-            for report in reports:
-                total.add(report)
-            state = indexing.finish(stage, orphaned, bool(reports), total.blamed)
-            made = table_outcome(stage, state, total, len(reports))
-            placed = place_facts(workspace, Step(name, context.partition_key))
+            outcome = shards.finish(workspace, key, found, made)
+            placed = place_facts(workspace, step)
         clear_step_values(workspace, context.run)
-        version = dg.DataVersion(made.version)
+        version = dg.DataVersion(outcome.version)
         with unstable():
-            facts = {"cost_usd": 0.0, **placed, **made.facts}
+            facts = {"cost_usd": 0.0, **placed, **outcome.facts}
             return dg.Output(None, metadata=metadata_of(facts), data_version=version)
 
-    def graph(upstream: Any, settings: Any) -> Any:
-        return finish(plan(upstream=upstream, settings=settings).map(shard).collect())
+    def graph(**inputs: Any) -> Any:
+        planned, found = plan(**inputs)
+        return finish(found, planned.map(build).collect())
 
     ins = {
-        "upstream": dg.AssetIn(
+        before: dg.AssetIn(
             asset_key(config, before),
             dagster_type=dg.Nothing,
             partition_mapping=mapping_between(config, before, name),
-        ),
-        "settings": dg.AssetIn(input_key(config, name), dagster_type=dg.Nothing),
+        )
+        for before in inputs[:-1]
     }
-    return dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
+    ins["settings"] = dg.AssetIn(input_key(config, name), dagster_type=dg.Nothing)
+    made: dg.AssetsDefinition = dg.graph_asset(**shared_settings(config, name), ins=ins)(graph)
+    freshness = freshness_of(config, name)  # which a graph asset is not given directly
+    return made.map_asset_specs(lambda spec: spec.replace_attributes(freshness_policy=freshness))
 
 
 @contextmanager

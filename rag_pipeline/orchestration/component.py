@@ -1,8 +1,9 @@
 """`rag_pipeline.RagPipeline`: a corpus file as a Dagster component."""
 
 import re
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import BaseModel, ConfigDict
@@ -22,6 +23,9 @@ from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline.orchestration.step_values import StepValues, step_values_key
 from rag_pipeline.pipeline.template import corpus_file_text, write_schema
 from rag_pipeline.workspace import Workspace
+
+if TYPE_CHECKING:
+    from dagster_aws.s3 import S3Resource
 
 
 class _Attributes(BaseModel):
@@ -91,11 +95,13 @@ class RagPipeline(dg.Component):
 
     A subclass with another `workspace_type` brings its own store and models: it overrides
     `Workspace.store`, `embedder`, `ask` or `cache`, and every asset, check and sensor goes by it.
-    With an `executor` of its own, RAG_EXECUTOR has no say.
+    With an `executor` of its own, RAG_EXECUTOR has no say. Documents in a bucket are listed and
+    fetched by the client of `s3`, where it is given; the store never is.
     """
 
     workspace_type: type[Workspace] = Workspace
     executor: dg.ExecutorDefinition | None = None
+    s3: "S3Resource | None" = None
 
     def __init__(self, config: CorpusConfig) -> None:
         self.config = config
@@ -118,9 +124,15 @@ class RagPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the corpus's assets, checks, jobs, schedule and sensors."""
+        if self.s3 is not None:
+            self.config.documents.read_with(cache(partial(_opened, self.s3)))
         return build_definitions(
             self.config, workspace_type=self.workspace_type, executor=self.executor
         )
+
+
+def _opened(s3: "S3Resource") -> Any:
+    return s3.process_config_and_initialize().get_client()
 
 
 class _Mistaken(RagPipeline):

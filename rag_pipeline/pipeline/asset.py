@@ -15,6 +15,7 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.indexing import Plan
 from rag_pipeline.pipeline.facts import Outcome
+from rag_pipeline.pipeline.sharding import Shards
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
@@ -65,6 +66,8 @@ class Asset:
     checks: tuple[Check, ...] = ()
     sharded: bool = False
     """Whether it is built in shards of documents (`indexing.open_stage`), wherever they run."""
+    shards: Shards | None = None
+    """How its work is handed out where an executor does that; None for one step."""
     made_with: str = ""
     """The asset whose job makes it too, where its own step would cost more than making it."""
     holds_back: bool = True

@@ -31,6 +31,7 @@ from rag_pipeline.evaluation.results import (
 )
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
+from rag_pipeline.pipeline.sharding import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import check_queries_complete
 from rag_pipeline.release.judging import JUDGES
@@ -56,6 +57,7 @@ def _sharded(name: str) -> "partial[Asset]":
         made_from=made_from,
         checks=(Check(f"{name}_is_sound", JUDGES[name]),),
         sharded=True,
+        shards=shards_of_table(name, stage),
         kind="lancedb",
         words=(("rows_written", "chunks"),),
     )
@@ -117,6 +119,7 @@ _ROWS = (
         table=lambda workspace, _: workspace.documents(),
         plan=lambda workspace, _: indexing.plan_documents(workspace),
         update=updates.documents,
+        shards=SHARDS_OF_DOCUMENTS,
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
         checks=(Check("documents_are_sound", JUDGES["documents"]),),
         kind="lancedb",

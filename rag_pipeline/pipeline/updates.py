@@ -43,7 +43,11 @@ Note = dict[str, Any]
 
 def documents(workspace: Workspace, _: Key) -> Outcome:
     """Load new and changed documents, forget those that are gone."""
-    report = indexing.update_documents(workspace)
+    return documents_outcome(workspace, indexing.update_documents(workspace))
+
+
+def documents_outcome(workspace: Workspace, report: Report) -> Outcome:
+    """Return what a load came to, over all its shards."""
     state = workspace.documents().state()
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
     quarantine = workspace.quarantine("documents")

@@ -20,11 +20,11 @@ _LASTING = {
     "AccessDenied": "the credentials in use may not do this",
     "AllAccessDisabled": "the bucket is closed",
     "ExpiredToken": "renew the credentials",
-    "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID or the profile",
+    "InvalidAccessKeyId": "check AWS_ACCESS_KEY_ID, the profile or the S3Resource",
     "InvalidBucketName": "check the bucket's name",
     "NoSuchBucket": "create the bucket or check its name",
     "PermanentRedirect": "the bucket is in another region: set AWS_REGION",
-    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY",
+    "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY or the S3Resource",
     "403": "the credentials in use may not do this",
 }
 """Refusals that no retry helps against, and the cure of each."""
@@ -134,8 +134,10 @@ def arrow_files() -> Any:
 
 
 @contextmanager
-def clear_s3_errors(place: str) -> Iterator[None]:
-    """Turn boto3's errors into one line that names the place and the cure.
+def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
+    """Turn boto3's errors, of a client that is not the process's own, too, into one line.
+
+    It names the place and the cure.
 
     ConfigError for what no retry helps against, StoreError for what may be better next time.
     """
@@ -163,4 +165,5 @@ def clear_s3_errors(place: str) -> Iterator[None]:
         ) from None
     except (BotoCoreError, Boto3Error) as error:
         message = " ".join(str(error).split())[:300]
-        raise StoreError(f"{place}: {message}; tried {attempts()} times") from None
+        tried = client.meta.config.retries["total_max_attempts"] if client else attempts()
+        raise StoreError(f"{place}: {message}; tried {tried} times") from None

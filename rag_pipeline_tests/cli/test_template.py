@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rag_pipeline.config import load_config
-from rag_pipeline.indexing.documents import update_documents
+from rag_pipeline.indexing import update_documents
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag
 

@@ -134,8 +134,8 @@ def test_a_load_that_was_killed_between_two_records_reads_the_object_again(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("rag_pipeline.indexing.documents.MAX_SHARD_DOCUMENTS", 3)
-        patched.setattr("rag_pipeline.indexing.documents.advance", killed)
+        patched.setattr("rag_pipeline.indexing.loads.MAX_SHARD_DOCUMENTS", 3)
+        patched.setattr("rag_pipeline.indexing.loads.advance", killed)
         indexing.update_documents(workspace)
     assert [row["document_id"] for row in rows(workspace)] == [*TEXTS, "r1"]
     assert indexing.plan_documents(workspace).stale == ("records.jsonl",)

@@ -8,11 +8,13 @@ from typing import Any
 import boto3
 import dagster as dg
 import pytest
+import yaml
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.secrets import load_secrets
 from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.corpora import attributes
 
 
 @pytest.fixture
@@ -78,3 +80,68 @@ def test_what_a_step_prints_is_kept_in_the_bucket(bucket, tmp_path):
         assert manager_made.cloud_storage_has_logs(key, ComputeIOType.STDOUT)
     listed = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="logs/")["Contents"]
     assert len(listed) == 1, "an empty stderr is not kept"
+
+
+OURS = """
+import dagster as dg
+from dagster_aws.s3 import S3Resource
+from rag_pipeline import RagPipeline
+
+class OurPipeline(RagPipeline):
+    s3 = S3Resource(
+        endpoint_url=dg.EnvVar("OUR_ENDPOINT"),
+        region_name="us-east-1",
+        aws_access_key_id="ours",
+        aws_secret_access_key=dg.EnvVar("OUR_SECRET"),
+        max_attempts=1,
+    )
+"""
+
+
+@pytest.mark.parametrize("executor", ["in_process", "multiprocess"])
+def test_documents_of_a_bucket_are_read_by_the_resource_alone(
+    bucket, tmp_path, monkeypatch, executor
+):
+    """Listed by the sensor, listed and fetched by the steps of a run."""
+    for key in ("a.txt", "b.txt"):
+        boto3.client("s3").put_object(
+            Bucket="bucket", Key=f"raw/{key}", Body=b"Text of " + key.encode()
+        )
+    name = tmp_path.name  # of its own: modules are imported once
+    package = tmp_path / name
+    (package / "defs" / "x").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "ours.py").write_text(OURS)
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "{name}"\n'
+    )
+    settings = attributes(documents={"s3": "s3://bucket/raw"}, queries=None)
+    content = {"type": f"{name}.ours.OurPipeline", "attributes": settings}
+    (package / "defs" / "x" / "defs.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("OUR_ENDPOINT", os.environ["AWS_ENDPOINT_URL"])
+    monkeypatch.setenv("OUR_SECRET", "secret")
+    for variable in [v for v in os.environ if v.startswith("AWS_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAG_EXECUTOR", executor)
+
+    definitions = dg.load_from_defs_folder(path_within_project=package)
+    repository = definitions.get_repository_def()
+    sensor = repository.get_sensor_def("tiny__changed_documents")
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_sensor_context(instance=instance, repository_def=repository)
+        assert sensor.evaluate_tick(context).run_requests
+        job = definitions.resolve_job_def("tiny__update_documents")
+        assert job.execute_in_process(instance=instance).success
+        event = instance.get_latest_materialization_event(dg.AssetKey(["tiny", "documents"]))
+        assert event.asset_materialization.metadata["documents_worked_on"].value == 2
+
+        monkeypatch.setenv("OUR_ENDPOINT", "http://127.0.0.1:9")
+        definitions = dg.load_from_defs_folder(path_within_project=package)
+        job = definitions.resolve_job_def("tiny__update_documents")
+        told = (
+            'documents.s3: s3://bucket/raw: Could not connect to the endpoint URL: "http://127.0.0'
+        )
+        with pytest.raises(dg.Failure, match=f"{told}.*tried 2 times"):
+            job.execute_in_process(instance=instance)

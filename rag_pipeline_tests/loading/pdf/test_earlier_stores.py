@@ -8,7 +8,7 @@ import pyarrow as pa
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document
-from rag_pipeline.indexing.documents import document_rows
+from rag_pipeline.indexing import document_rows
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_file
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes

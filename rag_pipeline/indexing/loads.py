@@ -1,0 +1,283 @@
+"""Files or objects -> the documents table: load what is new or changed, drop what is gone.
+
+A load is a plan, shards that read, parse and commit, and an end; in one process, one shard. Files
+are told apart by the plan, which hands out their documents; objects by the shard that reads them.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from rag_pipeline.calls.grouping import groups
+from rag_pipeline.calls.progress import advance
+from rag_pipeline.config import CorpusConfig
+from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
+from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
+from rag_pipeline.indexing.documents import LOADED, compare_files, listing_digest
+from rag_pipeline.indexing.objects import (
+    changed_documents,
+    compare_objects,
+    key_of,
+    rows_of_others,
+    with_wanted,
+)
+from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Report, quarantine_rows
+from rag_pipeline.loading import Rejected, Source
+from rag_pipeline.loading.bucket import Listed
+from rag_pipeline.loading.extras import wanted_by
+from rag_pipeline.loading.parallel import load_all
+from rag_pipeline.loading.parser_process import parsers_here
+from rag_pipeline.workspace import Workspace
+
+Stale = Source | Rejected | Listed
+_Row = tuple[Source | Rejected, str | None, Document | DocumentError]
+"""A document's source, origin, and the document or why there is none."""
+
+_LOAD_CHARACTERS = 4_000_000
+_SHARD_DOCUMENTS = 2_000
+_SHARD_BYTES = 64_000_000
+_FREE_DELETIONS = 10
+"""Number of documents that may always be deleted, whatever share of the corpus they are."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What one look at all files or objects found that the end of their load needs."""
+
+    listing: str
+    """See `listing_digest`."""
+    loaded: int
+    """Number of documents in the table."""
+    gone: dict[str, str]
+    """The ids that no unchanged file or object has, with the key that each was read from.
+
+    They are gone unless they are loaded now.
+    """
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class LoadPlan:
+    """The files' documents, or the objects, that are to be loaded; `taken` are ids of others."""
+
+    stale: Sequence[Stale]
+    taken: set[str]
+    found: Found
+
+    def shards(self) -> list[list[Any]]:
+        """Return what is stale in groups of some minutes of parsing at most, as JSON."""
+        sizes = (_size(one) for one in self.stale)
+        grouped = groups(sizes, _SHARD_DOCUMENTS, _SHARD_BYTES)
+        return [[_packed(self.stale[place]) for place in group] for group in grouped]
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What became of a shard."""
+
+    ids: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The documents' ids with the object's key, "" for none, and why each is quarantined."""
+    unread: set[str] = field(default_factory=set)
+    contested: set[str] = field(default_factory=set)
+    """The ids that another object had, too; nothing of them was committed."""
+    seconds: float = 0.0
+
+
+def update_documents(workspace: Workspace) -> Report:
+    """Load new and changed files, quarantine what can't be used, drop what is gone."""
+    todo = plan_load(workspace)
+    made = load_stale(workspace, todo.stale, todo.taken, todo.found.gone)
+    return finish_load(workspace, todo.found, [made])
+
+
+def plan_load(workspace: Workspace) -> LoadPlan:
+    """Compare the files or objects with what was loaded; create the tables."""
+    started = time.perf_counter()
+    # Before the first file is read: one that changes meanwhile differs from it.
+    listing = listing_digest(workspace.config)
+    documents = workspace.documents()
+    documents.ensure()
+    workspace.quarantine("documents").ensure()
+    stale: Sequence[Stale]
+    if workspace.config.documents.s3:
+        objects = compare_objects(workspace)
+        stale, taken = objects.changed, objects.unchanged
+        gone = {i: key for i, key in objects.known.items() if i not in taken}
+    else:
+        stale, taken, known = compare_files(workspace)
+        gone = dict.fromkeys(known - taken, "")
+    found = Found(listing, len(documents.state()), gone, time.perf_counter() - started)
+    return LoadPlan(stale, taken, found)
+
+
+def load_shard(workspace: Workspace, shard: Sequence[Any]) -> Loaded:
+    """Load one shard of a plan, beside others; what one commits is final but for `contested`."""
+    return load_stale(workspace, [_unpacked(workspace.config, packed) for packed in shard])
+
+
+def load_stale(
+    workspace: Workspace,
+    stale: Sequence[Stale],
+    taken: set[str] | None = None,
+    gone: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read, parse and commit files' documents or objects.
+
+    `taken` are the ids of unchanged objects, to which those loaded are added; without it, the ids
+    that rows of another object have are left alone and returned as `contested`. Rows of `gone` ids
+    stay where their object can't be read.
+    """
+    started = time.perf_counter()
+    made = Loaded()
+    batch: list[_Row] = []
+    pending = 0
+    listed = [one for one in stale if isinstance(one, Listed)]
+    files = ((one, None) for one in stale if not isinstance(one, Listed))
+    objects = changed_documents(workspace, listed, set() if taken is None else taken, gone or {})
+    processes = workspace.config.documents.processes or parsers_here()
+    for source, origin, document in load_all(chain(objects, files), processes):
+        if isinstance(document, Document):
+            wanted = wanted_by(document.content_hash, source.content_hash)
+            origin = with_wanted(origin, wanted)
+            pending += len(document.text)
+        batch.append((source, origin, document))
+        advance("documents", 1)
+        if pending > _LOAD_CHARACTERS or len(batch) >= MAX_SHARD_DOCUMENTS:
+            _commit(workspace, batch, made, alone=taken is not None)
+            batch, pending = [], 0
+    _commit(workspace, batch, made, alone=taken is not None)
+    made.seconds = time.perf_counter() - started
+    return made
+
+
+def _commit(workspace: Workspace, batch: Sequence[_Row], made: Loaded, alone: bool) -> None:
+    config = workspace.config
+    documents, quarantine = workspace.documents(), workspace.quarantine("documents")
+    origins = {source.document_id: origin for source, origin, _ in batch}
+    contested = set() if alone else rows_of_others(workspace, origins)
+    mine = [(s, document) for s, _, document in batch if s.document_id not in contested]
+    good = [document for _, document in mine if isinstance(document, Document)]
+    bad = [(source, error) for source, error in mine if isinstance(error, DocumentError)]
+    unread = [s.document_id for s, error in bad if isinstance(error, UnreadDocumentError)]
+    before = documents.read(["document_id"], unread)
+    stay = {i for rows in before for i in rows.column("document_id").to_pylist()}
+    refused = [
+        (
+            source.document_id,
+            source.content_hash,
+            error.reason + ("; what was loaded before stays" if source.document_id in stay else ""),
+        )
+        for source, error in bad
+    ]
+    ids, bad_ids = [d.document_id for d in good], [i for i, _, _ in refused]
+    documents.drop([i for i in bad_ids if i not in unread])
+    quarantine.drop(ids)
+    if good:
+        documents.replace(ids, [document_rows(good, config.documents_fingerprint(), origins)])
+    if bad:
+        of_bad = [origins[i] for i in bad_ids]
+        rows = quarantine_rows(refused, config.refusals_fingerprint(), "documents", of_bad)
+        quarantine.replace(bad_ids, [rows])
+    reasons = {i: reason for i, _, reason in refused}
+    made.ids.update({i: (key_of(origins[i]), reasons.get(i, "")) for i in [*ids, *bad_ids]})
+    made.unread.update(unread)
+    made.contested |= contested
+
+
+def finish_load(workspace: Workspace, found: Found, parts: Sequence[Loaded]) -> Report:
+    """Drop what is gone, maintain the table, and report what the shards loaded.
+
+    Of an id that several objects have, shards can't tell whose it is: all of these are read again
+    here, in their order.
+    """
+    started = time.perf_counter()
+    documents, quarantine = workspace.documents(), workspace.quarantine("documents")
+    keys: dict[str, set[str]] = {}
+    for part in parts:
+        for i, (key, _) in part.ids.items():
+            keys.setdefault(i, set()).add(key)
+    contested = {i for part in parts for i in part.contested}
+    doubtful = {i for i in keys if len(keys[i]) > 1 or i in contested}
+    gone = found.gone
+    if doubtful or contested:
+        documents.drop(sorted(doubtful))
+        quarantine.drop(sorted(doubtful))
+        again = plan_load(workspace)
+        gone = again.found.gone
+        parts = [*parts, load_stale(workspace, again.stale, again.taken, gone)]
+    ended = {i: reason for part in parts for i, (_, reason) in part.ids.items()}
+    unread = {i for part in parts for i in part.unread}
+    orphans = sorted(i for i, key in gone.items() if i not in ended and key not in unread)
+    held = sum(rows.num_rows for rows in documents.read(["document_id"], orphans))
+    _hold_deletions(workspace.config, held, found.loaded)
+    documents.drop(orphans)
+    quarantine.drop(orphans)
+    report = Report(dropped=len(orphans), quarantined={i: r for i, r in ended.items() if r})
+    report.documents = report.rows = len(ended) - len(report.quarantined)
+    if report.documents or report.dropped:
+        documents.compact()
+        workspace.store.hash_table(documents.name)
+    if not unread:  # which the next load may read, though no file has changed
+        workspace.store.write_json(LOADED, found.listing)
+    spent = time.perf_counter() - started
+    report.seconds = found.seconds + spent + sum(part.seconds for part in parts)
+    return report
+
+
+def _size(stale: Stale) -> int:
+    if isinstance(stale, Listed):
+        return stale.size
+    return 0 if isinstance(stale, Rejected) else stale.n_bytes
+
+
+def _packed(stale: Stale) -> Any:
+    """Return what is handed to a shard's process, whose folder may be mounted elsewhere."""
+    if isinstance(stale, Listed):
+        return list(stale)
+    names = (each.name for each in fields(stale))
+    return {name: getattr(stale, name) for name in names if name not in ("base", "settings")}
+
+
+def _unpacked(config: CorpusConfig, packed: Any) -> Stale:
+    if isinstance(packed, list):
+        return Listed(*packed)
+    if "reason" in packed:
+        return Rejected(**packed)
+    root = config.documents_path
+    base = root.parent if root.is_file() else root
+    return Source(**packed, base=base, settings=config.documents_source)
+
+
+def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:
+    """Raise InputError where so many documents are gone that a person should look first."""
+    limit = config.documents.max_deleted
+    if gone > _FREE_DELETIONS and gone > limit * loaded:
+        raise InputError(
+            f"{config.documents_place}: {gone:,} of {loaded:,} loaded documents are gone, more "
+            f"than documents.max_deleted: {limit:g} lets go unasked; none was deleted. Put them "
+            f"back, or, if they are meant to go, run: rag run {config.where} --allow-deletions"
+        )
+
+
+def document_rows(
+    documents: Sequence[Document], fingerprint: str, origins: Mapping[str, str | None]
+) -> pa.RecordBatch:
+    """Return rows of the documents table, with where each document came from."""
+    columns: dict[str, Sequence[object]] = {
+        "document_id": [d.document_id for d in documents],
+        "content_hash": [d.content_hash for d in documents],
+        "fingerprint": [fingerprint] * len(documents),
+        "title": [d.title for d in documents],
+        "metadata": [json.dumps(dict(d.metadata), sort_keys=True) for d in documents],
+        "origin": [origins[d.document_id] for d in documents],
+        "media_type": [d.media_type for d in documents],
+        "characters": [len(d.text) for d in documents],
+        "text": [d.text for d in documents],
+        "page_map": [d.page_map for d in documents],
+    }
+    return rows_of(columns, DOCUMENTS_SCHEMA)

@@ -1,0 +1,281 @@
+"""Documents loaded in shards, each as a process of its own would: equal to one load of all."""
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import boto3
+import pytest
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+
+from rag_pipeline import indexing
+from rag_pipeline.config import load_config
+from rag_pipeline.errors import InputError, StoreError
+from rag_pipeline.indexing import Loaded, Report, loads
+from rag_pipeline.loading import bucket as bucket_module
+from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents, write_file
+
+T = TypeVar("T")
+Order = Callable[[Sequence[int]], Sequence[int]]
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(loads, "_SHARD_DOCUMENTS", 2)
+
+
+def handed(value: object, kind: type[T]) -> T:
+    """Return a value as one process writes it and another reads it."""
+    return TypeAdapter(kind).validate_json(json.dumps(to_jsonable_python(value)))
+
+
+def load(workspace: Workspace, order: Order = lambda places: places) -> Report:
+    """Plan, load each shard with a workspace of its own, in some order, and finish."""
+    todo = indexing.plan_load(workspace)
+    shards = todo.shards()
+    made = {}
+    for place in order(range(len(shards))):
+        built = indexing.load_shard(Workspace(workspace.config), handed(shards[place], list))
+        made[place] = handed(built, Loaded)
+    return indexing.finish_load(Workspace(workspace.config), todo.found, [*made.values()])
+
+
+def rows(workspace: Workspace) -> list[list[dict[str, Any]]]:
+    tables = workspace.documents(), workspace.quarantine("documents")
+    return [sorted(t.open().to_arrow().to_pylist(), key=lambda r: r["document_id"]) for t in tables]
+
+
+def record(name: str, text: str) -> str:
+    return json.dumps({"id": name, "text": text}) + "\n"
+
+
+def pack(path: Path, **members: str) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(f"{name}.txt", text)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Return what makes two workspaces of the same documents, each with a store of its own."""
+
+    def make(**changes: object) -> tuple[Workspace, Workspace]:
+        made = []
+        for name in ("alone", "shared"):
+            (tmp_path / name).mkdir(exist_ok=True)
+            settings = {"path": str(tmp_path / "documents"), **changes}
+            file = write_file(tmp_path / name, queries=None, documents=settings)
+            made.append(Workspace(load_config(file)))
+        return made[0], made[1]
+
+    return make
+
+
+def check_equal(
+    alone: Workspace, shared: Workspace, order: Order = lambda places: places
+) -> Report:
+    """Load both ways; compare the rows, the reports and what is left to do."""
+    one, many = indexing.update_documents(alone), load(shared, order)
+    assert rows(shared) == rows(alone)
+    one.seconds = many.seconds = 0
+    assert many == one
+    assert indexing.plan_documents(shared) == indexing.plan_documents(alone)
+    assert indexing.loaded_listing(shared) == indexing.loaded_listing(alone)
+    assert shared.documents().duplicated() == []
+    return many
+
+
+def test_files_archives_records_and_what_is_wrong_with_them(tmp_path, pair):
+    folder = tmp_path / "documents"
+    write_documents(folder, {**DOCUMENTS, "empty.txt": ""})
+    write_documents(folder, {"a.jsonl": "".join(record(f"r{n}", f"Record {n}.") for n in range(5))})
+    write_documents(
+        folder, {"b.jsonl": record("r1", "Said again.") + record("nda/acme.txt", "No.")}
+    )
+    (folder / "broken.txt").write_bytes(b"\x00\x01")
+    pack(folder / "many.zip", one="The first.", two="The second.", three="The third.")
+    (tmp_path / "given.csv").write_text("document_id,title,year\nr2,Given,2020\nnda/cedar.txt,,1\n")
+    alone, shared = pair(metadata=str(tmp_path / "given.csv"))
+    assert len(indexing.plan_load(shared).shards()) == 8
+    report = check_equal(alone, shared, lambda places: places[::-1])
+    assert (report.documents, len(report.quarantined)) == (12, 4)
+    assert check_equal(alone, shared).documents == 0
+    assert indexing.plan_load(shared).shards() == []
+
+    (folder / "nda/acme.txt").unlink()  # whose name a record has, which came first
+    (folder / "policy/leave.md").unlink()
+    pack(folder / "many.zip", one="The first.", two="Another.")
+    report = check_equal(alone, shared)
+    assert (report.documents, report.dropped) == (1, 3)
+
+
+def test_a_shard_that_fails_leaves_the_rest_and_alone_is_left_to_do(tmp_path, pair, monkeypatch):
+    write_documents(tmp_path / "documents", {f"{n}.txt": f"Number {n}." for n in range(6)})
+    alone, shared = pair()
+    done = []
+
+    def failing(what, count):
+        done.append(what)
+        if len(done) == 4:
+            raise StoreError("torn")
+
+    with monkeypatch.context() as patched, pytest.raises(StoreError):
+        patched.setattr(loads, "advance", failing)
+        patched.setattr(loads, "MAX_SHARD_DOCUMENTS", 1)
+        load(shared)
+    assert [row["document_id"] for row in rows(shared)[0]] == ["0.txt", "1.txt", "2.txt"]
+    assert indexing.loaded_listing(shared) is None
+    indexing.update_documents(alone)
+    assert load(shared).documents == 3
+    assert rows(shared) == rows(alone)
+
+
+def test_a_shard_that_is_done_twice_and_two_loads_at_once_change_nothing(tmp_path, pair):
+    write_documents(tmp_path / "documents", {**DOCUMENTS, "b.txt": "caf\xe9", "e.txt": ""})
+    alone, shared = pair()
+    plans = [indexing.plan_load(shared), indexing.plan_load(Workspace(shared.config))]
+    made: list[list[Loaded]] = [[], []]
+    for shard in plans[0].shards():
+        for mine in (0, 1, 0):
+            made[mine].append(indexing.load_shard(shared, shard))
+    # Of a retried shard, Dagster keeps the second result.
+    reports = [
+        indexing.finish_load(shared, plans[0].found, made[0][1::2]),
+        indexing.finish_load(shared, plans[1].found, made[1]),
+    ]
+    one = indexing.update_documents(alone)
+    assert rows(shared) == rows(alone)
+    assert [r.documents for r in reports] == [one.documents] * 2
+    assert indexing.plan_documents(shared).is_current
+
+
+def test_what_cannot_be_read_now_keeps_what_was_loaded(tmp_path, pair, monkeypatch):
+    texts = {f"open/{n}.txt": f"Number {n}." for n in range(3)}
+    write_documents(tmp_path / "documents", {**DOCUMENTS, **texts})
+    alone, shared = pair()
+    check_equal(alone, shared)
+    scandir = os.scandir
+
+    def refusing(path):
+        if str(path).endswith("policy"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    write_documents(tmp_path / "documents", {n: t + " Edited." for n, t in texts.items()})
+    monkeypatch.setattr(os, "scandir", refusing)
+    report = check_equal(alone, shared)
+    assert list(report.quarantined) == ["policy"]
+    assert set(shared.documents().state()) == {*DOCUMENTS, *texts}
+    monkeypatch.undo()
+
+    write_documents(tmp_path / "documents", {"open/1.txt": "Planned."})
+    todo = indexing.plan_load(shared)
+    write_documents(tmp_path / "documents", {"open/1.txt": "Edited while it waits."})
+    (made,) = (indexing.load_shard(shared, shard) for shard in todo.shards())
+    report = indexing.finish_load(shared, todo.found, [made])
+    told = "it changed after it was listed; run again; what was loaded before stays"
+    assert report.quarantined == {"open/1.txt": told}
+    kept = {row["document_id"]: row["text"] for row in rows(shared)[0]}
+    assert kept["open/1.txt"] == "Number 1. Edited."
+    assert load(shared).documents == 1
+
+
+def test_too_many_deletions_are_held(tmp_path, pair):
+    texts = {f"{n:02}.txt": f"Number {n}." for n in range(20)}
+    write_documents(tmp_path / "documents", texts)
+    _, shared = pair()
+    load(shared)
+    for name in list(texts)[:11]:
+        (tmp_path / "documents" / name).unlink()
+    write_documents(tmp_path / "documents", {"new.txt": "Something new."})
+    with pytest.raises(InputError, match="11 of 20 loaded documents are gone"):
+        load(shared)
+    assert shared.documents().count() == 21, "what is new is loaded, and nothing is deleted"
+
+
+# --- objects of a bucket ---
+
+
+def put(key: str, text: str) -> None:
+    boto3.client("s3").put_object(Bucket="bucket", Key=f"raw/{key}", Body=text.encode())
+
+
+def delete(key: str) -> None:
+    boto3.client("s3").delete_object(Bucket="bucket", Key=f"raw/{key}")
+
+
+IN_BUCKET = {"path": "", "s3": "s3://bucket/raw"}
+
+
+@pytest.mark.parametrize("order", [lambda places: places, lambda places: places[::-1]])
+def test_objects_whose_ids_meet_in_two_shards_are_chosen_as_by_one_process(bucket, pair, order):
+    alone, shared = pair(**IN_BUCKET)
+    put("a.txt", "Alone.")
+    put("b.jsonl", record("x", "X of b.") + record("y", "Y of b."))
+    put("c.txt", "Alone, too.")
+    put("d.jsonl", record("x", "X of d.") + record("z", "Z of d."))
+    put("e.jsonl", record("z", "Z of e.") + record("b", ""))
+    report = check_equal(alone, shared, order)
+    assert set(report.quarantined) == {"d.jsonl:x", "e.jsonl:z", "b"}
+    assert check_equal(alone, shared, order).documents == 1, "what lost is looked at each time"
+
+    put("a.jsonl", record("y", "Y of a, which comes too late."))
+    put("d.jsonl", record("x", "X of d, edited.") + record("w", "W of d."))
+    put("f.txt", "New.")
+    put("g.txt", "New, too.")
+    check_equal(alone, shared, order)
+    texts = {row["document_id"]: row["text"] for row in rows(shared)[0]}
+    assert (texts["x"], texts["y"], texts["z"]) == ("X of b.", "Y of b.", "Z of e.")
+
+    delete("b.jsonl")
+    report = check_equal(alone, shared, order)
+    texts = {row["document_id"]: row["text"] for row in rows(shared)[0]}
+    assert (texts["x"], texts["y"]) == ("X of d, edited.", "Y of a, which comes too late.")
+    assert report.dropped
+    assert indexing.plan_documents(shared).is_current
+
+
+def test_records_that_move_to_another_object_are_dropped_nowhere(bucket, pair):
+    alone, shared = pair(**IN_BUCKET)
+    for key in "abc":
+        put(f"{key}.jsonl", record(f"{key}1", f"{key}, one.") + record(f"{key}2", f"{key}, two."))
+    check_equal(alone, shared)
+    for old, new in (("a", "f"), ("b", "g"), ("c", "h")):
+        delete(f"{old}.jsonl")
+        put(f"{new}.jsonl", record(f"{old}1", f"{old}, one.") + record(f"{old}2", "Edited."))
+    report = check_equal(alone, shared)
+    assert (report.documents, report.dropped) == (6, 0)
+    assert indexing.plan_documents(shared).is_current
+
+
+def test_a_shard_fetches_what_it_was_handed_and_lists_nothing(bucket, pair, monkeypatch):
+    _, shared = pair(**IN_BUCKET)
+    for key in "abcde":
+        put(f"{key}.txt", f"Text {key}.")
+    todo = indexing.plan_load(shared)
+    shards = todo.shards()
+    assert len(shards) == 3
+    fetched = []
+    copy = bucket_module._copy
+
+    def counted(source, listed, target):
+        fetched.append(listed.relative)
+        copy(source, listed, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bucket_module, "_copy", counted)
+        patched.setattr(bucket_module, "list_bucket", None)
+        made = [indexing.load_shard(shared, shards[1])]
+        assert fetched == ["c.txt", "d.txt"]
+        put("e.txt", "Changed since.")
+        made += [indexing.load_shard(shared, shards[0]), indexing.load_shard(shared, shards[2])]
+    report = indexing.finish_load(shared, todo.found, made)
+    assert report.quarantined == {"e.txt": "it changed after it was listed; run again"}
+    assert indexing.loaded_listing(shared) is None
+    assert load(shared).documents == 1
+    assert indexing.plan_documents(shared).is_current
