@@ -1,5 +1,6 @@
 """`rag_pipeline.RagPipeline`: a corpus file as a Dagster component."""
 
+import inspect
 import re
 from functools import cache, partial
 from pathlib import Path
@@ -124,8 +125,10 @@ class RagPipeline(dg.Component):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the corpus's assets, checks, jobs, schedule and sensors."""
-        if self.s3 is not None:
-            self.config.documents.read_with(cache(partial(_opened, self.s3)))
+        # Dagster's resources are descriptors, which read themselves when read as attributes.
+        s3 = inspect.getattr_static(self, "s3")
+        if s3 is not None:
+            self.config.documents.read_with(cache(partial(_opened, s3)))
         return build_definitions(
             self.config, workspace_type=self.workspace_type, executor=self.executor
         )
