@@ -40,7 +40,6 @@ from rag_pipeline.models.embedding import Embedded, embed_queries
 from rag_pipeline.models.providers import Embedder, open_embedder
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 from rag_pipeline.release import Release
-from rag_pipeline.release.settings import chat_names
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import open_index
 from rag_pipeline.search.reranking.models import passage_scorer
@@ -201,7 +200,7 @@ class Corpus:
             return recorded.answers, self._of_today(recorded.asked_by_answers())
         config = self.workspace.config
         answers = config.evaluation.answers
-        return answers, {name: config.chat(name) for name in chat_names(answers)}
+        return answers, {name: config.chat(name) for name in answers.named_chats()}
 
     def _of_today(self, chats: Mapping[str, ChatSettings]) -> dict[str, ChatSettings]:
         config = self.workspace.config

@@ -59,7 +59,7 @@ def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[s
     chosen = config.all_configurations
     if configuration:
         chosen = {configuration: config.configuration(configuration)}
-    chats: set[str | None] = {*config.evaluation.chats().values()}
+    chats = set(config.evaluation.named_chats())
     for one in chosen.values():
         yield f"embeddings.{one.embedding}", config.embeddings[one.embedding]
         for stage in ("chunking", "contextualizer", "retriever"):
@@ -68,6 +68,6 @@ def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[s
         reranker = config.rerankers[one.reranker]
         if isinstance(reranker, PassageReranker):
             yield f"rerankers.{one.reranker}", reranker
-        chats.update(name for _, section, name in reranker.names() if section == "chats")
-    for chat in sorted(filter(None, chats)):
+        chats.update(reranker.named_chats())
+    for chat in sorted(chats):
         yield f"chats.{chat}", config.chat(chat)

@@ -88,7 +88,3 @@ class AssistantSettings(Settings):
             return None
         files = 3 if self.boosted_files is None else self.boosted_files
         return files, 1 if self.variants is None else self.variants
-
-    def chats(self) -> dict[str, str]:
-        """Return the chat models that are named here, by the place that names them."""
-        return {f"assistant.{place}": n for place, kind, n in self.names() if kind == "chats"}

@@ -193,7 +193,3 @@ class Evaluation(Settings):
     def judge(self) -> RelevanceJudge | None:
         """Return who judges passages in place of gold spans, None for nobody."""
         return self.relevance if isinstance(self.relevance, RelevanceJudge) else None
-
-    def chats(self) -> dict[str, str]:
-        """Return the chat variants that are named here, by the setting that names them."""
-        return {f"evaluation.{place}": n for place, kind, n in self.names() if kind == "chats"}

@@ -74,6 +74,10 @@ class Settings(BaseModel):
                 for mark in _marks(field.annotation, *field.metadata):
                     yield setting, mark.section, value
 
+    def named_chats(self) -> list[str]:
+        """Return the variants of `chats` that are named here, in the order of the settings."""
+        return list(dict.fromkeys(name for _, section, name in self.names() if section == "chats"))
+
     def asked(self, config: "CorpusConfig") -> list["Settings"]:
         """Return the settings of the models that are asked: the variants that are named."""
         return [config.section(section)[name] for _, section, name in self.names()]

@@ -51,13 +51,8 @@ class ReleasedSettings(BaseModel):
 def _by_name(
     settings: Settings | None, first: ChatSettings | None, all_: Mapping[str, ChatSettings]
 ) -> dict[str, ChatSettings]:
-    names = [] if settings is None else chat_names(settings)
+    names = [] if settings is None else settings.named_chats()
     return {**({names[0]: first} if names and first is not None else {}), **all_}
-
-
-def chat_names(settings: Settings) -> list[str]:
-    """Return the names of the chat models that settings say, in the order of the settings."""
-    return list(dict.fromkeys(n for _, section, n in settings.names() if section == "chats"))
 
 
 def record_chats(part: str, settings: Settings, config: CorpusConfig) -> dict[str, Any]:
@@ -65,7 +60,7 @@ def record_chats(part: str, settings: Settings, config: CorpusConfig) -> dict[st
 
     The first stands alone, as it did before a part could name several.
     """
-    chats = {name: config.chat(name).model_dump(mode="json") for name in chat_names(settings)}
+    chats = {name: config.chat(name).model_dump(mode="json") for name in settings.named_chats()}
     if not chats:
         return {}
     all_ = {f"{part}_chats": chats} if len(chats) > 1 else {}

@@ -71,16 +71,9 @@ def _shown(own: Assistant, wanted: _Wanted) -> dict[str, Any]:
     found = next_waiting(_workspace(own, wanted.dataset), wanted.after)
     if found is None:
         return {"question": None}
-    return {
-        "question": {
-            "query_id": found.record.query_id,
-            "query": found.record.query,
-            "answer": found.record.answer,
-            "tags": list(found.record.tags),
-            "left": found.left,
-            "gold": [{"document_name": g.document_id, "text": text} for g, text in found.gold],
-        }
-    }
+    told = found.record.model_dump(mode="json", include={"query_id", "query", "answer", "tags"})
+    gold = [{"document_name": g.document_id, "text": text} for g, text in found.gold]
+    return {"question": {**told, "left": found.left, "gold": gold}}
 
 
 def _decide(own: Assistant, wanted: _Decided) -> str | None:
