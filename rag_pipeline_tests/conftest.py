@@ -1,4 +1,5 @@
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,13 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     corpus = Corpus.load(write_corpus(tmp_path_factory.mktemp("released")))
     list(run(corpus.config))
     return corpus
+
+
+@pytest.fixture
+def built_file(released: Corpus, tmp_path: Path) -> Path:
+    """Return the file of a copy of that corpus, to be changed."""
+    shutil.copytree(released.config.documents_path.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "tiny.yaml"
 
 
 @pytest.fixture

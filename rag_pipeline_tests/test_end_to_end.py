@@ -63,27 +63,26 @@ def test_a_second_run_embeds_nothing_and_writes_nothing(corpus_file, run_dagster
     assert Corpus.load(corpus_file).release() == release
 
 
-def test_only_what_changed_is_worked_on(tmp_path, corpus_file, run_dagster):
-    run_dagster(corpus_file)
+def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
     documents = tmp_path / "documents"
     edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
     write_documents(documents, {"nda/cedar.txt": edited, "policy/gifts.md": "# Gifts\n\nNone.\n"})
     (documents / "policy/leave.md").unlink()
-    results = {str(r.step): r for r in run_dagster(corpus_file)}
+    results = {str(r.step): r for r in run_dagster(built_file)}
     loaded = results["documents"].metadata
     assert (loaded["documents_worked_on"], loaded["documents_dropped"]) == (2, 1)
     for key in ("chunks recursive_150", "vector_index recursive_150.none.minilm"):
         assert results[key].metadata["documents_worked_on"] == 2
         assert results[key].metadata["documents_dropped"] == 1
 
-    workspace = Workspace(load_config(corpus_file))
+    workspace = Workspace(load_config(built_file))
     left = {"nda/acme.txt", "nda/cedar.txt", "policy/gifts.md", "policy/travel.md"}
     for table in tables(workspace):
         assert set(table.state()) == left, table.name
         rows = [r for b in table.read(["document_id", "text"]) for r in b.to_pylist()]
         assert not any("two (2) years" in row["text"] for row in rows), table.name
         assert any("seven (7) years" in row["text"] for row in rows), table.name
-    corpus = Corpus.load(corpus_file)
+    corpus = Corpus.load(built_file)
     found = corpus.search("how long confidentiality lasts", k=20)
     assert any("seven (7) years" in chunk.text for chunk in found)
     assert not any("two (2) years" in chunk.text for chunk in found)
@@ -95,7 +94,7 @@ def test_only_what_changed_is_worked_on(tmp_path, corpus_file, run_dagster):
     (lost,) = {"q1", "q2", "q3", "q4"} - {q.query_id for q in load_queries(workspace)}
     assert 'there is no document "policy/leave.md"' in why_left_out(workspace, lost)[0]
     with pytest.raises(InputError, match=f"query '{lost}' is left out, nothing is measured of it"):
-        show_explanation(corpus_file, lost, None, 5, as_json=False)
+        show_explanation(built_file, lost, None, 5, as_json=False)
 
 
 def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, run_dagster):
@@ -117,8 +116,7 @@ def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, ru
     assert workspace.cache.known(keys) == set(keys)
 
 
-def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_file, run_dagster):
-    run_dagster(corpus_file)
+def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file, run_dagster):
     changed: dict[str, dict[str, object]] = {
         "recursive_150": {"method": "recursive", "max_characters": 150},
         "markdown": {"method": "markdown"},
@@ -127,7 +125,7 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_fil
     third = rule("third", chunking="semantic")
     configurations = [*attributes()["configurations"], third]
     write_file(tmp_path, chunkings=changed, configurations=configurations)
-    ran = {str(r.step) for r in run_dagster(corpus_file) if r.ran}
+    ran = {str(r.step) for r in run_dagster(built_file) if r.ran}
     assert ran == {
         "chunks semantic",
         "contextualized_chunks semantic.none",
@@ -142,7 +140,7 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, corpus_fil
 
     changed["semantic"]["threshold"] = 0.5
     write_file(tmp_path, chunkings=changed, configurations=configurations)
-    results = {str(r.step): r for r in run_dagster(corpus_file)}
+    results = {str(r.step): r for r in run_dagster(built_file)}
     assert results["chunks semantic"].calls.made == 0, "no sentence is embedded again"
     assert results["chunks semantic"].calls.saved > 0
     assert not results["chunks recursive_150"].ran

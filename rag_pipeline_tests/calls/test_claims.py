@@ -1,6 +1,3 @@
-import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,6 +5,7 @@ from typing import Any
 from rag_pipeline.calls import CallCache, CallCounts, Claims
 from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
 
 HOLDER = """
@@ -34,22 +32,16 @@ def test_a_key_is_one_runs_until_it_is_let_go(cache: CallCache) -> None:
 
 
 def test_a_killed_process_holds_nothing(cache: CallCache) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", HOLDER, str(cache.path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"held\n"
+    child = Forked(HOLDER, cache.path)
+    assert child.stdout.readline() == "held\n"
     with Claims(cache) as mine:
         assert mine.take([b"one", b"three"]) == {b"three"}
-        child.send_signal(signal.SIGKILL)
+        child.kill()
         child.wait()
         assert mine.wait([b"one"], {}) == [b"one"]
         assert mine.take([b"one"]) == {b"one"}
     with Claims(cache):
         assert set(cache.claimed([b"one", b"two", b"three"])) == set(), "swept"
-    child.communicate()
 
 
 def test_a_claim_of_a_run_that_lives_does_not_lapse(cache: CallCache) -> None:

@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -10,6 +7,7 @@ from rag_pipeline.calls import open_endpoint
 from rag_pipeline.calls.limits import RateLimiter, read_duration
 from rag_pipeline.calls.registers import FileRegister
 from rag_pipeline.config import ChatModel
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
 
 
@@ -172,21 +170,17 @@ def test_two_processes_keep_to_the_limit_together(tmp_path: Path, monkeypatch):
         return "yes"
 
     with serving(answer) as server:
-        command = [sys.executable, "-c", CHILD, server.url]
-        children = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ)
-            for _ in range(2)
-        ]
+        children = [Forked(CHILD, server.url) for _ in range(2)]
         for child in children:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
+            assert child.stdout.readline() == "ready\n"
         settings = ChatModel(provider="openai", model="m", requests_per_minute=600)
         limiter = open_endpoint(server.url, settings).limiter
         drained = time.time()
         assert [limiter.reserve(0) for _ in range(595)] == [0.0] * 595
         for child in children:
-            child.communicate(b"go\n")
-            assert child.returncode == 0
+            child.stdin.write("go\n")
+            child.stdin.flush()
+        assert [child.wait() for child in children] == [0, 0]
     # Five were left, and ten a second come in; each process alone had 600.
     assert len(arrivals) == 24
     for n, arrived in enumerate(sorted(arrivals), 1):

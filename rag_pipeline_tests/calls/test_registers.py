@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -26,6 +24,7 @@ from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.store import SHARED_CALLS, BucketRegister, Store
 from rag_pipeline_tests.testing import servers
 from rag_pipeline_tests.testing.corpora import write_file
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
 
 KINDS = ["file", "redis", "postgres", "bucket"]
@@ -132,11 +131,8 @@ class Machines:
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.children = [
-            subprocess.Popen(
-                [sys.executable, "-c", MACHINE],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
+            Forked(
+                MACHINE,
                 env=os.environ | {"XDG_CACHE_HOME": str(folder / f"machine{n}"), **variables},
             )
             for n in range(3)
@@ -144,18 +140,16 @@ class Machines:
 
     def __enter__(self) -> "Machines":
         for child in self.children:
-            assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
         return self
 
     def __exit__(self, *error: object) -> None:
         for child in self.children:
-            child.communicate(timeout=60)
+            child.wait(60)
 
     def ask(self, file: Path, chat: str, spans: list[tuple[int, int]]) -> list[Any]:
         """Let all ask a chat their spans of prompts at once; return what each of them says."""
         for child, span in zip(self.children, spans, strict=True):
-            assert child.stdin is not None
             child.stdin.write(json.dumps([str(file), chat, *span]) + "\n")
             child.stdin.flush()
         return [json.loads(child.stdout.readline()) for child in self.children]

@@ -4,8 +4,6 @@ import hashlib
 import json
 import logging
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -26,6 +24,7 @@ from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.store import SHARED_CALLS, Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
 
 MILLION = ChargedTokens(input=1_000_000)  # 0.15 USD of gpt-4o-mini
@@ -232,9 +231,7 @@ def test_what_a_killed_process_did_not_share_is_shared_by_the_next_one(tmp_path,
             "    ask([Prompt(f'p{n}') for n in range(20)], settings, cache)\n"
             "os.kill(os.getpid(), signal.SIGKILL)\n"
         )
-        command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "one"), server.url]
-        killed = subprocess.run(command, check=False)
-        assert killed.returncode == -signal.SIGKILL
+        assert Forked(script, tmp_path / "one", server.url).wait() == -signal.SIGKILL
         restarted, other = Machine(bucket, tmp_path / "one"), Machine(bucket, tmp_path / "two")
         assert restarted.segments() == []
         restarted.exchange.push()

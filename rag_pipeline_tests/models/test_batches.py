@@ -1,6 +1,5 @@
+import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ from rag_pipeline.calls.costs import Ledger, Prices, charging
 from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import CUT_REPLY, EXPIRED, Failure, Fault
 from rag_pipeline_tests.testing.model_replies import Body
@@ -66,10 +66,7 @@ def test_a_killed_run_finds_its_batch_and_submits_nothing_twice(tmp_path: Path, 
     )
     path = tmp_path / "calls.sqlite"
     with serving() as server:
-        killed = subprocess.run(
-            [sys.executable, "-c", script, str(path), server.url, before], check=False
-        )
-        assert killed.returncode == -9
+        assert Forked(script, path, server.url, before).wait() == -signal.SIGKILL
         assert len(server.batches.made) == (0 if before == "create" else 1)
         replies = ask(PROMPTS, model(server.url), CallCache(path))
         assert texts(replies) == [f"DOCUMENT CHUNK {n}" for n in range(5)]

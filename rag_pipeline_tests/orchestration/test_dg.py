@@ -11,8 +11,10 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.orchestration.component import RagPipeline
 from rag_pipeline_tests.testing.corpora import attributes, write_corpus
-from rag_pipeline_tests.testing.dagster_projects import command, environment
+from rag_pipeline_tests.testing.dagster_projects import environment
+from rag_pipeline_tests.testing.forked import run
 
+MODULES = {"dg": "dagster_dg_cli.cli", "dagster": "dagster._cli"}
 PROJECT = """
 [tool.dg]
 directory_type = "project"
@@ -75,14 +77,9 @@ def write_defs(project: Path, **changes: object) -> Path:
 
 def dg(project: Path, *arguments: str, program: str = "dg") -> subprocess.CompletedProcess[str]:
     paths = filter(None, [os.environ.get("PYTHONPATH")])
-    return subprocess.run(
-        command(program, *arguments),
-        cwd=project,
-        env={**environment(project), "PYTHONPATH": os.pathsep.join([str(project), *paths])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables = {**environment(project), "PYTHONPATH": os.pathsep.join([str(project), *paths])}
+    code = f"from {MODULES[program]} import main; main()"
+    return run(code, *arguments, env=variables, cwd=project)
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from rag_pipeline import Corpus, indexing
+from rag_pipeline.config import load_config
 from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, StoreError
 from rag_pipeline.release import publish
 from rag_pipeline.search.pinned import open_index
@@ -27,12 +28,11 @@ def test_nothing_is_served_before_the_first_release(corpus_file):
     assert corpus.releases() == []
 
 
-def test_an_open_corpus_picks_up_a_new_release(tmp_path, corpus_file, run_all):
-    run_all(corpus_file)
-    corpus = Corpus.load(corpus_file)
+def test_an_open_corpus_picks_up_a_new_release(tmp_path, built_file, run_all):
+    corpus = Corpus.load(built_file)
     assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
     edit(tmp_path, 250)
-    run_all(corpus_file)
+    run_all(built_file)
     assert corpus.reopen().release_id == "release-000002"
     assert "250 euros" in corpus.search("hotel price a night", k=1)[0].text
     assert [r.release_id for r in corpus.releases()] == ["release-000002", "release-000001"]
@@ -51,13 +51,12 @@ class NeverWaitedFor(Future):
 
 @pytest.mark.parametrize("large", [False, True])
 def test_no_search_waits_for_the_opening_of_a_new_release(
-    tmp_path, corpus_file, run_all, monkeypatch, large
+    tmp_path, built_file, run_all, monkeypatch, large
 ):
-    run_all(corpus_file)
-    corpus = Corpus.load(corpus_file)
+    corpus = Corpus.load(built_file)
     first = corpus.search("hotel price a night", k=1)
     edit(tmp_path, 250)
-    run_all(corpus_file)
+    run_all(built_file)
     begun, searched, waited, reused, nice = threading.Event(), threading.Event(), [], [], []
 
     def held(workspace, pinned, before):
@@ -90,13 +89,12 @@ def test_no_search_waits_for_the_opening_of_a_new_release(
 
 
 def test_searches_stay_with_the_release_before_one_that_cannot_be_opened(
-    tmp_path, corpus_file, run_all, monkeypatch, caplog
+    tmp_path, built_file, run_all, monkeypatch, caplog
 ):
-    run_all(corpus_file)
-    corpus = Corpus.load(corpus_file)
+    corpus = Corpus.load(built_file)
     first = corpus.search("hotel price a night", k=1)
     edit(tmp_path, 250)
-    run_all(corpus_file)
+    run_all(built_file)
 
     def torn(workspace, pinned, before):
         raise StoreError("a file is missing")
@@ -112,64 +110,59 @@ def test_searches_stay_with_the_release_before_one_that_cannot_be_opened(
 
 
 def test_rolling_back_serves_the_old_rows_and_holds_the_new_ones_back(
-    tmp_path, corpus_file, run_all
+    tmp_path, built_file, run_all
 ):
-    run_all(corpus_file)
     edit(tmp_path, 250)
-    run_all(corpus_file)
-    corpus = Corpus.load(corpus_file)
+    run_all(built_file)
+    corpus = Corpus.load(built_file)
     assert corpus.roll_back().release_id == "release-000001"
     assert "180 euros" in corpus.search("hotel price a night", k=1)[0].text
 
     # What was rolled back stays back; another configuration may be served, a new build will be.
     rolled_back = corpus.releases()[0].run_digest
-    run_all(corpus_file)
+    run_all(built_file)
     assert corpus.release().run_digest != rolled_back
     edit(tmp_path, 300)
-    run_all(corpus_file)
+    run_all(built_file)
     corpus.reopen()
     assert "300 euros" in corpus.search("hotel price a night", k=1)[0].text
 
 
-def test_rolling_back_to_an_unknown_or_missing_release_is_refused(corpus_file, run_all):
-    run_all(corpus_file)
-    corpus = Corpus.load(corpus_file)
+def test_rolling_back_to_an_unknown_or_missing_release_is_refused(built_file):
+    corpus = Corpus.load(built_file)
     with pytest.raises(NotReleasedError, match=r"no release 'nope'; there are: release-000001"):
         corpus.roll_back("nope")
     with pytest.raises(NotReleasedError, match="is the first release; there is none before it"):
         corpus.roll_back()
 
 
-def test_a_stale_build_is_not_released(tmp_path, corpus_file, config, run_all):
-    run_all(corpus_file)
+def test_a_stale_build_is_not_released(tmp_path, built_file):
     edit(tmp_path, 250)
-    workspace = Workspace(config)
+    workspace = Workspace(load_config(built_file))
     indexing.update_documents(workspace)
     with pytest.raises(
         CheckFailedError, match=r"chunks recursive_150 is not current \(1 documents"
     ):
         publish(workspace)
-    assert "180 euros" in Corpus(config).search("hotel price a night", k=1)[0].text
+    assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text
 
 
 def test_a_build_that_fails_a_check_is_not_released_even_after_the_failing_run(
-    tmp_path, corpus_file, config, run_all
+    tmp_path, built_file, run_all
 ):
-    run_all(corpus_file)
     edit(tmp_path, 250)
-    workspace = Workspace(config)
+    workspace = Workspace(load_config(built_file))
     indexing.update_documents(workspace)
     indexing.update(workspace, "chunks", "recursive_150")
     table = workspace.chunks("recursive_150").open()
     table.update(where="text LIKE '%250 euros%'", values={"text": "not in the document"})
     with pytest.raises(CheckFailedError, match="text_differs in 1 of 4: policy/travel"):
-        run_all(corpus_file)
-    assert "180 euros" in Corpus(config).search("hotel price a night", k=1)[0].text
+        run_all(built_file)
+    assert "180 euros" in Corpus.load(built_file).search("hotel price a night", k=1)[0].text
 
 
-def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, corpus_file, run_all):
-    run_all(corpus_file)
-    corpus = Corpus.load(corpus_file)
+def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, built_file):
+    corpus = Corpus.load(built_file)
     pinned = corpus.release().pinned
     table = corpus.workspace.store.table(
         pinned.vector_table, corpus.workspace.contextualized_chunks("x.y").schema
@@ -201,8 +194,7 @@ def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, corpu
         ("hotel", 5, "start = 0 LIMIT 1", "--where 'start = 0 LIMIT 1'"),
     ],
 )
-def test_a_search_that_cannot_be_done_is_explained(corpus_file, run_all, query, k, where, message):
-    run_all(corpus_file)
+def test_a_search_that_cannot_be_done_is_explained(released, query, k, where, message):
     with pytest.raises(InputError) as error:
-        Corpus.load(corpus_file).search(query, k=k, where=where)
+        released.search(query, k=k, where=where)
     assert message in str(error.value)

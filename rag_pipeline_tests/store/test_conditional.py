@@ -1,10 +1,7 @@
 """Of two writers one wins, in a folder and on a bucket."""
 
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 
@@ -15,6 +12,7 @@ from rag_pipeline.store import Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.forked import Forked
 
 COUNT_UP = """
 import sys
@@ -64,24 +62,13 @@ def test_no_process_overwrites_what_it_has_not_seen(tmp_path):
     url = str(tmp_path / "store")
     store = Store(url, "tiny")
     store.write_json_if("counter.json", [0, ""], None)
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", COUNT_UP, url, name, "50"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for name in "abc"
-        ]
-        for process in processes:
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:  # all count at once
-            process.stdin.write("\n")
-            process.stdin.flush()
-        assert [process.wait() for process in processes] == [0, 0, 0]
+    processes = [Forked(COUNT_UP, url, name, 50) for name in "abc"]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:  # all count at once
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.wait() for process in processes] == [0, 0, 0]
     assert store.read_json("counter.json")[0] == 150
     assert store.list("") == ["counter.json"], "no lock and no temporary file is left"
 

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from pathlib import Path
 from rag_pipeline.calls import CallCache
 from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import Failure
 from rag_pipeline_tests.testing.model_replies import Body
@@ -64,7 +63,7 @@ def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
     """
     path = folder / "calls.sqlite"
     seen: Counter[str] = Counter()
-    child: list[subprocess.Popen[bytes]] = []
+    child: list[Forked] = []
     begun, killed = threading.Event(), threading.Event()
 
     def kind_of(place: str, is_post: bool) -> str:
@@ -90,8 +89,7 @@ def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
 
     with serving(faults=faults, batches=Batches(looks=5)) as server:
         stored = point.number if point.kind == "store" else 0
-        command = [sys.executable, "-W", "ignore", "-c", CHILD, server.url, str(path)]
-        child.append(subprocess.Popen([*command, str(count), str(stored)]))
+        child.append(Forked(CHILD, server.url, path, count, stored))
         begun.set()
         assert child[0].wait() == -signal.SIGKILL, f"{point}: it was still at work"
         killed.set()

@@ -1,8 +1,6 @@
 """Runs under a budget against a server that bills: by how much was the budget passed?"""
 
 import random
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +13,7 @@ from rag_pipeline.calls.costs import ChargedTokens, Ledger, Price, Prices, charg
 from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, ask
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import CUT, CUT_REPLY, Chance, Failure, Fault, garbled
 from rag_pipeline_tests.testing.model_replies import Body
@@ -114,16 +113,17 @@ def _kill_child(
     after: int,
 ) -> None:
     """Let another process ask the first shard's prompts; kill it after so many calls."""
+    code = "from rag_pipeline_tests.testing.budget_runs import ask_alone; ask_alone()"
     asked = [str(folder), prices.model_dump_json(), str(budget), settings.model_dump_json()]
-    module = "rag_pipeline_tests.testing.budget_runs"
-    child = subprocess.Popen([sys.executable, "-m", module, *asked, str(count)])
+    child = Forked(code, *asked, count)
     while child.poll() is None and len(bills) < after:
         time.sleep(0.001)
-    child.send_signal(signal.SIGKILL)
+    child.kill()
     child.wait()
 
 
-if __name__ == "__main__":
+def ask_alone() -> None:
+    """Ask the first shard's prompts, as this process is told to by its arguments."""
     own, listed_prices, limit, chat, number = sys.argv[1:]
     with charging(
         Ledger(

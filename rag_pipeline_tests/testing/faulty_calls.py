@@ -2,8 +2,6 @@
 
 import email.utils
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -12,6 +10,7 @@ from pathlib import Path
 from rag_pipeline.calls import CallCache, CallCounts
 from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
     CUT_REPLY,
@@ -105,10 +104,9 @@ def run_killed(folder: Path, count: int, kill_after: int) -> int:
 
     path = folder / "calls.sqlite"
     with serving(answer) as server:
-        command = [sys.executable, "-W", "ignore", "-c", CHILD, server.url, str(path), str(count)]
-        child = subprocess.Popen(command)
+        child = Forked(CHILD, server.url, path, count)
         assert enough.wait(120)
-        child.send_signal(signal.SIGKILL)
+        child.kill()
         assert child.wait() == -signal.SIGKILL, "it was still asking"
         settings = ChatModel(provider="openai", model="m", base_url=server.url, max_concurrency=32)
         replies = ask([Prompt(f"p{n}") for n in range(count)], settings, CallCache(path))

@@ -1,13 +1,12 @@
 """Runs in processes of their own that are killed by what they have reached, and what they leave."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing.forked import Forked
 
 # Logs every text that is sent to the model, then runs the corpus as `rag run` does, but without
 # the lease: tables have to stay right by themselves.
@@ -81,32 +80,19 @@ A run gets further than the last one if a document is added after the first.
 """
 
 
-Run = subprocess.Popen[str]
-
-
-def start(file: Path, log: Path, place: str = "", times: int = 1) -> Run:
+def start(file: Path, log: Path, place: str = "", times: int = 1) -> Forked:
     """Start a run that is killed when it reaches a place for so many times."""
     (run,) = start_together(file, log, [(place, times)])
     return run
 
 
-def start_together(file: Path, log: Path, places: Sequence[tuple[str, int]]) -> list[Run]:
-    """Start a run for each place; none begins before all have imported what they need."""
-    command = [sys.executable, "-W", "ignore", "-c", _CHILD, str(file), str(log)]
-    pipe = subprocess.PIPE
-    with log.with_suffix(".err").open("a") as errors:
-        runs = [
-            subprocess.Popen(
-                [*command, place, str(times)], stdin=pipe, stdout=pipe, stderr=errors, text=True
-            )
-            for place, times in places
-        ]
+def start_together(file: Path, log: Path, places: Sequence[tuple[str, int]]) -> list[Forked]:
+    """Start a run for each place; none begins before all have what they need."""
+    errors = log.with_suffix(".err")
+    runs = [Forked(_CHILD, file, log, place, times, stderr=errors) for place, times in places]
     for run in runs:
-        assert run.stdout is not None
-        with run.stdout:  # it says no more
-            assert run.stdout.readline() == "ready\n"
+        assert run.stdout.readline() == "ready\n"
     for run in runs:
-        assert run.stdin is not None
         run.stdin.close()
     return runs
 

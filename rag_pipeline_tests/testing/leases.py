@@ -1,10 +1,10 @@
 """A process of its own that is at work on a corpus."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rag_pipeline_tests.testing.forked import Forked
 
 HOLDER = """
 import sys
@@ -18,16 +18,12 @@ with lease(Workspace(load_config(sys.argv[1])).store):
 
 
 @contextmanager
-def held(file: Path) -> Iterator[subprocess.Popen[str]]:
+def held(file: Path) -> Iterator[Forked]:
     """Run a process that holds the lease of a file's corpus until its input or the block ends."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(file)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stdout is not None
+    child = Forked(HOLDER, file)
     assert child.stdout.readline() == "held\n"
-    with child:
+    try:
         yield child
+    finally:
         child.kill()
+        child.wait()

@@ -2,8 +2,9 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from rag_pipeline_tests.testing.forked import run
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,13 +21,8 @@ def write_package(site: Path, package: str, points: str, code: str) -> None:
 def rag(site: Path | None, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command with what is installed in a folder, or without."""
     path = os.pathsep.join(str(p) for p in (site, ROOT) if p)
-    return subprocess.run(
-        [sys.executable, "-c", "from rag_pipeline.cli import main; main()", *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200"}
+    return run("from rag_pipeline.cli import main; main()", *arguments, env=environment)
 
 
 def done(site: Path, *arguments: str | Path) -> str:
