@@ -192,10 +192,10 @@ def test_machines_pay_once_keep_the_limit_and_the_budget_together(
                 f"usual {n}": 1 for n in range(60)
             }
 
-            assert machines.ask(file, "limited", [(0, 22), (22, 44), (44, 66)]) == [22] * 3
+            assert machines.ask(file, "limited", [(0, 21), (21, 42), (42, 63)]) == [21] * 3
             times = [at for at, _ in asked("limited")]
-            assert len(times) == 66
-            # 60 at once and one a second then; each machine alone would have sent its 22 at once.
+            assert len(times) == 63
+            # 60 at once and one a second then; each machine alone would have sent its 21 at once.
             assert all(at - times[0] >= n - 0.5 for n, at in enumerate(times[60:], 1))
 
             said = machines.ask(poor, "budget", [(0, 40), (40, 80), (80, 120)])
