@@ -9,9 +9,9 @@ from contextlib import suppress
 from functools import partial
 
 from rag_pipeline import release as releases
-from rag_pipeline.config import Key
+from rag_pipeline.config import CorpusConfig, Key
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
-from rag_pipeline.pipeline.planning import steps, upstream
+from rag_pipeline.pipeline.planning import Step, steps, upstream
 from rag_pipeline.pipeline.rot import Finding, lost_pins, restored, rotten_calls, rotten_tables
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import CHECKS
@@ -126,18 +126,26 @@ def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
         if step.asset not in CHECKS or step.row.table is None or step.row.plan is None:
             continue
         name, key = step.store_name, step.key(workspace.config)
-        if name in broken or not workspace.store.table(name, None).exists():
+        # What Lance reads of a rotten file may end the process: such a table is mended first.
+        if broken.intersection(_read_for(workspace.config, step)):
+            continue
+        if not workspace.store.table(name, None).exists():
             continue
         try:
             if step.row.sharded and not step.row.plan(workspace, key).is_current:
                 continue  # the next run makes it, and judges it
             failures = CHECKS[step.asset](workspace, key).failures
         except StoreError as error:
-            # What can't be read may be a broken table that this one is made from: mended first.
-            failures = () if broken else (str(error),)
+            failures = (str(error),)
         if failures:
             drop = partial(workspace.store.drop_table, name)
             yield Finding(name, "; ".join(failures), _BUILT_AGAIN, drop)
+
+
+def _read_for(config: CorpusConfig, step: Step) -> set[str]:
+    """Return the tables that a step is made from, itself among them."""
+    before = (_read_for(config, one) for one in upstream(config, step) if one.row.table)
+    return {step.store_name}.union(*before)
 
 
 # --- files ---
@@ -222,12 +230,12 @@ def _releases(workspace: Workspace, broken: set[str], full: bool) -> Iterator[Fi
         except RagPipelineError as error:
             yield Finding(place, str(error), _LOST, remove)
             continue
-        if gone := list(_gone_versions(workspace, release, broken)):
-            yield Finding(place, f"{' and '.join(gone)} is gone", _LOST, remove)
-            continue
         if full and (altered := workspace.store.changed_files(release.files)):
             problem = f"{len(altered)} of its files are gone or altered ({altered[0]})"
             yield Finding(place, problem, _LOST, remove)
+            continue
+        if gone := list(_gone_versions(workspace, release, broken)):
+            yield Finding(place, f"{' and '.join(gone)} is gone", _LOST, remove)
             continue
         path = release.pinned.lexical_path
         torn = _lexical_problem(workspace, path, full) if path else None

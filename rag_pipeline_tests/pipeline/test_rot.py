@@ -95,6 +95,25 @@ def test_a_table_of_which_lance_panics_is_told(workspace):
     assert repaired(workspace)
 
 
+@pytest.mark.parametrize("name", ["documents", "chunks.fixed", "contextualized_chunks.fixed.none"])
+def test_rows_of_a_table_with_a_rotten_file_are_not_read(workspace, monkeypatch, name):
+    """Lance ends the process over some: it asks for as much memory as a flipped length says."""
+    read = set()
+    really = tables.Table._read_state
+
+    def noted(self, lance):
+        read.add((self.name, lance.version))
+        return really(self, lance)
+
+    monkeypatch.setattr(tables.Table, "_read_state", noted)
+    newest = workspace.store.table(name, None).open().version
+    flip(workspace, f"tables/{name}.lance/_deletions/*")
+    assert name in {f.place for f in inspect(workspace, full=True)}
+    assert (name, newest) not in read
+    assert "quarantine.documents" in {name for name, _ in read}
+    assert repaired(workspace)
+
+
 @pytest.mark.long
 def test_no_damage_stays_unseen_and_all_that_can_be_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "SORTED_ROWS", tables.SORTED_ROWS)
