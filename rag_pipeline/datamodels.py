@@ -271,9 +271,8 @@ class Reply:
 
 
 STATE_FIELDS = [
-    pa.field("document_id", pa.string(), nullable=False),
-    pa.field("content_hash", pa.string(), nullable=False),
-    pa.field("fingerprint", pa.string(), nullable=False),
+    pa.field(name, pa.string(), nullable=False)
+    for name in ("document_id", "content_hash", "fingerprint")
 ]
 """Every derived table starts with these: what its rows were made from (see `store`)."""
 

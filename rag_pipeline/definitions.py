@@ -12,9 +12,8 @@ with uncollected():
     from rag_pipeline.config import load_config
     from rag_pipeline.config.finding import corpus_files
     from rag_pipeline.errors import ConfigError, RagPipelineError
-    from rag_pipeline.orchestration.component import build_definitions
+    from rag_pipeline.orchestration.component import build_definitions, definitions_of_mistake
     from rag_pipeline.orchestration.executors import chosen_executor
-    from rag_pipeline.orchestration.mistakes import definitions_of_mistake
     from rag_pipeline.orchestration.names import group_name
     from rag_pipeline.orchestration.secrets import load_secrets
     from rag_pipeline.orchestration.unstable import unstable

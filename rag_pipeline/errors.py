@@ -1,24 +1,4 @@
-"""Every error that the pipeline raises on purpose, in one tree.
-
-    RagPipelineError
-    ├── ConfigError            a corpus file or a setting is wrong
-    ├── InputError             a document, query or chunks file is wrong
-    │   └── DocumentError      one document can't be used; it is quarantined, the rest go on
-    │       └── UnreadDocumentError  … this time: it could not be read, and may be by the next load
-    ├── StoreError             a table, index or manifest is missing, torn or unreachable
-    │   ├── BusyError          another run is at work on the corpus
-    │   └── NotReleasedError   the corpus has no release yet
-    ├── ProviderError          a model failed on one input
-    │   ├── TransientError     … and may not when asked again: busy, too slow, cut off, garbled
-    │   ├── GivenUpError       … and was tried for as long as its patience lasts
-    │   │   └── PaidInVainError … of which no reply could be used, however often it was asked
-    │   ├── TextsFailedError   a model failed on some of many texts
-    │   ├── CallsStoppedError  no call can work now: a wrong key or model, an outage
-    │   ├── TextTooLongError   a text is longer than the model reads, and may not be cut
-    │   ├── MissingExtraError  an optional package is not installed
-    │   └── UnknownReplyError  a dry run needs a reply that no model has given yet
-    ├── BudgetError            a plan or a run would cost more than the corpus may
-    └── CheckFailedError       a blocking check refused the data
+"""Every error that the pipeline raises on purpose, in one tree below `RagPipelineError`.
 
 A message names the value, the place (file, corpus, variant, document) and what to do.
 """

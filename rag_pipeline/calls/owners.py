@@ -33,15 +33,14 @@ def lives(folder: Path, name: str) -> bool:
     return False
 
 
+@cache
 def process_name(folder: Path) -> str:
     """Return this process's own name in a folder, which ends with it; sweep those that ended."""
-    return _process_name(folder, os.getpid())
-
-
-@cache
-def _process_name(folder: Path, process: int) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.iterdir():
         if not lives(folder, file.name):
             file.unlink(missing_ok=True)
     return enlist(folder)[0]
+
+
+os.register_at_fork(after_in_child=process_name.cache_clear)

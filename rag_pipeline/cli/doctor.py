@@ -175,15 +175,14 @@ def _bucket(url: str) -> str:
 
 
 def _documents(config: CorpusConfig) -> str:
-    from rag_pipeline.indexing import code_warning, text_warnings
-    from rag_pipeline.pipeline.planning import Step, plan_step
+    from rag_pipeline.indexing import code_warning, plan_documents, text_warnings
 
-    plan = plan_step(Workspace(config), Step("documents"))
+    plan = plan_documents(Workspace(config))
     refused = Workspace(config).quarantine("documents").count()
     doubtful = len(text_warnings(Workspace(config)))
     return (
-        f"{config.documents_place}: {plan.current:,} current, {plan.stale:,} new or changed, "
-        f"{plan.orphaned:,} gone"
+        f"{config.documents_place}: {plan.current:,} current, {len(plan.stale):,} new or changed, "
+        f"{len(plan.orphaned):,} gone"
         + (f"; {refused:,} in quarantine" if refused else "")
         + (f"; {doubtful:,} of doubtful text, see `rag run`" if doubtful else "")
         + (f"; {code}" if (code := code_warning(Workspace(config))) else "")

@@ -55,7 +55,7 @@ _VERDICTS = {"better": "[green]better[/green]", "worse": "[red]worse[/red]"}
 def show_comparison(file: Path, one: str, other: str, as_json: bool) -> None:
     """Compare two configurations or releases, query by query."""
     workspace = Workspace(load_config(file))
-    first, second = (_resolve(workspace, name) for name in (one, other))
+    first, second = (resolve(workspace, name) for name in (one, other))
     wanted = [m for m in shown_metrics(workspace.config) if m in first.scores or m in second.scores]
     groups = load_groups(workspace)
     found = compare(first.scores, second.scores, wanted, groups=groups)
@@ -128,7 +128,7 @@ def write_report(file: Path, output: Path) -> None:
     say(f"wrote {escape(str(output))}")
 
 
-def _resolve(workspace: Workspace, name: str) -> Reference:
+def resolve(workspace: Workspace, name: str) -> Reference:
     """Return a configuration's scores of today, or those kept of a release."""
     config = workspace.config
     if name in config.all_configurations:

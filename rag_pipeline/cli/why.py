@@ -7,12 +7,11 @@ from pathlib import Path
 
 from rag_pipeline import release
 from rag_pipeline.cli.console import console, counting, did_you_mean, print_json, say, visible
+from rag_pipeline.cli.judge import resolve
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.release.causes import CHANGES, Cause, causes
-from rag_pipeline.release.gate import kept_scores
 from rag_pipeline.workspace import Workspace
 
 _SHOWN = 10
@@ -41,7 +40,7 @@ def show_causes(file: Path, one: str, other: str) -> None:
     """Print what did it for every query that one side answers better, and how often."""
     workspace = Workspace(load_config(file))
     metric = workspace.config.serve_metric
-    mine, theirs = (_scores(workspace, name).get(metric, {}) for name in (one, other))
+    mine, theirs = (resolve(workspace, name).scores.get(metric, {}) for name in (one, other))
     texts = {q.query_id: q.query for q in load_queries(workspace)}
     changed = [q for q, v in mine.items() if q in texts and q in theirs and v != theirs[q]]
     if not changed:
@@ -72,12 +71,6 @@ def counted(found: Iterable[Cause]) -> list[str]:
         place = f"{len(where)} documents" if len(where) > 1 else next(iter(where))
         lines.append(f"{where.total()} better in {better}: {told}{f' ({place})' if place else ''}")
     return lines
-
-
-def _scores(workspace: Workspace, name: str) -> dict[str, dict[str, float | None]]:
-    is_configuration = name in workspace.config.all_configurations
-    found = read_scores(workspace, name) if is_configuration else kept_scores(workspace, name)
-    return {metric: dict(values) for metric, values in found.items()}
 
 
 def _before(workspace: Workspace, name: str) -> str:

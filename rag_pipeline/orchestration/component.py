@@ -1,6 +1,7 @@
 """`rag_pipeline.RagPipeline`: a corpus file as a Dagster component."""
 
 import inspect
+import os
 import re
 from functools import cache, partial
 from pathlib import Path
@@ -10,14 +11,13 @@ import dagster as dg
 from pydantic import BaseModel, ConfigDict
 
 from rag_pipeline.config import CorpusConfig, parse_config
-from rag_pipeline.errors import ConfigError
-from rag_pipeline.orchestration.alerts import build_alerts
+from rag_pipeline.errors import ConfigError, RagPipelineError
+from rag_pipeline.orchestration.alerts import build_alert_of_mistake, build_alerts
 from rag_pipeline.orchestration.assets import RETRIES, build_assets
 from rag_pipeline.orchestration.automation import build_jobs, build_schedules, build_sensors
 from rag_pipeline.orchestration.checks import build_checks
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.orchestration.inputs import build_inputs
-from rag_pipeline.orchestration.mistakes import definitions_of_mistake
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.prompts import build_prompt_assets
 from rag_pipeline.orchestration.secrets import load_secrets
@@ -27,6 +27,9 @@ from rag_pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
     from dagster_aws.s3 import S3Resource
+
+_CHECKING = "DAGSTER_IS_DEFS_VALIDATION_CLI"
+"""Set by `dg check defs` and `dagster definitions validate`, which are to fail."""
 
 
 class _Attributes(BaseModel):
@@ -177,3 +180,25 @@ def build_definitions(
         sensors=[*build_sensors(workspace, jobs, one_run), *build_alerts(workspace, one_run)],
         resources={step_values_key(config): StepValues(workspace)},
     )
+
+
+def definitions_of_mistake(file: Path, error: RagPipelineError) -> dg.Definitions:
+    """Return a sensor that fails with the mistake, and one that alerts of it; log it.
+
+    Raises the error where the definitions are only checked.
+    """
+    if os.environ.get(_CHECKING):
+        raise error
+    message = str(error)
+    dg.get_dagster_logger().error(message)
+    name = re.sub(r"\W", "_", file.parent.name if file.stem == "defs" else file.stem)
+
+    @dg.sensor(
+        name=f"{name}__has_a_mistake",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"{file} can't be read, so nothing of its corpus is here: {message}",
+    )
+    def has_a_mistake() -> None:
+        raise ConfigError(message)
+
+    return dg.Definitions(sensors=[has_a_mistake, *build_alert_of_mistake(file, name, message)])

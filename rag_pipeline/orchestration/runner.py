@@ -2,13 +2,22 @@
 
 import fcntl
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
@@ -17,9 +26,8 @@ from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagP
 from rag_pipeline.indexing import open_stage
 from rag_pipeline.memory import release_memory
 from rag_pipeline.orchestration.component import build_definitions
-from rag_pipeline.orchestration.names import job_name
+from rag_pipeline.orchestration.names import identifier, job_name
 from rag_pipeline.orchestration.observing import Observer
-from rag_pipeline.orchestration.origins import belonging
 from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.orchestration.staleness import observe_for_the_first_time
 from rag_pipeline.orchestration.verdicts import passed
@@ -28,6 +36,7 @@ from rag_pipeline.workspace import Workspace
 
 ORIGIN_TAG = "rag_pipeline/origin"
 """What launched a run, where no sensor, schedule or backfill did."""
+_LOCATION, _MODULE = "rag_pipeline", "rag_pipeline.definitions"
 
 
 @dataclass(slots=True)
@@ -117,7 +126,7 @@ def _materialize(
     """Run the step's job; return the metadata of it, and of what else the job makes."""
     job = definitions.resolve_job_def(job_name(config, step.asset))
     tags = {"corpus": config.corpus, ORIGIN_TAG: "rag run", "dagster/max_retries": "0"}
-    with belonging(instance, config, job.name):
+    with _belonging(instance, config, job.name):
         result = job.execute_in_process(
             instance=instance,
             partition_key=step.partition,
@@ -178,3 +187,33 @@ def _texts(workspace: Workspace, step: Step) -> int:
     if row.unit != "texts" or row.table is None:
         return 0
     return row.table(workspace, step.key(workspace.config)).count()
+
+
+@contextmanager
+def _belonging(instance: dg.DagsterInstance, config: CorpusConfig, job: str) -> Iterator[None]:
+    """Let runs that are created in the block belong to the code location of the corpus.
+
+    The UI's timeline leaves out a run without a location, as one has that a process executes by
+    itself.
+    """
+    if instance.is_ephemeral:  # nobody will see it
+        yield
+        return
+    create = instance.create_run_for_job
+    origin = RemoteJobOrigin(_repository(instance, config), job)
+    instance.create_run_for_job = partial(create, remote_job_origin=origin)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del instance.create_run_for_job
+
+
+def _repository(instance: dg.DagsterInstance, config: CorpusConfig) -> RemoteRepositoryOrigin:
+    """Return the repository whose sensors the daemon runs; before it ever did, this project's."""
+    mine = identifier(config, "")
+    for state in instance.all_instigator_state():
+        if state.instigator_name.startswith(mine):
+            return state.origin.repository_origin
+    target = LoadableTargetOrigin(executable_path=sys.executable, module_name=_MODULE)
+    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, _LOCATION)
+    return RemoteRepositoryOrigin(location, "__repository__")

@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rag_pipeline.config import LEVELS, CorpusConfig, Key
-from rag_pipeline.indexing import MADE_OTHERWISE
+from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
 from rag_pipeline.workspace import Workspace
@@ -35,18 +36,13 @@ class Step:
         return self.row.key(config, self.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """What materializing a step would do now."""
+class StepPlan(NamedTuple):
+    """What materializing a step would do now: anything, why so, and with which documents."""
 
-    step: Step
-    stale: int = 0
-    orphaned: int = 0
-    waiting: int = 0
-    current: int = 0
-    must_run: bool = False
+    must_run: bool
     why: str = ""
     """Why documents that have not changed are stale."""
+    documents: Plan | None = None
 
 
 def steps(config: CorpusConfig, configuration: str | None = None) -> list[Step]:
@@ -116,17 +112,9 @@ def plan_step(workspace: Workspace, step: Step) -> StepPlan:
     key = step.key(workspace.config)
     if step.row.plan is not None:
         todo = step.row.plan(workspace, key)
-        return StepPlan(
-            step,
-            len(todo.stale),
-            len(todo.orphaned),
-            todo.waiting,
-            todo.current,
-            not todo.is_current,
-            todo.why,
-        )
+        return StepPlan(not todo.is_current, todo.why, todo)
     assert step.row.is_current is not None
-    return StepPlan(step, must_run=not step.row.is_current(workspace, key))
+    return StepPlan(not step.row.is_current(workspace, key))
 
 
 def is_incomplete(workspace: Workspace, step: Step) -> bool:

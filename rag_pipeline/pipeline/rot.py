@@ -71,7 +71,7 @@ def _rotten(
         older = next((v for v in whole if table.is_readable(v)), None)
         yield restored(table, _said(bad), older, drop)
         return
-    for tag, version in _pins(table).items():
+    for tag, version in (_pins(table) or {}).items():
         if version in rotten:
             problem = f"{_said(bad)}, of version {version}, pinned by {tag}"
             forget = partial(_forget_pin, workspace, table, tag)
@@ -102,7 +102,7 @@ def lost_pins(workspace: Workspace) -> Iterator[Finding]:
         for table, version in releases.pinned_tables(workspace, pinned):
             if not table.has_version(version) or _refuses_pins(table):
                 continue
-            if _pins(table).get(tag) != version:
+            if (_pins(table) or {}).get(tag) != version:
                 problem = f"version {version} is not pinned for {tag}: clean-up may take it"
                 pin = partial(table.pin, tag, version)
                 yield Finding(table.name, problem, "pin it again", pin)
@@ -117,14 +117,9 @@ def _is_pin(workspace: Workspace, path: str) -> bool:
 
 def _refuses_pins(table: Table) -> bool:
     """Return whether a table can be opened and its pins can't be read."""
-    try:
+    with suppress(StoreError):
         table.open()
-    except StoreError:
-        return False
-    try:
-        table.pins()
-    except StoreError:
-        return True
+        return _pins(table) is None
     return False
 
 
@@ -137,11 +132,10 @@ def _wanted_pins(workspace: Workspace) -> Iterator[tuple[str, Pinned]]:
                 yield f"run-{name}", Pinned(**pinned)
 
 
-def _pins(table: Table) -> dict[str, int]:
-    try:
+def _pins(table: Table) -> dict[str, int] | None:
+    with suppress(StoreError):
         return table.pins()
-    except StoreError:
-        return {}
+    return None
 
 
 def unhashed(workspace: Workspace) -> list[str]:

@@ -9,14 +9,14 @@ again.
 from rag_pipeline.release.candidate import gate as gate
 from rag_pipeline.release.candidate import is_current as is_current
 from rag_pipeline.release.candidate import released as released
-from rag_pipeline.release.hashes import pinned_tables as pinned_tables
-from rag_pipeline.release.hashes import verify as verify
 from rag_pipeline.release.manifest import Release as Release
 from rag_pipeline.release.manifest import current as current
 from rag_pipeline.release.manifest import history as history
 from rag_pipeline.release.manifest import load as load
 from rag_pipeline.release.manifest import names as names
+from rag_pipeline.release.manifest import pinned_tables as pinned_tables
 from rag_pipeline.release.manifest import read as read
+from rag_pipeline.release.manifest import verify as verify
 from rag_pipeline.release.moving import publish as publish
 from rag_pipeline.release.moving import remove as remove
 from rag_pipeline.release.moving import roll_back as roll_back

@@ -30,7 +30,7 @@ from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, vector_schema
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release import Release
 from rag_pipeline.release.gate import kept_file
-from rag_pipeline.release.hashes import verify
+from rag_pipeline.release.manifest import verify
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Table

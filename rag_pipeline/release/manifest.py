@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from rag_pipeline.errors import ConfigError, NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.release.settings import ReleasedSettings, read_settings
 from rag_pipeline.search.pinned import Pinned
-from rag_pipeline.store.hashes import Hashes
+from rag_pipeline.store import Table
+from rag_pipeline.store.hashes import FileHash, Hashes
 from rag_pipeline.workspace import Workspace
 
 FORMAT = 1
@@ -123,3 +124,39 @@ def next_id(workspace: Workspace) -> str:
     """Return the id after the last one that is there."""
     numbers = [int(name.removeprefix("release-")) for name in names(workspace)]
     return f"release-{max(numbers, default=0) + 1:06d}"
+
+
+# --- the files of a release ---
+
+
+def hash_files(workspace: Workspace, pinned: Pinned) -> Hashes:
+    """Return the hashes of the files of the table versions that a release is about to pin.
+
+    Those that are new are read; the others keep the hash that they were given when they were new,
+    so that what has rotted since is told from what was written. (A lexical index has its own list.)
+    """
+    found: dict[str, FileHash] = {}
+    for table, version in pinned_tables(workspace, pinned):
+        known = workspace.store.hash_table(table.name)
+        paths = (f"tables/{table.name}.lance/{path}" for path in table.files()[version])
+        found |= {path: known[path] for path in paths}
+    return found
+
+
+def pinned_tables(workspace: Workspace, pinned: Pinned) -> Iterator[tuple[Table, int]]:
+    """Yield the tables that builds lie in, with the versions that are pinned."""
+    yield workspace.store.table(pinned.vector_table, None), pinned.vector_version
+    if pinned.documents_version is not None:
+        yield workspace.documents(), pinned.documents_version
+
+
+def verify(workspace: Workspace, release: Release) -> None:
+    """Raise StoreError where a file that the release stands on is not as it was released."""
+    changed = workspace.store.changed_files(release.files)
+    if release.pinned.lexical_path is not None:
+        workspace.store.files.verify_folder(release.pinned.lexical_path)
+    if changed:
+        raise StoreError(
+            f"{workspace.config.corpus}: {release.release_id} is not whole: {len(changed)} of its "
+            f"files are gone or altered ({', '.join(changed[:3])}); run: rag doctor --full --repair"
+        )

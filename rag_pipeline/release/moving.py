@@ -24,15 +24,16 @@ from rag_pipeline.release.gate import (
     keep_scores,
     kept_file,
 )
-from rag_pipeline.release.hashes import hash_files, pinned_tables
 from rag_pipeline.release.manifest import (
     CURRENT,
     Pointer,
     Release,
     current,
+    hash_files,
     load,
     manifest_file,
     next_id,
+    pinned_tables,
 )
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.workspace import Workspace

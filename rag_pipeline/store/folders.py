@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
+from rag_pipeline.store.failures import one_line
 
 FILES = "FILES.json"
 """The list of a published folder's files: `{"files": {name: {"sha256": …, "bytes": …}}}`."""
@@ -83,8 +84,7 @@ def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, tar
     except FileNotFoundError as error:
         raise StoreError(f"{place}: a file is missing ({error}); run `rag run` again") from None
     except OSError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise StoreError(f"{place}: cannot be copied to {cache}: {reason}") from None
+        raise StoreError(f"{place}: cannot be copied to {cache}: {one_line(error)}") from None
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
     _drop_unused(cache)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.store.failures import one_line
 
 _ATTEMPTS = "6"
 _LASTING = {
@@ -154,16 +155,14 @@ def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
-        message = " ".join(str(error).split())[:300]
         if code in _LASTING:
-            raise ConfigError(f"{place}: {message}; {_LASTING[code]}") from None
-        raise StoreError(f"{place}: {message}") from None
+            raise ConfigError(f"{place}: {one_line(error)}; {_LASTING[code]}") from None
+        raise StoreError(f"{place}: {one_line(error)}") from None
     except (NoCredentialsError, NoRegionError, ProfileNotFound) as error:
         raise ConfigError(
             f"{place}: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, "
             f"AWS_REGION, or run where a role gives them"
         ) from None
     except (BotoCoreError, Boto3Error) as error:
-        message = " ".join(str(error).split())[:300]
         tried = client.meta.config.retries["total_max_attempts"] if client else attempts()
-        raise StoreError(f"{place}: {message}; tried {tried} times") from None
+        raise StoreError(f"{place}: {one_line(error)}; tried {tried} times") from None

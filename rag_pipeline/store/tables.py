@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -98,11 +99,10 @@ class Table:
 
     def has_version(self, version: int) -> bool:
         """Return whether a version can still be read."""
-        try:
+        with suppress(StoreError):
             self.open(version)
-        except StoreError:
-            return False
-        return True
+            return True
+        return False
 
     @property
     def version(self) -> int:
@@ -306,11 +306,10 @@ class Table:
 
     def is_readable(self, version: int) -> bool:
         """Return whether a version is there with all its files."""
-        try:
+        with suppress(StoreError):
             self._read_state(self.open(version))
-        except StoreError:
-            return False
-        return True
+            return True
+        return False
 
     def last_readable(self) -> int | None:
         """Return the newest version that can be read whole; None if none can."""

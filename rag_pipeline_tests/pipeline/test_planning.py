@@ -39,7 +39,10 @@ def test_a_changed_document_is_stale_downstream_once_its_chunks_are_made(tmp_pat
     assert not plan_step(workspace, context).must_run
     write_documents(tmp_path / "documents", {"nda/acme.txt": DOCUMENTS["nda/acme.txt"] + "More."})
     indexing.update_documents(workspace)
-    assert plan_step(workspace, Step("chunks", "recursive_150")).stale == 1
+    before = plan_step(workspace, Step("chunks", "recursive_150")).documents
+    assert before is not None
+    assert before.stale == ("nda/acme.txt",)
     indexing.update(workspace, "chunks", "recursive_150")
     plan = plan_step(workspace, context)
-    assert (plan.stale, plan.current, plan.must_run) == (1, 3, True)
+    assert plan.must_run and plan.documents is not None
+    assert (plan.documents.stale, plan.documents.current) == (("nda/acme.txt",), 3)
