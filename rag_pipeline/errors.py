@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 
 class RagPipelineError(Exception):
@@ -140,6 +141,14 @@ class MissingExtraError(ProviderError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: {_installation(extra)}")
+
+
+def import_extra(module: str, package: str, extra: str) -> Any:
+    """Import a module of an optional package; raise MissingExtraError where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(package, extra) from None
 
 
 def _installation(extra: str) -> str:

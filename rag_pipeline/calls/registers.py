@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from rag_pipeline.calls.contexts import setting
-from rag_pipeline.errors import ConfigError, MissingExtraError, StoreError
+from rag_pipeline.errors import ConfigError, StoreError, import_extra
 
 VARIABLE = "RAG_REGISTER"
 _BROKER, _DATABASE = "RAG_CELERY_BROKER", "DAGSTER_POSTGRES_URL"
@@ -88,12 +88,10 @@ class RedisRegister:
     _client: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        try:
-            import redis
-            from redis.backoff import ExponentialBackoff
-            from redis.retry import Retry
-        except ImportError:
-            raise MissingExtraError("redis", "redis") from None
+        redis = import_extra("redis", "redis", "redis")
+        from redis.backoff import ExponentialBackoff
+        from redis.retry import Retry
+
         passing = [redis.ConnectionError, redis.TimeoutError]
         try:
             self._client = redis.Redis.from_url(
@@ -138,10 +136,7 @@ class PostgresRegister:
     _lock: Lock = field(init=False, default_factory=Lock)
 
     def __post_init__(self) -> None:
-        try:
-            import psycopg2  # noqa: F401
-        except ImportError:
-            raise MissingExtraError("psycopg2-binary", "postgres") from None
+        import_extra("psycopg2", "psycopg2-binary", "postgres")
 
     def update(self, name: str, change: Change) -> None:
         """Change a row that is locked meanwhile; connect anew where a connection was lost."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.errors import ConfigError, MissingExtraError
+from rag_pipeline.errors import ConfigError, import_extra
 
 EXECUTORS = ("in_process", "multiprocess", "celery", "k8s", "ecs")
 
@@ -40,9 +40,11 @@ def chosen_executor() -> dg.ExecutorDefinition:
     if name == "multiprocess":
         return dg.multiprocess_executor.configured({**_concurrency(), **_FORKED})
     if name == "celery":
-        return _celery_executor()
+        celery = import_extra("dagster_celery", "dagster-celery", "celery").celery_executor
+        return _configured(celery, celery_settings())
     if name == "k8s":
-        return _k8s_executor()
+        k8s = import_extra("dagster_k8s", "dagster-k8s", "k8s").k8s_job_executor
+        return _configured(k8s, _concurrency())
     if name == "ecs":
         from dagster_aws.ecs import ecs_executor
 
@@ -83,22 +85,8 @@ def celery_settings() -> dict[str, Any]:
     }
 
 
-def _celery_executor() -> dg.ExecutorDefinition:
-    try:
-        from dagster_celery import celery_executor
-    except ImportError:
-        raise MissingExtraError("dagster-celery", "celery") from None
-    configured: dg.ExecutorDefinition = celery_executor.configured(celery_settings())
-    return configured
-
-
-def _k8s_executor() -> dg.ExecutorDefinition:
-    try:
-        from dagster_k8s import k8s_job_executor
-    except ImportError:
-        raise MissingExtraError("dagster-k8s", "k8s") from None
-    configured: dg.ExecutorDefinition = k8s_job_executor.configured(_concurrency())
-    return configured
+def _configured(executor: dg.ExecutorDefinition, settings: dict[str, Any]) -> dg.ExecutorDefinition:
+    return executor.configured(settings)
 
 
 def _concurrency() -> dict[str, Any]:

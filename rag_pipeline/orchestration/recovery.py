@@ -27,12 +27,13 @@ _OUTSIDE = (
     *("StoreError", "OSError"),
 )
 
-_MAY_BE_LOST = [
+MAY_BE_LOST = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+"""Statuses of runs that wait for no other: queued ones do."""
 
 GONE = "Its process, or what was to launch it, is gone: it was killed, or the machine restarted."
 
@@ -49,7 +50,7 @@ def fail_lost_runs(
 
     Returns their ids. Their places in pools are free at once: Dagster would hold them for minutes.
     """
-    wanted = dg.RunsFilter(statuses=_MAY_BE_LOST)
+    wanted = dg.RunsFilter(statuses=MAY_BE_LOST)
     lost = []
     for record in instance.get_run_records(wanted):
         run = record.dagster_run
@@ -131,8 +132,6 @@ def _lives(pid: int, run_started: float | None) -> bool:
 def _answers(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True

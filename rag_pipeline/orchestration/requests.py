@@ -16,7 +16,7 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.names import asset_key, job_name, update_job_name
-from rag_pipeline.orchestration.recovery import fail_lost_runs, was_interrupted
+from rag_pipeline.orchestration.recovery import MAY_BE_LOST, fail_lost_runs, was_interrupted
 from rag_pipeline.orchestration.verdicts import passed
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps, upstream
 from rag_pipeline.pipeline.registry import ASSETS
@@ -33,13 +33,7 @@ MOST_INTERRUPTIONS = 3
 
 _LOOKED_AT = 20
 _NOTHING = "its last run came to nothing"
-_UNFINISHED = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+_UNFINISHED = [dg.DagsterRunStatus.QUEUED, *MAY_BE_LOST]
 
 
 @dataclass(slots=True)

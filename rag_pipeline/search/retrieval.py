@@ -19,19 +19,20 @@ from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.adaptive_selection import select
 from rag_pipeline.search.filters import filter_of
-from rag_pipeline.search.index import Index, Positions
-from rag_pipeline.search.nearest import Ranking
+from rag_pipeline.search.index import Index as Index
+from rag_pipeline.search.index import Positions as Positions
+from rag_pipeline.search.nearest import Ranking as Ranking
 from rag_pipeline.search.query_analysis import Question, analyse, whole
 from rag_pipeline.search.ranking import (
     COLUMNS,
     Candidates,
-    EncodedQuestion,
     load_chunks,
     on_one_scale,
-    rank,
     read_candidates,
     rerank,
 )
+from rag_pipeline.search.ranking import EncodedQuestion as EncodedQuestion
+from rag_pipeline.search.ranking import rank as rank
 from rag_pipeline.search.reranking import Asked, Relevance, Weights
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
@@ -49,21 +50,6 @@ from rag_pipeline.search.staged import (
 )
 from rag_pipeline.search.variety import is_varied, varied
 from rag_pipeline.search.vector_index import indexed_text
-
-__all__ = [
-    "EncodedQuestion",
-    "Index",
-    "Positions",
-    "Ranking",
-    "Retrieved",
-    "Score",
-    "rank",
-    "read_question",
-    "remembering",
-    "retrieve",
-    "retrieve_all",
-    "with_tokens",
-]
 
 Score = Callable[[Sequence[Asked]], Sequence[Relevance]]
 """From queries with passages to their scores; see `reranking.score_passages`."""

@@ -14,14 +14,14 @@ from rag_pipeline.calls.costs.prices import Price as Price
 from rag_pipeline.calls.costs.prices import Prices as Prices
 from rag_pipeline.calls.costs.prices import load_prices as load_prices
 from rag_pipeline.calls.costs.prices import vendor as vendor
+from rag_pipeline.calls.costs.purposes import GROUPS as GROUPS
 from rag_pipeline.calls.costs.purposes import Charge as Charge
+from rag_pipeline.calls.costs.purposes import Group as Group
 from rag_pipeline.calls.costs.purposes import Kind as Kind
 from rag_pipeline.calls.costs.purposes import Totals as Totals
 from rag_pipeline.calls.costs.purposes import attributed as attributed
 from rag_pipeline.calls.costs.purposes import measuring as measuring
-from rag_pipeline.calls.costs.report import GROUPS as GROUPS
-from rag_pipeline.calls.costs.report import Group as Group
-from rag_pipeline.calls.costs.report import totals_by as totals_by
+from rag_pipeline.calls.costs.purposes import totals_by as totals_by
 from rag_pipeline.calls.costs.reservations import settling as settling
 from rag_pipeline.calls.costs.tokens import ESTIMATE_ERROR as ESTIMATE_ERROR
 from rag_pipeline.calls.costs.tokens import USUAL_OUTPUT as USUAL_OUTPUT

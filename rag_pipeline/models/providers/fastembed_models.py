@@ -13,7 +13,7 @@ from pydantic import Field
 from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType
 from rag_pipeline.datamodels import Vectors
-from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, TextTooLongError
+from rag_pipeline.errors import ConfigError, ProviderError, TextTooLongError, import_extra
 
 TOKENS_PER_BATCH = 4096
 
@@ -130,11 +130,7 @@ class FastEmbedEmbedder:
 
 
 def _fastembed() -> Any:
-    try:
-        import fastembed
-    except ImportError:
-        raise MissingExtraError("fastembed", "fastembed") from None
-    return fastembed
+    return import_extra("fastembed", "fastembed", "fastembed")
 
 
 def _known(model: str) -> int | None:

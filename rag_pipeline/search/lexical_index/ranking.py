@@ -31,11 +31,9 @@ class Engine(Protocol):
 
         `also` names rows to score however they rank, a subset of the allowed ones.
         """
-        ...
 
     def holding(self, term: str) -> Rows:
         """Return the rows that hold a term."""
-        ...
 
 
 def best(scores: BM25Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Hits:
