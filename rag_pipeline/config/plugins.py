@@ -44,7 +44,7 @@ def load_group(group: str, kind: type = object) -> Mapping[str, Any]:
     and entry point where one can't be imported or is something else, and where two claim a name.
     """
     found: dict[str, EntryPoint] = {}
-    for point in _points(group):
+    for point in _installed().select(group=group):
         if point.name in found:
             raise ConfigError(
                 f"{group}: both {_origin(found[point.name])} and {_origin(point)} provide "
@@ -93,7 +93,7 @@ class VariantsOf:
                 literal = f'`{self.key}: Literal["{name}"]`'
                 wrong = f"must have the setting {literal}, as its entry point is called"
             if wrong:
-                (point,) = _points(self.group).select(name=name)
+                (point,) = _installed().select(group=self.group, name=name)
                 raise ConfigError(f"{self.group}: {_origin(point)}: {each.__name__} {wrong}")
         return classes
 
@@ -102,10 +102,6 @@ def built_in(name: str) -> EntryPoint | None:
     """Return the entry point of our own class of a name, None where there is none."""
     own = (point for point in _installed() if point.module.startswith("rag_pipeline."))
     return next((point for point in own if point.attr == name), None)
-
-
-def _points(group: str) -> EntryPoints:
-    return _installed().select(group=group)
 
 
 @cache

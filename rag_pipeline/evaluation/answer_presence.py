@@ -34,12 +34,8 @@ def answers(chunk: Span, gold: Span) -> bool:
 
 def relevance_labels(ranked: Sequence[Span], gold_spans: Iterable[Span]) -> list[bool]:
     """Tell for each chunk, best first, whether it answers any of the gold spans."""
-    gold_of: dict[str, list[Span]] = {}
-    for gold in gold_spans:
-        gold_of.setdefault(gold.document_id, []).append(gold)
-    return [
-        any(answers(chunk, gold) for gold in gold_of.get(chunk.document_id, ())) for chunk in ranked
-    ]
+    spans = list(gold_spans)
+    return [any(answers(chunk, gold) for gold in spans) for chunk in ranked]
 
 
 def answer_presence(labels: Sequence[bool], k: int) -> float:

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, zip_longest
 from random import Random
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypedDict, TypeVar
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
@@ -17,6 +17,7 @@ from rag_pipeline.questions.several import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
 from rag_pipeline.questions.wording import named, questions_of, shorter
 
+T = TypeVar("T")
 _ENTITY: dict[Kind, str] = {
     "duration": "TIME",
     "date": "TIME",
@@ -155,18 +156,20 @@ def _certified(fact: Fact, names: Sequence[str], certifier: Certifier) -> tuple[
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[Fact]]]) -> Iterator[Fact]:
-    """Yield facts, one of each document in turn; of a document one of each kind in turn."""
+    """Return facts, one of each document in turn; of a document one of each kind in turn."""
     queues: list[list[Fact]] = []
     for number, (_, facts) in enumerate(by_document):
         kinds = [[f for f in facts if f.kind == kind] for kind in KINDS]
         # Each document starts at another kind, and its facts come from all over it.
         kinds = [_spread(k) for k in (*kinds[number % len(kinds) :], *kinds[: number % len(kinds)])]
-        depth = max(map(len, kinds), default=0)
-        queues.append([k[i] for i in range(depth) for k in kinds if i < len(k)])
-    for turn in range(max(map(len, queues), default=0)):
-        for queue in queues:
-            if turn < len(queue):
-                yield queue[turn]
+        queues.append(list(in_turn(kinds)))
+    return in_turn(queues)
+
+
+def in_turn(queues: Sequence[Iterable[T]]) -> Iterator[T]:
+    """Yield the first of each queue, then the second of each, and so on."""
+    for turn in zip_longest(*queues):
+        yield from (one for one in turn if one is not None)
 
 
 def _spread(facts: list[Fact]) -> list[Fact]:

@@ -5,7 +5,7 @@ span. What the model says cannot be answered is tried on the document before it 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice
 from random import Random
 
 from rag_pipeline.chunking.windows import window_spans
@@ -15,7 +15,7 @@ from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.quotes import Searchable
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import read_facts
-from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, made_row
+from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, in_turn, made_row
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import pairs_alike
 
@@ -99,10 +99,10 @@ def write_questions(
             if isinstance(reply, Reply)
             for row in checked.of_two(pair, reply.data)
         )
-        for made, number in ((_in_turn(of_one), wanted), (of_two, several)):
+        for made, number in ((in_turn(of_one), wanted), (of_two, several)):
             rows += _first(made, number)
             progress(len(rows), total)
-        rows += _first(_in_turn(of_none), unanswerable)
+        rows += _first(in_turn(of_none), unanswerable)
         progress(len(rows), total)
     return Made(rows, certifier.refused, len(passages) + len(pairs))
 
@@ -120,12 +120,6 @@ def _first(rows: Iterator[QuestionRow], number: int) -> list[QuestionRow]:
     while len(kept) < number and (row := next(rows, None)):
         kept.setdefault(row["query"].casefold(), row)
     return list(kept.values())
-
-
-def _in_turn(made: Sequence[Iterator[QuestionRow]]) -> Iterator[QuestionRow]:
-    """Yield the first row of each passage, then the second of each."""
-    for turn in zip_longest(*made):
-        yield from (row for row in turn if row is not None)
 
 
 class _Checked:
@@ -201,8 +195,7 @@ def _passages(documents: Sequence[Document], wanted: int) -> Iterator[Place]:
         spans = spans or list(window_spans(document.text, _PASSAGE, 0))[:1]
         Random(document.document_id).shuffle(spans)
         queues.append([(document, span) for span in spans])
-    turns = (one for turn in zip_longest(*queues) for one in turn if one is not None)
-    yield from (one for one, _ in zip(turns, range(number), strict=False))
+    yield from islice(in_turn(queues), number)
 
 
 def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[Place, Place]]:
@@ -210,7 +203,7 @@ def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[Place, 
         return
     by_id = {d.document_id: d for d in documents}
     facts = [fact for document in documents for fact in read_facts(document)]
-    for (one, other), _ in zip(pairs_alike(facts), range(int(wanted * _SPARE) + 1), strict=False):
+    for one, other in islice(pairs_alike(facts), int(wanted * _SPARE) + 1):
         first, second = (
             (by_id[f.document_id], _around(by_id[f.document_id].text, f.start, f.end))
             for f in (one, other)

@@ -13,6 +13,7 @@ from rag_pipeline.datamodels import ContextJudgement as ContextJudgement
 from rag_pipeline.datamodels import Judged as Judged
 from rag_pipeline.datamodels import Level as Level
 from rag_pipeline.evaluation.metrics import Metric
+from rag_pipeline.evaluation.ranking import average_precision
 
 _RELEVANT = ("high", "medium")
 
@@ -43,12 +44,8 @@ def context_precision(contexts: Sequence[Judged]) -> float | None:
     """
     if not contexts:
         return None
-    relevant, total = 0, 0.0
-    for place, context in enumerate(contexts, 1):
-        if context.level in _RELEVANT:
-            relevant += 1
-            total += relevant / place
-    return total / relevant if relevant else 0.0
+    labels = [context.level in _RELEVANT for context in contexts]
+    return average_precision(labels, sum(labels))
 
 
 def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
@@ -76,17 +73,8 @@ class RatedContexts(NamedTuple):
 Measure = Callable[[RatedContexts], float | None]
 
 
-def _of_contexts(measure: Callable[[Sequence[Judged]], float]) -> Measure:
-
-    def measured(rated: RatedContexts) -> float | None:
-        contexts = rated.judgement.contexts
-        return float(measure(contexts)) if contexts else None
-
-    return measured
-
-
-def _missing_items(rated: RatedContexts) -> float | None:
-    return float(len(rated.judgement.missing)) if rated.judgement.contexts else None
+def _with_contexts(measure: Callable[[ContextJudgement], float]) -> Measure:
+    return lambda rated: float(measure(rated.judgement)) if rated.judgement.contexts else None
 
 
 CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
@@ -111,13 +99,13 @@ CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
     Metric(
         name="UsageRate",
         definition="Share of the contexts that the answer used.",
-        measure=_of_contexts(lambda contexts: sum(c.used for c in contexts) / len(contexts)),
+        measure=_with_contexts(lambda j: sum(c.used for c in j.contexts) / len(j.contexts)),
         headline=False,
     ),
     Metric(
         name="MissingItems",
         definition="Number of items that the contexts lack.",
-        measure=_missing_items,
+        measure=_with_contexts(lambda j: len(j.missing)),
         direction="lower",
         is_share=False,
         headline=False,
@@ -125,7 +113,7 @@ CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
     Metric(
         name="RelevantCount",
         definition="Number of contexts of high or medium relevance.",
-        measure=_of_contexts(lambda contexts: sum(c.level in _RELEVANT for c in contexts)),
+        measure=_with_contexts(lambda j: sum(c.level in _RELEVANT for c in j.contexts)),
         direction="neither",
         is_share=False,
         headline=False,

@@ -79,11 +79,6 @@ def _readings(value: Value) -> list[Value]:
 
 
 def _all(text: str) -> Iterator[Quantity]:
-    for start, end, share in shares(text):
-        yield Quantity("PERCENTAGE", start, end, share)
-    for start, end, amount in sums(text):
-        yield Quantity("MONEY", start, end, amount)
-    for start, end, period in periods(text):
-        yield Quantity("TIME", start, end, period)
-    for start, end, when in moments(text):
-        yield Quantity("TIME", start, end, when)
+    yield from (Quantity("PERCENTAGE", *found) for found in shares(text))
+    yield from (Quantity("MONEY", *found) for found in sums(text))
+    yield from (Quantity("TIME", *found) for found in (*periods(text), *moments(text)))
