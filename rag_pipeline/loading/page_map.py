@@ -5,7 +5,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 
@@ -73,10 +73,7 @@ class PageMap:
     def from_bytes(cls, packed: bytes) -> "PageMap":
         """Unpack what `to_bytes` packed."""
         stored = json.loads(zlib.decompress(packed))
-        starts, boxes, offset = [], [], 0
-        for step, page, *sides in zip(*stored["lines"], strict=True):
-            offset += step
-            starts.append(offset)
-            boxes.append(Box(page, *map(float, sides)))
+        steps, *columns = stored["lines"]
+        boxes = (Box(page, *map(float, sides)) for page, *sides in zip(*columns, strict=True))
         sizes = tuple((float(w), float(h)) for w, h in stored["sizes"])
-        return cls(tuple(starts), tuple(boxes), sizes, stored.get("file", ""))
+        return cls(tuple(accumulate(steps)), tuple(boxes), sizes, stored.get("file", ""))

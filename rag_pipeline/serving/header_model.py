@@ -1,6 +1,5 @@
 """A chat model that a request's headers choose, for that request alone."""
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import openai
@@ -32,10 +31,7 @@ def header_model(url: str, name: str, key: str) -> LanguageModel:
         http_client=_connections(),
     )
 
-    def ask(prompts: Sequence[Prompt]) -> list[Reply | ProviderError]:
-        return [_asked(sdk, settings, prompt) for prompt in prompts]
-
-    return LanguageModel(ask, settings)
+    return LanguageModel(lambda prompts: [_asked(sdk, settings, p) for p in prompts], settings)
 
 
 def _asked(sdk: openai.OpenAI, settings: ChatModel, prompt: Prompt) -> Reply | ProviderError:

@@ -290,7 +290,7 @@ def dataset_names(dataset_info: str) -> list[str] | None:
         items = value if isinstance(value, list) else [value]
         names = [item["id"] if isinstance(item, dict) else item for item in items]
     except (ValueError, KeyError, RecursionError):
-        raise ToolError(f"dataset_info: not a list of datasets: {text[:80]!r}") from None
+        names = [None]
     if not all(isinstance(name, str) for name in names):
         raise ToolError(f"dataset_info: not a list of datasets: {text[:80]!r}")
     return names or None

@@ -115,12 +115,9 @@ def _document_id(file_name: str, dataset: DataSet) -> str:
     name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)
     name = name.encode()[:_NAME_BYTES].decode(errors="ignore").strip(" .") or "document"
     taken = {document_id.casefold() for document_id in dataset.documents}
-    number = 1
-    while True:
-        candidate = f"{name}.txt" if number == 1 else f"{name} ({number}).txt"
-        if candidate.casefold() not in taken:
-            return candidate
-        number += 1
+    numbered = (f"{name} ({number}).txt" for number in itertools.count(2))
+    candidates = itertools.chain([f"{name}.txt"], numbered)
+    return next(one for one in candidates if one.casefold() not in taken)
 
 
 def _title(document_id: str) -> str:
