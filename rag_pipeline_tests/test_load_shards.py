@@ -36,13 +36,13 @@ def handed(value: object, kind: type[T]) -> T:
 
 def load(workspace: Workspace, order: Order = lambda places: places) -> Report:
     """Plan, load each shard with a workspace of its own, in some order, and finish."""
-    todo = indexing.plan_load(workspace)
-    shards = todo.shards()
+    stale, _, found = indexing.plan_load(workspace)
+    shards = indexing.load_shards(stale)
     made = {}
     for place in order(range(len(shards))):
         built = indexing.load_shard(Workspace(workspace.config), handed(shards[place], list))
         made[place] = handed(built, Loaded)
-    return indexing.finish_load(Workspace(workspace.config), todo.found, [*made.values()])
+    return indexing.finish_load(Workspace(workspace.config), found, [*made.values()])
 
 
 def rows(workspace: Workspace) -> list[list[dict[str, Any]]]:
@@ -101,11 +101,11 @@ def test_files_archives_records_and_what_is_wrong_with_them(tmp_path, pair):
     pack(folder / "many.zip", one="The first.", two="The second.", three="The third.")
     (tmp_path / "given.csv").write_text("document_id,title,year\nr2,Given,2020\nnda/cedar.txt,,1\n")
     alone, shared = pair(metadata=str(tmp_path / "given.csv"))
-    assert len(indexing.plan_load(shared).shards()) == 8
+    assert len(indexing.load_shards(indexing.plan_load(shared)[0])) == 8
     report = check_equal(alone, shared, lambda places: places[::-1])
     assert (report.documents, len(report.quarantined)) == (12, 4)
     assert check_equal(alone, shared).documents == 0
-    assert indexing.plan_load(shared).shards() == []
+    assert indexing.load_shards(indexing.plan_load(shared)[0]) == []
 
     (folder / "nda/acme.txt").unlink()  # whose name a record has, which came first
     (folder / "policy/leave.md").unlink()
@@ -140,13 +140,13 @@ def test_a_shard_that_is_done_twice_and_two_loads_at_once_change_nothing(tmp_pat
     alone, shared = pair()
     plans = [indexing.plan_load(shared), indexing.plan_load(Workspace(shared.config))]
     made: list[list[Loaded]] = [[], []]
-    for shard in plans[0].shards():
+    for shard in indexing.load_shards(plans[0][0]):
         for mine in (0, 1, 0):
             made[mine].append(indexing.load_shard(shared, shard))
     # Of a retried shard, Dagster keeps the second result.
     reports = [
-        indexing.finish_load(shared, plans[0].found, made[0][1::2]),
-        indexing.finish_load(shared, plans[1].found, made[1]),
+        indexing.finish_load(shared, plans[0][2], made[0][1::2]),
+        indexing.finish_load(shared, plans[1][2], made[1]),
     ]
     one = indexing.update_documents(alone)
     assert rows(shared) == rows(alone)
@@ -174,10 +174,10 @@ def test_what_cannot_be_read_now_keeps_what_was_loaded(tmp_path, pair, monkeypat
     monkeypatch.undo()
 
     write_documents(tmp_path / "documents", {"open/1.txt": "Planned."})
-    todo = indexing.plan_load(shared)
+    stale, _, found = indexing.plan_load(shared)
     write_documents(tmp_path / "documents", {"open/1.txt": "Edited while it waits."})
-    (made,) = (indexing.load_shard(shared, shard) for shard in todo.shards())
-    report = indexing.finish_load(shared, todo.found, [made])
+    (made,) = (indexing.load_shard(shared, shard) for shard in indexing.load_shards(stale))
+    report = indexing.finish_load(shared, found, [made])
     told = "it changed after it was listed; run again; what was loaded before stays"
     assert report.quarantined == {"open/1.txt": told}
     kept = {row["document_id"]: row["text"] for row in rows(shared)[0]}
@@ -257,8 +257,8 @@ def test_a_shard_fetches_what_it_was_handed_and_lists_nothing(bucket, pair, monk
     _, shared = pair(**IN_BUCKET)
     for key in "abcde":
         put(f"{key}.txt", f"Text {key}.")
-    todo = indexing.plan_load(shared)
-    shards = todo.shards()
+    stale, _, found = indexing.plan_load(shared)
+    shards = indexing.load_shards(stale)
     assert len(shards) == 3
     fetched = []
     copy = bucket_module._copy
@@ -274,7 +274,7 @@ def test_a_shard_fetches_what_it_was_handed_and_lists_nothing(bucket, pair, monk
         assert fetched == ["c.txt", "d.txt"]
         put("e.txt", "Changed since.")
         made += [indexing.load_shard(shared, shards[0]), indexing.load_shard(shared, shards[2])]
-    report = indexing.finish_load(shared, todo.found, made)
+    report = indexing.finish_load(shared, found, made)
     assert report.quarantined == {"e.txt": "it changed after it was listed; run again"}
     assert indexing.loaded_listing(shared) is None
     assert load(shared).documents == 1

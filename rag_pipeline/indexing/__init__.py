@@ -14,11 +14,12 @@ from rag_pipeline.indexing.documents import text_warnings as text_warnings
 from rag_pipeline.indexing.documents import warnings_of as warnings_of
 from rag_pipeline.indexing.lexical import plan_lexical as plan_lexical
 from rag_pipeline.indexing.lexical import update_lexical as update_lexical
-from rag_pipeline.indexing.loads import Found as Found
 from rag_pipeline.indexing.loads import Loaded as Loaded
+from rag_pipeline.indexing.loads import LoadFound as LoadFound
 from rag_pipeline.indexing.loads import document_rows as document_rows
 from rag_pipeline.indexing.loads import finish_load as finish_load
 from rag_pipeline.indexing.loads import load_shard as load_shard
+from rag_pipeline.indexing.loads import load_shards as load_shards
 from rag_pipeline.indexing.loads import plan_load as plan_load
 from rag_pipeline.indexing.loads import update_documents as update_documents
 from rag_pipeline.indexing.plans import MADE_OTHERWISE as MADE_OTHERWISE

@@ -27,16 +27,15 @@ from rag_pipeline.indexing.objects import (
     with_wanted,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Report, quarantine_rows
-from rag_pipeline.loading import Rejected, Source
+from rag_pipeline.loading import Rejected, Source, parallel
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import wanted_by
-from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.workspace import Workspace
 
 Stale = Source | Rejected | Listed
-_Row = tuple[Source | Rejected, str | None, Document | DocumentError]
-"""A document's source, origin, and the document or why there is none."""
+Row = parallel.Loaded[str | None]
+"""A document's source, its origin, and the document or why there is none."""
 
 _LOAD_CHARACTERS = 4_000_000
 _SHARD_DOCUMENTS = 2_000
@@ -46,7 +45,7 @@ _FREE_DELETIONS = 10
 
 
 @dataclass(slots=True)
-class Found:
+class LoadFound:
     """What one look at all files or objects found that the end of their load needs."""
 
     listing: str
@@ -59,21 +58,6 @@ class Found:
     They are gone unless they are loaded now.
     """
     seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class LoadPlan:
-    """The files' documents, or the objects, that are to be loaded; `taken` are ids of others."""
-
-    stale: Sequence[Stale]
-    taken: set[str]
-    found: Found
-
-    def shards(self) -> list[list[Any]]:
-        """Return what is stale in groups of some minutes of parsing at most, as JSON."""
-        sizes = (_size(one) for one in self.stale)
-        grouped = groups(sizes, _SHARD_DOCUMENTS, _SHARD_BYTES)
-        return [[_packed(self.stale[place]) for place in group] for group in grouped]
 
 
 @dataclass(slots=True)
@@ -90,13 +74,15 @@ class Loaded:
 
 def update_documents(workspace: Workspace) -> Report:
     """Load new and changed files, quarantine what can't be used, drop what is gone."""
-    todo = plan_load(workspace)
-    made = load_stale(workspace, todo.stale, todo.taken, todo.found.gone)
-    return finish_load(workspace, todo.found, [made])
+    stale, taken, found = plan_load(workspace)
+    return finish_load(workspace, found, [load_stale(workspace, stale, taken, found.gone)])
 
 
-def plan_load(workspace: Workspace) -> LoadPlan:
-    """Compare the files or objects with what was loaded; create the tables."""
+def plan_load(workspace: Workspace) -> tuple[Sequence[Stale], set[str], LoadFound]:
+    """Compare the files or objects with what was loaded; create the tables.
+
+    Returns the files' documents, or the objects, that are to be loaded, and the ids of others.
+    """
     started = time.perf_counter()
     # Before the first file is read: one that changes meanwhile differs from it.
     listing = listing_digest(workspace.config)
@@ -111,8 +97,14 @@ def plan_load(workspace: Workspace) -> LoadPlan:
     else:
         stale, taken, known = compare_files(workspace)
         gone = dict.fromkeys(known - taken, "")
-    found = Found(listing, len(documents.state()), gone, time.perf_counter() - started)
-    return LoadPlan(stale, taken, found)
+    loaded = len(documents.state())
+    return stale, taken, LoadFound(listing, loaded, gone, time.perf_counter() - started)
+
+
+def load_shards(stale: Sequence[Stale]) -> list[list[Any]]:
+    """Return what is stale in groups of some minutes of parsing at most, as JSON."""
+    grouped = groups((one.n_bytes for one in stale), _SHARD_DOCUMENTS, _SHARD_BYTES)
+    return [[_packed(stale[place]) for place in group] for group in grouped]
 
 
 def load_shard(workspace: Workspace, shard: Sequence[Any]) -> Loaded:
@@ -134,13 +126,13 @@ def load_stale(
     """
     started = time.perf_counter()
     made = Loaded()
-    batch: list[_Row] = []
+    batch: list[Row] = []
     pending = 0
     listed = [one for one in stale if isinstance(one, Listed)]
     files = ((one, None) for one in stale if not isinstance(one, Listed))
     objects = changed_documents(workspace, listed, set() if taken is None else taken, gone or {})
     processes = workspace.config.documents.processes or parsers_here()
-    for source, origin, document in load_all(chain(objects, files), processes):
+    for source, origin, document in parallel.load_all(chain(objects, files), processes):
         if isinstance(document, Document):
             wanted = wanted_by(document.content_hash, source.content_hash)
             origin = with_wanted(origin, wanted)
@@ -155,7 +147,7 @@ def load_stale(
     return made
 
 
-def _commit(workspace: Workspace, batch: Sequence[_Row], made: Loaded, alone: bool) -> None:
+def _commit(workspace: Workspace, batch: Sequence[Row], made: Loaded, alone: bool) -> None:
     config = workspace.config
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
     origins = {source.document_id: origin for source, origin, _ in batch}
@@ -166,15 +158,10 @@ def _commit(workspace: Workspace, batch: Sequence[_Row], made: Loaded, alone: bo
     unread = [s.document_id for s, error in bad if isinstance(error, UnreadDocumentError)]
     before = documents.read(["document_id"], unread)
     stay = {i for rows in before for i in rows.column("document_id").to_pylist()}
-    refused = [
-        (
-            source.document_id,
-            source.content_hash,
-            error.reason + ("; what was loaded before stays" if source.document_id in stay else ""),
-        )
-        for source, error in bad
-    ]
-    ids, bad_ids = [d.document_id for d in good], [i for i, _, _ in refused]
+    said = "; what was loaded before stays"
+    reasons = {s.document_id: e.reason + (said if s.document_id in stay else "") for s, e in bad}
+    refused = [(s.document_id, s.content_hash, reasons[s.document_id]) for s, _ in bad]
+    ids, bad_ids = [d.document_id for d in good], list(reasons)
     documents.drop([i for i in bad_ids if i not in unread])
     quarantine.drop(ids)
     if good:
@@ -183,13 +170,12 @@ def _commit(workspace: Workspace, batch: Sequence[_Row], made: Loaded, alone: bo
         of_bad = [origins[i] for i in bad_ids]
         rows = quarantine_rows(refused, config.refusals_fingerprint(), "documents", of_bad)
         quarantine.replace(bad_ids, [rows])
-    reasons = {i: reason for i, _, reason in refused}
     made.ids.update({i: (key_of(origins[i]), reasons.get(i, "")) for i in [*ids, *bad_ids]})
     made.unread.update(unread)
     made.contested |= contested
 
 
-def finish_load(workspace: Workspace, found: Found, parts: Sequence[Loaded]) -> Report:
+def finish_load(workspace: Workspace, found: LoadFound, parts: Sequence[Loaded]) -> Report:
     """Drop what is gone, maintain the table, and report what the shards loaded.
 
     Of an id that several objects have, shards can't tell whose it is: all of these are read again
@@ -207,9 +193,9 @@ def finish_load(workspace: Workspace, found: Found, parts: Sequence[Loaded]) -> 
     if doubtful or contested:
         documents.drop(sorted(doubtful))
         quarantine.drop(sorted(doubtful))
-        again = plan_load(workspace)
-        gone = again.found.gone
-        parts = [*parts, load_stale(workspace, again.stale, again.taken, gone)]
+        stale, taken, again = plan_load(workspace)
+        gone = again.gone
+        parts = [*parts, load_stale(workspace, stale, taken, gone)]
     ended = {i: reason for part in parts for i, (_, reason) in part.ids.items()}
     unread = {i for part in parts for i in part.unread}
     orphans = sorted(i for i, key in gone.items() if i not in ended and key not in unread)
@@ -227,12 +213,6 @@ def finish_load(workspace: Workspace, found: Found, parts: Sequence[Loaded]) -> 
     spent = time.perf_counter() - started
     report.seconds = found.seconds + spent + sum(part.seconds for part in parts)
     return report
-
-
-def _size(stale: Stale) -> int:
-    if isinstance(stale, Listed):
-        return stale.size
-    return 0 if isinstance(stale, Rejected) else stale.n_bytes
 
 
 def _packed(stale: Stale) -> Any:

@@ -33,6 +33,11 @@ class Listed(NamedTuple):
     bare_etag: str = ""
     """The ETag as the bucket tells it."""
 
+    @property
+    def n_bytes(self) -> int:
+        """Return its size, as a source has it."""
+        return self.size
+
     def origin(self, documents: int) -> str:
         """Return what the rows of this version of the object carry, which held so many."""
         return json.dumps([self.relative, self.etag, self.size, documents])

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, MetadataValue
@@ -73,6 +74,8 @@ class Rejected:
     content_hash: str
     reason: str
     unread: bool = False
+    n_bytes: ClassVar[int] = 0
+    """What is read of it."""
 
     def error(self) -> DocumentError:
         """Return the error of loading it."""

@@ -262,11 +262,11 @@ def _sharded_asset(
         step, key = opened(context)
         with clear_failures():
             hold_budget_of_step(workspace, step)
-            todo = shards.plan(workspace, key)
-        context.log.info(f"{step}: {todo.told}")
-        for number, shard in enumerate(todo.shards):
+            planned, found, told = shards.plan(workspace, key)
+        context.log.info(f"{step}: {told}")
+        for number, shard in enumerate(planned):
             yield dg.DynamicOutput(list(shard), f"{number:05d}", "shards")
-        yield dg.Output(dict(todo.found), "found")
+        yield dg.Output(dict(found), "found")
 
     @dg.op(
         name=identifier(config, f"{name}_shard"),
