@@ -1,5 +1,6 @@
 """Work in proportion to the text: what is called, and how long it takes, over growing inputs."""
 
+import io
 import json
 import sys
 import time
@@ -7,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from reportlab.pdfgen.canvas import Canvas
 
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.fixed import FixedChunking
@@ -227,6 +229,56 @@ def test_office_files_are_read_in_time_that_grows_no_faster_than_they(suffix):
 
     assert read(SMALL).text.count("a") >= 40
     held_to_linear_time(suffix, read)
+
+
+def _pages_of_prose(canvas, count):
+    for page in range(count):
+        for line in range(40):
+            canvas.drawString(72, 740 - 16 * line, f"{page}.{line} The term is {page} years.")
+        canvas.showPage()
+
+
+def _lines_of_a_page(canvas, count):
+    for line in range(20 * count):
+        canvas.drawString(72, 14_000 - 12 * line, f"Line {line} of the page says yes.")
+
+
+def _words_of_a_line(canvas, count):
+    canvas.setFont("Helvetica", 1)
+    canvas.drawString(10, 700, "word " * 100 * count)
+
+
+def _rows_of_a_table(canvas, count):
+    for row in range(20 * count):
+        for column in range(5):
+            canvas.drawString(40 + 100 * column, 14_000 - 14 * row, f"r{row}c{column}")
+        canvas.line(30, 13_997 - 14 * row, 540, 13_997 - 14 * row)
+
+
+def _strokes(canvas, count):
+    canvas.drawString(72, 700, "A drawing with some text.")
+    for number in range(100 * count):
+        canvas.rect(10 + number * 13 % 400, 10 + number * 29 % 600, 40, 9)
+
+
+@pytest.mark.parametrize(
+    "draw", [_pages_of_prose, _lines_of_a_page, _words_of_a_line, _rows_of_a_table, _strokes]
+)
+def test_a_pdf_is_read_in_time_that_grows_no_faster_than_it(draw):
+    def file(count):
+        buffer = io.BytesIO()
+        canvas = Canvas(buffer, pagesize=(612, 14_400), invariant=1)
+        draw(canvas, count)
+        canvas.save()
+        return buffer.getvalue()
+
+    made = {SMALL * times: file(2 * times) for times in (1, TIMES, 8)}
+
+    def read(size):
+        return parse("a.pdf", made[size], ".pdf", 10**9)
+
+    assert len(read(SMALL).text) > 20
+    held_to_linear_time(draw.__name__, read)
 
 
 def test_every_chunker_and_contextualizer_is_held_to_it():

@@ -196,9 +196,12 @@ def _bands(strips: list[_Strip], head: float) -> list[_Band]:
 
 
 def _supported(band: _Band) -> list[tuple[int, int]]:
+    gutters = _gutters(band.mask, _NARROW)
+    if not gutters:
+        return []
     size = _smallest(band)
     found = []
-    for gutter in _gutters(band.mask, _NARROW):
+    for gutter in gutters:
         width = gutter[1] - gutter[0]
         lines = _lines_beside(band, [gutter])
         if lines and _is_margin_of_marks(band, gutter):

@@ -1,5 +1,6 @@
 """Tables in which a level line ends each row: its cells may be of several lines."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
@@ -47,7 +48,7 @@ def row_ruled(
     for word in inside:
         middle = word.base - 0.3 * word.size
         if middle < levels[-1]:
-            bands[sum(middle > level for level in levels)].append(word)
+            bands[bisect_left(levels, middle)].append(word)
     bands[0] = _heads(bands[0], levels[0], borders)
     bands = [band for band in bands if band]
     if len(bands) < _LEAST_ROWS:
