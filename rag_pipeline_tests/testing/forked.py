@@ -33,10 +33,10 @@ class Forked:
         stdout: Path | None = None,
         stderr: Path | None = None,
     ) -> None:
-        """Start it; what it prints to `stdout` or `stderr` is added to the file, where given."""
+        """Start it; a file that is given for `stdout` or `stderr` is added to."""
         environment = dict(os.environ if env is None else env)
         asked, answers = _CONTEXT.Pipe(duplex=False), _CONTEXT.Pipe(duplex=False)
-        files = (stdout and str(stdout), str(stderr or os.devnull))
+        files = [file and str(file) for file in (stdout, stderr)]
         words = ["-c", *map(str, arguments)]
         # Not joined at the end of the tests: one that hangs fails its own test alone.
         self._process = _CONTEXT.Process(
@@ -92,7 +92,7 @@ def _execute(
     folder: str,
     asked: Connection,
     answers: Connection,
-    files: tuple[str | None, str],
+    files: list[str | None],
 ) -> None:
     os.dup2(asked.fileno(), 0)
     os.dup2(answers.fileno(), 1)
