@@ -40,11 +40,12 @@ def chosen_executor() -> dg.ExecutorDefinition:
     if name == "multiprocess":
         return dg.multiprocess_executor.configured({**_concurrency(), **_FORKED})
     if name == "celery":
-        celery = import_extra("dagster_celery", "dagster-celery", "celery").celery_executor
-        return _configured(celery, celery_settings())
+        celery = import_extra("dagster_celery", "dagster-celery", "celery")
+        executor: dg.ExecutorDefinition = celery.celery_executor
+        return executor.configured(celery_settings())
     if name == "k8s":
-        k8s = import_extra("dagster_k8s", "dagster-k8s", "k8s").k8s_job_executor
-        return _configured(k8s, _concurrency())
+        executor = import_extra("dagster_k8s", "dagster-k8s", "k8s").k8s_job_executor
+        return executor.configured(_concurrency())
     if name == "ecs":
         from dagster_aws.ecs import ecs_executor
 
@@ -83,10 +84,6 @@ def celery_settings() -> dict[str, Any]:
             "result_expires": 24 * 3600,
         },
     }
-
-
-def _configured(executor: dg.ExecutorDefinition, settings: dict[str, Any]) -> dg.ExecutorDefinition:
-    return executor.configured(settings)
 
 
 def _concurrency() -> dict[str, Any]:

@@ -10,7 +10,6 @@ Nothing in it is unpickled or executed. Only files that `bundle.json` lists are 
 names and of sizes that were checked before, and each is held against its hash.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -20,7 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import IO, Any, TypedDict
+from typing import Any, TypedDict
 
 import pyarrow as pa
 
@@ -34,6 +33,7 @@ from rag_pipeline.release.manifest import verify
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Table
+from rag_pipeline.store.folders import copied, sha256_of
 from rag_pipeline.workspace import Workspace
 
 FORMAT = 1
@@ -46,7 +46,6 @@ _LISTING, _VECTORS, _DOCUMENTS, _SCORES = (
 _IMPORTED = "imported.json"
 _MOST_LISTING_BYTES = 10_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
-_BLOCK = 1 << 20
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
 """What is raised of a zip file with a wrong byte; RuntimeError where it seems encrypted, or packed
 by a method that is not known."""
@@ -283,28 +282,12 @@ def _extract(archive: zipfile.ZipFile, files: dict[str, _Listed], folder: Path, 
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with archive.open(name) as source, target.open("wb") as out:
-                digest = _copy(source, out, about["bytes"])
+                digest = copied(source, out, about["bytes"])
         except _DAMAGE as error:
             raise InputError(f"{file}: {name} is torn: {error}") from None
         if digest != about["sha256"]:
             raise InputError(f"{file}: {name} is torn or altered: its hash differs")
 
 
-def _copy(source: IO[bytes], out: IO[bytes], most: int) -> str:
-    digest = hashlib.sha256()
-    written = 0
-    while block := source.read(_BLOCK):
-        written += len(block)
-        if written > most:
-            raise ValueError(f"more than the {most} bytes that it should have")
-        digest.update(block)
-        out.write(block)
-    return digest.hexdigest()
-
-
 def _described(file: Path) -> _Listed:
-    with file.open("rb") as stream:
-        return {
-            "bytes": file.stat().st_size,
-            "sha256": hashlib.file_digest(stream, "sha256").hexdigest(),
-        }
+    return {"bytes": file.stat().st_size, "sha256": sha256_of(file)}

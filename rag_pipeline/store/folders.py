@@ -14,8 +14,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
@@ -34,7 +35,7 @@ def list_files(folder: Path) -> bytes:
     """Return the content of a folder's `FILES.json`."""
     names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     files = {
-        name: {"sha256": _sha256(folder / name), "bytes": (folder / name).stat().st_size}
+        name: {"sha256": sha256_of(folder / name), "bytes": (folder / name).stat().st_size}
         for name in names
         if name != FILES
     }
@@ -95,30 +96,41 @@ def _copy(
     files: "pafs.FileSystem", source: str, target: Path, entry: Mapping[str, Any], place: str
 ) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
     with files.open_input_stream(source) as stream, target.open("wb") as file:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-            file.write(block)
-    if digest.hexdigest() != entry["sha256"]:
+        digest = copied(stream, file)
+    if digest != entry["sha256"]:
         raise StoreError(
-            f"{place}: its SHA-256 is {digest.hexdigest()}, {FILES} says {entry['sha256']}; it is "
+            f"{place}: its SHA-256 is {digest}, {FILES} says {entry['sha256']}; it is "
             f"torn or altered: delete the folder and run `rag run` again"
         )
+
+
+def copied(source: IO[bytes] | pa.NativeFile, target: IO[bytes], most: int | None = None) -> str:
+    """Copy a stream; return its SHA-256. Raises ValueError where it has more than `most` bytes."""
+    digest = hashlib.sha256()
+    written = 0
+    while block := source.read(_BLOCK):
+        written += len(block)
+        if most is not None and written > most:
+            raise ValueError(f"more than the {most} bytes that it should have")
+        digest.update(block)
+        target.write(block)
+    return digest.hexdigest()
 
 
 def _is_whole(folder: Path, listed: Listed) -> bool:
     try:
         return all(
             (folder / name).stat().st_size == entry["bytes"]
-            and _sha256(folder / name) == entry["sha256"]
+            and sha256_of(folder / name) == entry["sha256"]
             for name, entry in listed.items()
         )
     except OSError:
         return False
 
 
-def _sha256(file: Path) -> str:
+def sha256_of(file: Path) -> str:
+    """Return a file's SHA-256."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
