@@ -35,7 +35,12 @@ RUNS = {
     "table rows": "| a | b |\n",
     "underlined": "a\n===\n\n",
     "blank lines": "\n",
-    "dots": ". ",
+    "dots": ".",
+    "spaced dots": ". ",
+    "semicolons": "; ",
+    "closing brackets": ".)",
+    "blanks": " ",
+    "emoji": "😀",
     "one word": "ab",
     "Chinese": "合同。",
     "clauses": "1.1 Term. (a) yes; and (b) no.\n",
@@ -146,7 +151,7 @@ def held_to_linear_time(name, function):
 
 
 def _of_runs(function, run, settings, size):
-    return function(run * (size // len(run)), settings)
+    return function(run * (size // len(run)) + "b", settings)
 
 
 @pytest.mark.parametrize("work", WORK)
@@ -165,6 +170,7 @@ def test_work_grows_no_faster_than_the_text(work):
         ("<ol>", "<li>a\n", "</ol>"),
         ("<table>", "<tr><td>a<td>b", ""),
         ("", "<b><p>a</b>", ""),
+        ("<pre>a", " ", "b</pre>"),
     ],
 )
 def test_markup_is_read_in_time_that_grows_no_faster_than_it(before, run, after):

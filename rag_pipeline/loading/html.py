@@ -1,5 +1,6 @@
 """HTML -> what it is read from, in time that grows with its length, however it is nested."""
 
+import re
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -108,9 +109,15 @@ class _Outline:
 
 
 @cache
-def number_items_once() -> None:
-    """Have markitdown number the items of a list without counting those before, at each of them."""
+def convert_in_linear_time() -> None:
+    """Have markitdown read runs of blanks once, and number items without counting those before."""
+    import markdownify
     from markitdown.converters import _html_converter as converters
+
+    # The same matches; but none is looked for from within a run, once for each of its characters.
+    patterns: Any = markdownify
+    patterns.re_newline_whitespace = re.compile(r"(?<![\t \r\n])[\t \r\n]*[\r\n][\t \r\n]*")
+    patterns.re_pre_rstrip = re.compile(r"(?<![ \n])[ \n]*$")
 
     class Numbering(converters._CustomMarkdownify):  # type: ignore[misc]
         def __init__(self, **options: Any) -> None:

@@ -32,7 +32,7 @@ from rag_pipeline.loading.formats import (
     read_outlook_mail,
     read_rtf,
 )
-from rag_pipeline.loading.html import decode_html, number_items_once, read_nested
+from rag_pipeline.loading.html import convert_in_linear_time, decode_html, read_nested
 from rag_pipeline.loading.text import decode, one_line
 
 _NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
@@ -218,7 +218,7 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
 def _converter(suffix: str) -> Any:
     from markitdown.converters import DocxConverter, HtmlConverter, PptxConverter
 
-    number_items_once()
+    convert_in_linear_time()
     return {".html": HtmlConverter, ".docx": DocxConverter, ".pptx": PptxConverter}[suffix]()
 
 

@@ -105,37 +105,6 @@ def test_one_sentence_is_one_chunk(method: Chunking) -> None:
     assert only.chunk_id == "a/b.md#2-17"
 
 
-LONG = {
-    "one line": "The quick brown fox, e.g. one of 3.5 foxes, jumps over it. " * 85_000,
-    "dots": "." * 1_000_000,
-    "spaced dots": ". " * 500_000,
-    "newlines": "\n" * 1_000_000,
-    "one emoji": "😀" * 1_000_000,
-    "one letter": "a" * 1_000_000,
-    "a gap": "a" + " " * 1_000_000 + "b",
-    "short sentences": "Hi! " * 100_000,
-    "closing brackets": ".)" * 500_000,
-    "semicolons": "; " * 500_000,
-}
-
-
-@pytest.mark.timeout(60)  # quadratic code takes hours here, linear code a second
-@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
-def test_long_monotonous_documents_are_chunked_in_linear_time(text: str) -> None:
-    for method in (
-        FixedChunking(method="fixed"),
-        RecursiveChunking(method="recursive"),
-        MarkdownChunking(method="markdown"),
-        SemanticChunking(method="semantic"),
-        SentencesChunking(method="sentences", overlap=250),
-    ):
-        chunks = chunk(document(text), method, embed=hashed)
-
-        assert bool(chunks) == bool(text.strip())
-        if chunks:
-            assert (chunks[0].start, chunks[-1].end) == (0, len(text.rstrip()))
-
-
 def test_what_a_method_needs_must_be_passed() -> None:
     with pytest.raises(ValueError, match="pass embed="):
         chunk(document("One. Two."), SemanticChunking(method="semantic"))
