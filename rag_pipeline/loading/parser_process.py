@@ -5,6 +5,7 @@ document at a time and ends itself when one takes too long: the clock is its own
 and no death of the process that started it, leaves it behind.
 """
 
+import atexit
 import base64
 import json
 import os
@@ -57,6 +58,14 @@ class _Parsers:
             self.busy.remove(process)
             if process.poll() is None:
                 self.idle.append(process)
+
+
+@atexit.register
+def _end_idle() -> None:
+    """End the idle parsers at the end of this process; those at a document end themselves."""
+    for process in _parsers().idle:
+        process.kill()
+        process.communicate()
 
 
 def parsers_here() -> int:

@@ -1,5 +1,7 @@
 """Documents that hang or kill their parser: quarantined alone, and the others go on."""
 
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -47,6 +49,16 @@ def with_pdf_parser(parser: str) -> str:
         f"import os, sys; from rag_pipeline.loading import parsers; "
         f"parsers.PARSERS['.pdf'] = lambda *_: {parser}; {parser_process._CHILD}"
     )
+
+
+def test_an_idle_parser_ends_with_its_process_and_leaves_nothing_open():
+    ask = """
+from rag_pipeline.config import DocumentsSource
+from rag_pipeline.loading.parser_process import parse_apart
+parse_apart("a.html", b"<p>Hi", ".html", DocumentsSource(path="."))
+"""
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", ask]
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
 
 
 def test_a_document_that_takes_too_long_is_refused_and_the_next_is_read(slow, monkeypatch):
