@@ -5,14 +5,12 @@ import json
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.calls import call_key
 from rag_pipeline.cli.judge import show_explanation
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.failures import diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import left_out, load_queries, why_left_out
-from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
@@ -97,25 +95,6 @@ def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
         show_explanation(built_file, lost, None, 5, as_json=False)
 
 
-def test_every_distinct_text_is_embedded_once_across_configurations(tmp_path, run_dagster):
-    star = {"chunking": "*", "contextualizer": "*", "embedding": "minilm", "retriever": "*"}
-    file = write_corpus(tmp_path, configurations=[star])
-    results = run_dagster(file)
-    workspace = Workspace(load_config(file))
-    texts = set()
-    for chunking in ("recursive_150", "markdown"):
-        for context in ("none", "structural"):
-            table = workspace.vector_index(f"{chunking}.{context}.minilm")
-            for batch in table.read(["context", "text"]):
-                for row in batch.to_pylist():
-                    texts.add(indexed_text(row["context"] or "", row["text"]))
-    made = sum(result.calls.made for result in results)
-    assert made == len(texts) + 4  # and the four queries
-    identity = workspace.embedder("minilm").identity
-    keys = [call_key("embed:document", identity, text) for text in texts]
-    assert workspace.cache.known(keys) == set(keys)
-
-
 def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file, run_dagster):
     changed: dict[str, dict[str, object]] = {
         "recursive_150": {"method": "recursive", "max_characters": 150},
@@ -144,15 +123,6 @@ def test_a_changed_setting_rebuilds_its_own_partitions_only(tmp_path, built_file
     assert results["chunks semantic"].calls.made == 0, "no sentence is embedded again"
     assert results["chunks semantic"].calls.saved > 0
     assert not results["chunks recursive_150"].ran
-
-
-def test_one_configuration_alone(corpus_file, run_dagster):
-    steps = {str(result.step) for result in run_dagster(corpus_file, "plain")}
-    assert "vector_index recursive_150.none.minilm" in steps
-    assert "vector_index recursive_150.structural.minilm" not in steps
-    corpus = Corpus.load(corpus_file)
-    assert [row["name"] for row in corpus.leaderboard()["configurations"]] == ["plain"]
-    assert corpus.release().configuration == "plain"
 
 
 def test_without_queries_the_first_configuration_is_served(tmp_path, run_dagster):

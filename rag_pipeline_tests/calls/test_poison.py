@@ -95,22 +95,6 @@ def test_what_was_poison_is_answered_when_the_server_has_been_mended(cache: Call
     assert cache.failures(_keys(settings, [Prompt("p1")])) == {}
 
 
-def test_one_percent_of_poison_stops_none_of_five_runs(cache: CallCache) -> None:
-    bad = {f"p{n}" for n in range(0, 500, 100)}
-    with serving(faults=poison(Fault(500), *bad)) as server:
-        settings = chat(server.url, max_concurrency=32)
-        for run in range(1, 6):
-            names = [f"p{n}" for n in range(100 * run)]
-            replies = ask([Prompt(name) for name in names], settings, cache)
-            missing = {
-                name for name, reply in zip(names, replies, strict=True)
-                if isinstance(reply, ProviderError)
-            }  # fmt: skip
-            assert missing == bad & set(names)
-        assert max(server.billed.values()) == 1
-        assert server.wasted.total() == 0
-
-
 def test_texts_beside_a_poison_one_are_embedded(cache: CallCache) -> None:
     texts = [f"t{n}" for n in range(40)]
     with serving(faults=poison(Fault(500), "t7")) as server:

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
+from rag_pipeline import Corpus
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.run import summarize_run
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.runner import StepResult
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import write_corpus
 
 
@@ -119,12 +120,12 @@ def test_one_configuration(tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "[13/" not in outcome.out
     assert [c["name"] for c in json.loads(out.read_text())["configurations"]] == ["plain"]
+    assert Corpus.load(file).release().configuration == "plain"
 
 
 def test_without_queries_no_question_is_made_up(tmp_path: Path) -> None:
-    outcome = rag("run", write_corpus(tmp_path, queries=None))
-    assert (outcome.code, outcome.err) == (0, "")
-    assert "1. " not in outcome.out.split("Serving release-000001")[1]
+    shown = said("run", write_corpus(tmp_path, queries=None))
+    assert "1. " not in shown.split("Serving release-000001")[1]
 
 
 def test_a_refused_check_ends_in_three_and_what_was_served_stays(

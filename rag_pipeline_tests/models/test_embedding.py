@@ -50,24 +50,6 @@ class LetterEncoder(LengthEncoder):
         return np.eye(len(texts), 8, dtype=np.float32), tokens
 
 
-def test_each_distinct_text_is_sent_once_and_vectors_keep_the_order(cache):
-    encoder, counts = LengthEncoder(), CallCounts()
-    vectors = embed(["a", "bb", "a", "ccc"], encoder, cache, counts=counts)
-    assert encoder.sent == ["a", "bb", "ccc"]
-    np.testing.assert_allclose(vectors[:, 0], np.cos([1, 2, 1, 3]), rtol=1e-6)
-    assert counts == CallCounts(made=3, saved=1)
-    embed(["ccc", "dddd"], encoder, cache, counts=counts)
-    assert encoder.sent == ["a", "bb", "ccc", "dddd"]
-    assert counts == CallCounts(made=4, saved=2)
-
-
-def test_queries_and_documents_are_different_calls(cache):
-    encoder = LengthEncoder()
-    embed(["a"], encoder, cache, "document")
-    embed(["a"], encoder, cache, "query")
-    assert encoder.sent == ["a", "a"]
-
-
 def test_tokens_come_with_the_vector_from_one_call_and_from_the_cache(cache):
     encoder, counts = LetterEncoder(), CallCounts()
     made = embed_tokens(["abe", "x"], encoder, cache, "document", counts)

@@ -69,14 +69,6 @@ def test_without_an_allow_list_no_backend_is_reached(serving, outside):
     assert outside.asked == []
 
 
-def test_a_redirect_is_not_followed(serving, outside):
-    server = serving(allowed_hosts=(outside.host,))
-    with pytest.raises(ToolError, match="Dify answered 302"):
-        headers = {"X-RETRIEVAL-ENDPOINT": f"{outside.url}/v1"}
-        ask(server.url, headers, query="fee", dataset_info="moved")
-    assert len(outside.asked) == 1
-
-
 def test_half_of_a_backend_is_refused(own):
     backends = HeaderBackends(own, ["a"])
     with pytest.raises(InputError, match="X-RERANK-MODEL: missing beside X-RERANK-URL"):
