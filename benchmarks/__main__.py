@@ -4,34 +4,18 @@ import subprocess
 import sys
 
 BENCHMARKS = (
-    "bench_cycles",
-    "bench_rot",
-    "bench_at_once",
-    "bench_memory",
-    "bench_overhead",
-    "bench_lexical",
-    "bench_calls",
-    "bench_datasets",
-    "bench_ablation",
-    "bench_significance",
-    "bench_verdicts",
-    "bench_questions",
-    "bench_languages",
-    "bench_migrate",
-    "bench_wordings",
-    "bench_answers",
-    "bench_stages",
-    "bench_evaluation",
-    "bench_serving",
-    "bench_expansion",
-)
+    "cycles rot at_once memory overhead lexical calls datasets ablation significance verdicts "
+    "questions languages migrate wordings answers stages evaluation serving expansion"
+).split()
 
 
 def main() -> None:
     for name in BENCHMARKS:
-        sys.stdout.write(f"\n== {name} ==\n")
+        sys.stdout.write(f"\n== bench_{name} ==\n")
         sys.stdout.flush()
-        subprocess.run([sys.executable, "-W", "ignore", "-m", f"benchmarks.{name}"], check=True)
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", f"benchmarks.bench_{name}"], check=True
+        )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing import formats
 from rag_pipeline_tests.testing.broken_documents import BROKEN, BROKEN_LINES
 from rag_pipeline_tests.testing.broken_queries import LOST_SPANS, TEXT
-from rag_pipeline_tests.testing.command_line import Outcome, rag
+from rag_pipeline_tests.testing.command_line import Outcome, rag, said
 from rag_pipeline_tests.testing.corpora import attributes, write_file, write_questions
 
 GOOD: dict[str, bytes] = {
@@ -134,10 +134,9 @@ def test_a_hostile_document_is_quarantined_with_its_reason(
 @pytest.fixture(scope="module")
 def found(hostile: Any) -> dict[str, str]:
     """Return the text that a search for everything finds, by document."""
-    outcome = rag("search", "umbrella stand", "-k", "1000", "--json", "-c", hostile[2])
-    assert (outcome.code, outcome.err) == (0, "")
+    shown = said("search", "umbrella stand", "-k", "1000", "--json", "-c", hostile[2])
     texts: dict[str, str] = {}
-    for chunk in json.loads(outcome.out):
+    for chunk in json.loads(shown):
         texts[chunk["document_id"]] = texts.get(chunk["document_id"], "") + chunk["text"]
     return texts
 

@@ -10,7 +10,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.indexing import document_rows, text_warnings, update_documents
 from rag_pipeline.indexing.builders import read_documents
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import write_corpus
 
 SAMPLE = Path(__file__).parents[2] / "data/documents/agreements/nda"
@@ -28,11 +28,10 @@ def read(tmp_path: Path) -> Path:
 
 
 def test_a_document_is_shown_whole_or_by_page(read: Path) -> None:
-    whole = rag("show", NAME, read)
-    assert (whole.code, whole.err) == (0, "")
-    assert "application/pdf, 3 pages," in whole.out
-    assert "0.0% unknown characters; text on 3 of 3 pages" in whole.out
-    assert "in a dictionary of its language, 0.0% of over 25 letters" in whole.out
+    whole = said("show", NAME, read)
+    assert "application/pdf, 3 pages," in whole
+    assert "0.0% unknown characters; text on 3 of 3 pages" in whole
+    assert "in a dictionary of its language, 0.0% of over 25 letters" in whole
     third = rag("show", NAME, read, "--page", "2")
     assert "they survive without limit in time" in third.out
     assert "they survive without limit in time" not in rag("show", NAME, read, "--page", "1").out
@@ -59,9 +58,8 @@ def test_what_cannot_be_shown_is_said(read: Path, arguments: tuple[str, ...], sa
 
 
 def test_the_quarantine_is_listed_and_forgotten_on_request(read: Path) -> None:
-    listed = rag("quarantine", read)
-    assert (listed.code, listed.err) == (0, "")
-    assert "empty.txt  documents\n   empty: 0 bytes\n1 refusal." in listed.out
+    listed = said("quarantine", read)
+    assert "empty.txt  documents\n   empty: 0 bytes\n1 refusal." in listed
     assert json.loads(rag("quarantine", read, "--json").out) == [
         {"document_id": "empty.txt", "stage": "documents", "reason": "empty: 0 bytes"}
     ]

@@ -6,23 +6,22 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.small_sets import SMALL
 
 
 @pytest.mark.parametrize("format", SMALL)
 def test_an_imported_set_becomes_a_corpus(here: Path, format: str) -> None:
     SMALL[format](Path("with space"))
-    outcome = rag("import", format, "with space", "an other/place")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("an other/place: ")
-    (next_line,) = (line for line in outcome.out.splitlines() if line.startswith("Next: rag "))
+    shown = said("import", format, "with space", "an other/place")
+    assert shown.startswith("an other/place: ")
+    (next_line,) = (line for line in shown.splitlines() if line.startswith("Next: rag "))
     command = shlex.split(next_line.removeprefix("Next: rag "))
     assert rag(*command).code == 0
     config = load_config("place.yaml")
     assert config.documents_path == here / "an other/place/documents"
     assert config.queries_path == here / "an other/place/queries.jsonl"
-    assert ("given" in outcome.out) == (format == "anthropic-contextual")
+    assert ("given" in shown) == (format == "anthropic-contextual")
 
 
 def test_quiet(here: Path) -> None:

@@ -12,20 +12,19 @@ from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.results import QUERIES
 from rag_pipeline.evaluation.runs import load_queries, save_queries
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.command_line import Outcome, rag
+from rag_pipeline_tests.testing.command_line import Outcome, rag, said
 
 Released = tuple[Path, Outcome]
 
 
 def test_two_configurations_are_compared_metric_by_metric(released: Released) -> None:
     file, _ = released
-    outcome = rag("compare", "default", "plain", "-c", file)
-    assert (outcome.code, outcome.err) == (0, "")
-    lines = outcome.out.splitlines()
+    shown = said("compare", "default", "plain", "-c", file)
+    lines = shown.splitlines()
     assert lines[:2] == ["A default", "B plain"]
     row = next(line.split() for line in lines if line.split()[:1] == ["AnswerPresence@5"])
     assert row[-4:] == ["4", "0", "cannot", "tell"], "four queries can't tell anything"
-    assert re.search(r"adjusted \(Holm\) for these \d+ metrics", outcome.out)
+    assert re.search(r"adjusted \(Holm\) for these \d+ metrics", shown)
     both = json.loads(rag("compare", "plain", "default", "--json", "-c", file).out)
     turned = json.loads(rag("compare", "default", "plain", "--json", "-c", file).out)
     for metric, found in both["metrics"].items():
@@ -74,11 +73,10 @@ def test_unknown_names_are_answered_with_the_known_ones(released: Released) -> N
 
 def test_a_query_is_explained_with_its_gold_text_and_what_was_found(released: Released) -> None:
     file, _ = released
-    outcome = rag("explain", "q1", "--configuration", "plain", "-c", file)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert "q1  How long does confidentiality last under the Acme NDA?" in outcome.out
-    gold = outcome.out.index("gold: nda/acme.txt[")
-    assert "five (5) y" in outcome.out[gold:].splitlines()[1]
+    shown = said("explain", "q1", "--configuration", "plain", "-c", file)
+    assert "q1  How long does confidentiality last under the Acme NDA?" in shown
+    gold = shown.index("gold: nda/acme.txt[")
+    assert "five (5) y" in shown[gold:].splitlines()[1]
     found = json.loads(rag("explain", "q1", "--json", "-c", file).out)
     assert set(found) == {"default", "plain"}
     for diagnosis in found.values():
@@ -91,10 +89,9 @@ def test_a_query_is_explained_with_its_gold_text_and_what_was_found(released: Re
 
 def test_the_gate_lets_through_what_is_served(released: Released) -> None:
     file, _ = released
-    outcome = rag("gate", file)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("allowed: ")
-    assert "it is what release-000001 serves already" in outcome.out
+    shown = said("gate", file)
+    assert shown.startswith("allowed: ")
+    assert "it is what release-000001 serves already" in shown
     assert json.loads(rag("gate", file, "--json").out)["allowed"] is True
 
 

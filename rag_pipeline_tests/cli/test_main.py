@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import write_corpus, write_file
 from rag_pipeline_tests.testing.plugins import rag as rag_with
 from rag_pipeline_tests.testing.plugins import write_package
@@ -34,19 +34,17 @@ def shell(line: str, **environment: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_help_lists_the_commands_and_exit_codes() -> None:
-    outcome = rag("--help")
-    assert (outcome.code, outcome.err) == (0, "")
+    shown = said("--help")
     for command in COMMANDS:
-        assert f"\n  {command} " in outcome.out
+        assert f"\n  {command} " in shown
     for code in (0, 1, 2, 3, 130):
-        assert f"\n    {code} " in outcome.out
-    assert outcome.out.count("...") == 1, "only in the usage: no command's help is cut off"
+        assert f"\n    {code} " in shown
+    assert shown.count("...") == 1, "only in the usage: no command's help is cut off"
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    outcome = rag("--version")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == f"rag_pipeline {importlib.metadata.version('rag_pipeline')}\n"
+    shown = said("--version")
+    assert shown == f"rag_pipeline {importlib.metadata.version('rag_pipeline')}\n"
 
 
 def test_a_plugin_takes_no_name_of_a_command(tmp_path: Path) -> None:
@@ -60,12 +58,11 @@ def test_a_plugin_takes_no_name_of_a_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_an_example_that_can_be_copied(command: str) -> None:
-    outcome = rag(command, "--help")
-    assert (outcome.code, outcome.err) == (0, "")
-    examples = [line for line in outcome.out.splitlines() if line.startswith("    rag ")]
+    shown = said(command, "--help")
+    examples = [line for line in shown.splitlines() if line.startswith("    rag ")]
     assert examples
     assert all(example.startswith(f"    rag {command}") for example in examples)
-    assert "[/" not in outcome.out, "no markup"
+    assert "[/" not in shown, "no markup"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.forecast import forecast, tables
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
     attributes,
@@ -42,15 +42,14 @@ def test_a_new_corpus(tmp_path: Path) -> None:
     assert plan[Step("retrieval_run", "default")].calls == 4
     assert plan[Step("retrieval_run", "plain")].calls == 0
 
-    outcome = rag("plan", file)
-    assert (outcome.code, outcome.err) == (0, "")
-    lines = [line.split() for line in outcome.out.splitlines()]
+    shown = said("plan", file)
+    lines = [line.split() for line in shown.splitlines()]
     assert ["documents", "4", "documents"] in lines
     assert ["recursive_150", "?", "?", "4", "documents"] in lines
     assert ["default", "4"] in lines
-    assert f"{len(plan)} of {len(plan)} steps would run." in outcome.out
-    assert "known once the documents are loaded" in outcome.out
-    assert "new or changed" not in outcome.out, "there is nothing old"
+    assert f"{len(plan)} of {len(plan)} steps would run." in shown
+    assert "known once the documents are loaded" in shown
+    assert "new or changed" not in shown, "there is nothing old"
     assert not list((tmp_path / "store").rglob("*.lance")), "a plan changes nothing"
 
 

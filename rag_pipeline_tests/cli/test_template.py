@@ -11,7 +11,7 @@ import yaml
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import update_documents
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 
 QUERY = '{"query_id": "1", "query": "x"}\n'
 
@@ -26,9 +26,8 @@ def folder(name: str = "documents") -> Path:
 def test_a_corpus_in_the_working_directory(here: Path) -> None:
     folder()
     Path("queries.jsonl").write_text(QUERY)
-    outcome = rag("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out == "wrote acts.yaml and its schema\nNext: rag run\n"
+    shown = said("init", "acts", "--documents", "documents", "--queries", "queries.jsonl")
+    assert shown == "wrote acts.yaml and its schema\nNext: rag run\n"
     config = load_config("acts.yaml")
     assert config.corpus == "acts"
     assert config.documents_path == here / "documents"
@@ -105,8 +104,7 @@ def test_paths_below_the_file_stay_relative_so_that_the_folder_can_move(here: Pa
 )
 def test_any_path_is_read_back_as_it_was_given(here: Path, name: str) -> None:
     folder(f"./{name}")
-    outcome = rag("init", "acts", "--documents", f"./{name}", "--store", f"./{name}/store")
-    assert (outcome.code, outcome.err) == (0, "")
+    said("init", "acts", "--documents", f"./{name}", "--store", f"./{name}/store")
     config = load_config("acts.yaml")
     assert config.documents_path == here / name
     assert config.store_url == str(here / name / "store")

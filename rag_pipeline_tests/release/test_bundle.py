@@ -10,7 +10,7 @@ from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.release import bundle
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
-from rag_pipeline_tests.testing.command_line import rag
+from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
 
 QUESTION = "How expensive may a hotel be?"
@@ -30,14 +30,12 @@ def exported(tmp_path_factory):
 def test_another_machine_serves_what_was_exported(exported, tmp_path, monkeypatch):
     file, _ = exported
     zipped = tmp_path / "carried.zip"
-    outcome = rag("export", "current", zipped, "-c", file)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert "release-000001, " in outcome.out
+    shown = said("export", "current", zipped, "-c", file)
+    assert "release-000001, " in shown
     (there := tmp_path / "there").mkdir()
     monkeypatch.chdir(there)
-    outcome = rag("import-release", zipped)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("wrote tiny.yaml\nserving release-000001 (default)\n")
+    shown = said("import-release", zipped)
+    assert shown.startswith("wrote tiny.yaml\nserving release-000001 (default)\n")
 
     here, imported = Corpus.load(file), Corpus.load("tiny.yaml")
     assert imported.search(QUESTION) == here.search(QUESTION)

@@ -29,6 +29,13 @@ def rag(*arguments: object, encoding: str = "utf-8") -> Outcome:
     return Outcome(int(code or 0), *(_written(stream) for stream in (out, err)))
 
 
+def said(*arguments: object) -> str:
+    """Return what a command writes that does its work and complains of nothing."""
+    outcome = rag(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    return outcome.out
+
+
 def _written(stream: io.TextIOWrapper) -> str:
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)

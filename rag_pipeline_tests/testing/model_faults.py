@@ -20,7 +20,6 @@ class Fault:
     status: int
     body: str | bytes = "injected"
     headers: Mapping[str, str] = field(default_factory=dict)
-    seconds: float | None = None
 
     @property
     def content(self) -> Any:
@@ -35,11 +34,6 @@ HANG = Fault(-1)
 """No answer while the server stands."""
 EXPIRED = Fault(-2)
 """A batch's line that was not reached before the batch ended."""
-
-
-def hang(seconds: float) -> Fault:
-    """Keep the client waiting for so long, then close the connection."""
-    return Fault(HANG.status, seconds=seconds)
 
 
 @dataclass(frozen=True)

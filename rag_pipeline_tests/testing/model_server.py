@@ -187,7 +187,7 @@ def serving(
                 worked(path, body, right=False)
             if fault.status in (CUT.status, HANG.status):
                 if fault.status == HANG.status:
-                    stopped.wait(fault.seconds)
+                    stopped.wait()
                 self.close_connection = True
             else:
                 self._send(fault.status, fault.content, fault.headers)

@@ -45,11 +45,7 @@ class MadePdf:
 
 def paper(name: str, seed: int, **style: object) -> MadePdf:
     """Return a paper of two columns, as LaTeX sets it."""
-    made = MadePdf(name)
-    sheet = two_columns(random.Random(seed), **style)  # type: ignore[arg-type]
-    made.raw, made.texts, made.headings = sheet.finish(), sheet.texts, sheet.headings
-    made.furniture, made.title = sheet.furniture, sheet.headings[0]
-    return made
+    return _of_sheet(name, two_columns(random.Random(seed), **style))  # type: ignore[arg-type]
 
 
 def report(name: str, seed: int, pages: int = 4, font: str = "Helvetica") -> MadePdf:
