@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 from rag_pipeline.calls import CallCache, CallCounts
 from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_prices, vendor
@@ -46,6 +47,8 @@ class Workspace:
 
     def __init__(self, config: CorpusConfig) -> None:
         self._given = config
+        self.held: dict[Any, Any] = {}
+        """The index that was opened last, by its `Pinned` (see `search.pinned.hold_index`)."""
 
     @cached_property
     def config(self) -> CorpusConfig:

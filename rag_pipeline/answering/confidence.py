@@ -103,7 +103,7 @@ def evidence(
     occurs in the index (see `_UNKNOWN`).
     """
     question = reader.question(query)
-    shares = importance(question.ids, [one.tokens.ids for one in read[:_COMPARED]], weights)
+    shares = importance(question.ids, (one.tokens.ids for one in read[:_COMPARED]), weights)
     met = np.array([nearest(cosines(one.tokens.whole, question)) for one in read])
     late = met @ shares
     if _is_unknown(question.ids, weights):

@@ -115,11 +115,13 @@ def choose(
         return Chosen(0.0, [])
     confidence = float(calibration.chances(found.row))
     least = calibration.least if settings.confidence is None else settings.confidence
+    if not confidence or confidence < least:
+        return Chosen(confidence, [])
     kinds = kinds_asked(asked.ask)
     of_names = 1.0 if "party" in kinds else _OF_NAMES
     of_names = 0.0 if asked.kind == "comparison" else of_names  # each name is of another's row
     sentences, features = sentence_features(asked.ask, read, reader, asked.weights, of_names)
-    if not confidence or confidence < least or not sentences:
+    if not sentences:
         return Chosen(confidence, [])
     # a list may be of several documents, unless one was named
     lists = asked.kind == "comprehensive" and query == asked.ask
@@ -189,7 +191,7 @@ def sentence_features(
     if not read:
         return Compared([], np.empty((0, len(FEATURES))))
     question = reader.question(query)
-    shares = importance(question.ids, [one.tokens.ids for one in read], weights)
+    shares = importance(question.ids, (one.tokens.ids for one in read), weights)
     if names := " ".join(_names(query)):
         counted = shares * np.where(np.isin(question.ids, token_ids(names)), of_names, 1.0)
         shares = counted / counted.sum() if counted.any() else shares

@@ -5,7 +5,7 @@ ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020), with the signs of the text's t
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -47,16 +47,17 @@ def rarity(ids: npt.NDArray[np.uint32], weights: Weights | None) -> Floats:
 
 
 def importance(
-    ids: npt.NDArray[np.uint32], read: Sequence[npt.NDArray[np.uint32]], weights: Weights | None
+    ids: npt.NDArray[np.uint32], read: Iterable[npt.NDArray[np.uint32]], weights: Weights | None
 ) -> Floats:
     """Return each token's share of a question, by its rarity: in the index, else in what is read.
 
-    `read` are the tokens of each passage.
+    `read` are the tokens of each passage, which are looked at only without `weights`.
     """
     if weights is None:
-        holding = Counter(token for one in read for token in set(one.tolist()))
+        tokens = [set(one.tolist()) for one in read]
+        holding = Counter(token for one in tokens for token in one)
         counts = np.array([holding[token] for token in ids.tolist()])
-        shares = np.log(1 + (len(read) - counts + 0.5) / (counts + 0.5))
+        shares = np.log(1 + (len(tokens) - counts + 0.5) / (counts + 0.5))
     else:
         shares = rarity(ids, weights)
     total = shares.sum()

@@ -6,7 +6,8 @@ A passage's tokens are read from what its index keeps of them, where it keeps an
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import groupby
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -33,18 +34,28 @@ SentenceEmbed = Callable[[Sequence[str]], Vectors]
 """From texts to unit vectors, shape (texts, dimension)."""
 
 
-class PassageTokens(NamedTuple):
+@dataclass(frozen=True)
+class PassageTokens:
     """The tokens of a passage's text; of those of an index, as many as it keeps."""
 
-    ids: TokenIds
     whole: Signs
     """Signs of the text's tokens, then of those of the context that the index keeps with it."""
-    spans: Sequence[Span]
+    cut: Callable[[], tuple[TokenIds, Sequence[Span]]]
+    """Cuts the text into tokens, which most readers of the signs do without."""
+
+    @cached_property
+    def _text(self) -> tuple[TokenIds, Sequence[Span]]:
+        return self.cut()
 
     @property
-    def signs(self) -> Signs:
-        """Return those of the text's tokens."""
-        return self.whole[: len(self.ids)]
+    def ids(self) -> TokenIds:
+        """Return the text's tokens."""
+        return self._text[0]
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Return where each of the text's tokens stands."""
+        return self._text[1]
 
 
 class ReadPassage(NamedTuple):
@@ -79,6 +90,7 @@ class SentenceVectors:
         self._lock = Lock()
         self._questions = lru_cache(maxsize=256)(_read_question)
         self._passages = lru_cache(maxsize=_PASSAGES)(_read_passage)
+        self._cuts = lru_cache(maxsize=_PASSAGES)(_cut)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the texts' vectors, shape (texts, dimension)."""
@@ -108,9 +120,19 @@ class SentenceVectors:
 
     def passage(self, chunk: ScoredChunk) -> PassageTokens:
         """Return the tokens of a chunk's text."""
-        ids, packed, spans = self._passages(chunk.text, chunk.token_signs)
-        signs = np.unpackbits(packed, axis=1).astype(np.float32)
-        return PassageTokens(ids, signs, [(start, end) for start, end in spans.tolist()])
+        cut: Callable[[str], _Cut] = self._cuts
+        if chunk.token_signs:  # of the text, and of what it was contextualized with
+            packed = np.frombuffer(chunk.token_signs, np.uint8)
+            packed = packed.reshape(-1, _packaged().dimension // 8)
+        else:
+            packed, cut = self._passages(chunk.text).packed, lambda text: self._passages(text).cut
+
+        def tokens() -> tuple[TokenIds, Sequence[Span]]:
+            ids, spans = cut(chunk.text)
+            kept = spans[: len(packed)].tolist()
+            return ids[: len(packed)], [(start, end) for start, end in kept]
+
+        return PassageTokens(np.unpackbits(packed, axis=1).astype(np.float32), tokens)
 
 
 @lru_cache(maxsize=1)
@@ -129,18 +151,28 @@ def _read_question(text: str) -> Tokens:
     return _packaged().embed_tokens([text], "query")[1][0]
 
 
-def _read_passage(
-    text: str, kept: bytes
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    """Return what is remembered of a passage: spans as pairs of Python's would take 44 kB."""
+class _Cut(NamedTuple):
+    """The tokens of a text, and where each stands: pairs of Python's would take 44 kB."""
+
+    ids: TokenIds
+    spans: npt.NDArray[np.int32]
+
+
+class _Read(NamedTuple):
+    cut: _Cut
+    packed: npt.NDArray[np.uint8]
+
+
+def _cut(text: str) -> _Cut:
+    ids, spans = _packaged().tokens_of(text)
+    return _Cut(ids, _packed(spans))
+
+
+def _read_passage(text: str) -> _Read:
+    """Return the tokens of a text whose signs no index keeps."""
     model = _packaged()
-    ids, spans = model.tokens_of(text)
-    if not len(ids):
-        return ids, np.empty((0, model.dimension // 8), np.uint8), _packed([])
-    if kept:  # of the text, and of what it was contextualized with
-        packed = np.frombuffer(kept, np.uint8).reshape(-1, model.dimension // 8)
-        ids = ids[: len(packed)]
-        return ids, packed, _packed(spans[: len(ids)])
+    if not len(model.tokens_of(text)[0]):
+        return _Read(_cut(text), np.empty((0, model.dimension // 8), np.uint8))
     pieces = _pieces(model, text)
     read = [model.tokens_of(text[start:end]) for start, end in pieces]
     made = model.embed_tokens([text[start:end] for start, end in pieces], "document")[1]
@@ -153,7 +185,8 @@ def _read_passage(
         for (start, _), (_, own) in zip(pieces, read, strict=True)
         for first, last in own
     ]
-    return np.concatenate([own for own, _ in read]), np.concatenate(signs), _packed(places)
+    ids = np.concatenate([own for own, _ in read])
+    return _Read(_Cut(ids, _packed(places)), np.concatenate(signs))
 
 
 def _packed(spans: Sequence[Span]) -> npt.NDArray[np.int32]:

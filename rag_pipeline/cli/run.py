@@ -68,7 +68,7 @@ def run_corpus(
         check_target("--json", json_out)
     workspace = Workspace(config)
     with lease(workspace.store, wait, lambda said: console.print(f"waiting: {escape(said)}")):
-        results = _run(config, configuration)
+        results = _run(workspace, config, configuration)
     if json_out:
         text = json.dumps(summarize_run(workspace, results, configuration), indent=1) + "\n"
         write_file("--json", json_out, text)
@@ -79,18 +79,20 @@ def run_corpus(
         _show_release(config, file, ask=any(result.ran for result in results))
 
 
-def _run(config: CorpusConfig, configuration: str | None) -> "list[StepResult]":
+def _run(
+    workspace: Workspace, config: CorpusConfig, configuration: str | None
+) -> "list[StepResult]":
     started = time.perf_counter()
     results: list[StepResult] = []
     every = steps(config, configuration)
-    costs = _Costs(Workspace(config), every)
+    costs = _Costs(workspace, every)
     costs.look_ahead()
     with costs.kept(), progress_bar() as progress:
         live = _Live(progress, len(every))
         # Dagster takes seconds to import: not before the files are known to be right.
         from rag_pipeline.orchestration.runner import run
 
-        for result in _until_interrupted(run(config, configuration, live.announce)):
+        for result in _until_interrupted(run(config, configuration, live.announce, workspace)):
             results.append(result)
             live.finished = len(results)
             if result.ran:

@@ -27,7 +27,7 @@ from rag_pipeline.evaluation.results import QUERIES, RUN
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queries
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.pinned import Pinned, open_index, pin
+from rag_pipeline.search.pinned import Pinned, hold_index, pin
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.retrieval import read_question, remembering, retrieve_all
 from rag_pipeline.store import state_digest
@@ -194,7 +194,7 @@ def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, 
     counts = CallCounts()
     charged = meter.get()
     spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)
-    index = open_index(workspace, pinned)
+    index = hold_index(workspace, pinned)
     settings = workspace.config.retrievers[configuration.retriever]
     embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
     asks = [read_question(index, q.query, settings).ask for q in queries]
@@ -317,7 +317,7 @@ def retrieve_again(
         return []
     reranker = config.rerankers[configuration.reranker]
     found = retrieve_all(
-        open_index(workspace, Pinned(**pinned)),
+        hold_index(workspace, Pinned(**pinned)),
         [query],
         retriever_of(workspace, configuration),
         reranker,
@@ -333,7 +333,7 @@ def searched_index(workspace: Workspace, configuration: Configuration) -> Index 
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None or not (isinstance(settings, MiniLMEmbedding) and settings.token_vectors):
         return None
-    return open_index(workspace, Pinned(**pinned))
+    return hold_index(workspace, Pinned(**pinned))
 
 
 def load_asks(workspace: Workspace, configuration: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,7 +156,7 @@ def build_definitions(
     config: CorpusConfig,
     retries: dg.RetryPolicy | None = RETRIES,
     one_run: bool | None = None,
-    workspace_type: type[Workspace] = Workspace,
+    workspace_type: Callable[[CorpusConfig], Workspace] = Workspace,
     executor: dg.ExecutorDefinition | None = None,
 ) -> dg.Definitions:
     """Return everything that Dagster knows of one corpus.

@@ -60,14 +60,16 @@ def run(
     config: CorpusConfig,
     configuration: str | None = None,
     announce: Announce = lambda step, total: lambda what, count: None,
+    workspace: Workspace | None = None,
 ) -> Iterator[StepResult]:
     """Materialize every stale step of the corpus, or of one configuration, in order.
 
-    Yields each step's result when it is done. Raises CheckFailedError when a blocking check
+    A `workspace` of the same settings lends what it has read of the store. Yields each step's
+    result when it is done. Raises CheckFailedError when a blocking check
     fails, RagPipelineError with the step's own message when it fails otherwise; what was
     finished before stays finished.
     """
-    workspace = Workspace(config)
+    workspace = known = workspace or Workspace(config)
     definitions = None
     made: dict[Step, dict[str, Any]] = {}
     reasons: dict[Step, str] = {}
@@ -87,7 +89,9 @@ def run(
                 yield StepResult(step, ran=False, calls=saved)
                 continue
             # Whoever waits at the terminal is better served by the reason at once.
-            definitions = definitions or build_definitions(config, retries=None)
+            definitions = definitions or build_definitions(
+                config, retries=None, workspace_type=lambda _: known
+            )
             if todo.must_run:
                 reasons[step] = todo.why or why(workspace, step, made)
             with listening(announce(step, _total(workspace, step))):

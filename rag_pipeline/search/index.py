@@ -132,6 +132,13 @@ class Index:
         found: Mask = self._document_of == pc.index(self._document_ids, document_id).as_py()
         return found
 
+    def outside(self, document_ids: Sequence[str]) -> Mask:
+        """Return the chunks of all other documents."""
+        outside = np.ones(len(self), np.bool_)
+        for document_id in document_ids:
+            outside[self.of_document(document_id)] = False
+        return outside
+
     def at(self, chunk_ids: Sequence[str]) -> Positions:
         """Return the positions of chunks that are here."""
         at = [bisect_left(self._chunk_ids, c, key=lambda found: found.as_py()) for c in chunk_ids]

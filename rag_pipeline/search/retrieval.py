@@ -20,6 +20,7 @@ from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.adaptive_selection import select
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.index import Index as Index
+from rag_pipeline.search.index import Mask
 from rag_pipeline.search.index import Positions as Positions
 from rag_pipeline.search.nearest import Ranking as Ranking
 from rag_pipeline.search.query_analysis import Question, analyse, whole
@@ -81,6 +82,8 @@ class Retrieved:
     latency_ms: float | None = None
     token_weights: Weights | None = field(default=None, compare=False, repr=False)
     """Those of the index, where the chunks hold their tokens (see `with_tokens`)."""
+    read: Candidates | None = field(default=None, compare=False, repr=False)
+    """The rows of the table that the search has read."""
 
 
 def retrieve_all(
@@ -93,14 +96,16 @@ def retrieve_all(
     where: str | None = None,
     boost: Boost | None = None,
     discover: bool = False,
+    known: Mask | None = None,
 ) -> Iterator[Retrieved]:
     """Yield what is found for each query, in order: the `top_n` (else `top_k`) best chunks.
 
     With `adaptive`, fewer of them: as many as the query needs, above the relevance floor. `score`
     asks a reranker that reads passages. `where` is a filter in LanceDB's SQL over the index's
-    columns, applied before any search ranks anything. `boost` makes the boosted queries of a
-    context-aware retriever. Raises ProviderError naming the query that the reranker failed on,
-    unless it is set to keep the order then.
+    columns, applied before any search ranks anything, `known` the chunks that it keeps where these
+    need not be looked up. `boost` makes the boosted queries of a context-aware retriever. Raises
+    ProviderError naming the query that the reranker failed on, unless it is set to keep the order
+    then.
     """
     where = filter_of(where)
     waiting = iter(queries)
@@ -113,7 +118,7 @@ def retrieve_all(
             question = read_question(index, query, settings)
             made = embed([question.ask])
             asked_as = EncodedQuestion(made.vectors[0], made.tokens[0])
-            more = embed, boost, discover
+            more = embed, boost, discover, known
             found.append(_ranked(index, question, asked_as, settings, reranker, where, *more))
         if isinstance(reranker, PassageReranker):
             assert score is not None
@@ -164,9 +169,14 @@ def with_tokens(index: Index, found: Retrieved) -> Retrieved:
     """Return the same with the chunks' token signs, as the index keeps them."""
     if not index.keeps_tokens or not found.chunks:
         return found
-    signs = index.token_signs([chunk.chunk_id for chunk in found.chunks])
-    chunks = [replace(c, token_signs=s) for c, s in zip(found.chunks, signs, strict=True)]
-    return replace(found, chunks=chunks, token_weights=index.token_weights)
+    known: dict[str, bytes] = {}
+    if found.read is not None and "token_vectors" in found.read.rows.schema.names:
+        columns = (found.read.rows.column(n).to_pylist() for n in ("chunk_id", "token_vectors"))
+        known = dict(zip(*columns, strict=True))
+    missing = [chunk.chunk_id for chunk in found.chunks if chunk.chunk_id not in known]
+    known.update(zip(missing, index.token_signs(missing) if missing else (), strict=True))
+    chunks = [replace(chunk, token_signs=known[chunk.chunk_id]) for chunk in found.chunks]
+    return replace(found, chunks=chunks, token_weights=index.token_weights, read=None)
 
 
 def remembering(embed: Embed) -> Embed:
@@ -206,7 +216,7 @@ class _Pass:
         return [ranking[n] for n in _stay(self.chunks(settings.top_k), settings)]
 
     def retrieved(self, chunks: list[ScoredChunk], **more: Any) -> Retrieved:
-        more["unboosted"] = self.unboosted
+        more |= {"unboosted": self.unboosted, "read": self.read}
         return Retrieved(chunks, self.ask, self.documents, self.boosted, **more)
 
 
@@ -220,6 +230,7 @@ def _ranked(
     embed: Embed | None = None,
     boost: Boost | None = None,
     discover: bool = False,
+    known: Mask | None = None,
 ) -> _Pass:
     """Rank by all that reads no passages."""
     over = single_pass(settings)
@@ -227,7 +238,7 @@ def _ranked(
     deep = max(settings.top_k, getattr(reranker, "candidates", 0))
     depth = max(deep, DEPTH) if boosts or discover else deep
     pool = over.model_copy(update={"top_k": deep})
-    ranking = rank(index, question, encoded.vector, pool, where, depth=depth)
+    ranking = rank(index, question, encoded.vector, pool, where, known, depth)
     documents: list[Discovered] = []
     boosted: dict[str, list[str]] = {}
     read: Candidates | None = None
@@ -245,7 +256,7 @@ def _ranked(
     if isinstance(settings, ContextAwareRetriever) and boosts:
         assert embed is not None
         try:
-            ranking = boosted_ranking(index, ranking, found, boosted, settings, embed, where)
+            ranking = boosted_ranking(index, ranking, found, boosted, settings, embed, where, known)
         except TextsFailedError as error:
             unboosted, boosted = str(error), {}
     if isinstance(reranker, MaxSimReranker):

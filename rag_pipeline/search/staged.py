@@ -24,7 +24,7 @@ from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.fusion import weighted_fusion
-from rag_pipeline.search.index import Index
+from rag_pipeline.search.index import Index, Mask
 from rag_pipeline.search.nearest import Ranking
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.ranking import rank
@@ -154,6 +154,7 @@ def boosted_ranking(
     settings: ContextAwareRetriever,
     embed: Embed,
     where: str | None,
+    kept: Mask | None = None,
 ) -> Ranking:
     """Add to each chunk's score (0..1) what the boosted searches of its document give it.
 
@@ -168,7 +169,7 @@ def boosted_ranking(
     vectors = dict(zip(queries, embed(queries).vectors, strict=True))
     inside = settings.over.inside_document()
     plain = inside.model_copy(update={"top_k": DEPTH, "top_n": None})
-    kept = index.matching(where) if where else None
+    kept = index.matching(where) if where and kept is None else kept
 
     def search(wanted: tuple[str, str]) -> Ranking:
         document_id, query = wanted

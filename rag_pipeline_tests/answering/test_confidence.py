@@ -28,7 +28,7 @@ class _Two:
 
     def passage(self, chunk):
         signs = np.array([[float(b) for b in word] for word in chunk.text.split()], np.float32)
-        return PassageTokens(np.array([1], np.uint32), signs, [(0, 2)])
+        return PassageTokens(signs, lambda: (np.array([1], np.uint32), [(0, 2)]))
 
 
 def chunk(document_id: str, signs: str) -> ScoredChunk:
@@ -50,6 +50,19 @@ def test_evidence_is_what_the_definitions_say():
     assert found.rows == pytest.approx(np.array(expected), abs=1e-6)
     assert found.best == 1
     assert found.row == pytest.approx(expected[1], abs=1e-6)
+
+
+def test_passages_of_an_index_are_compared_without_being_cut_into_tokens():
+    class Signs(_Two):
+        def passage(self, chunk):
+            return PassageTokens(super().passage(chunk).whole, None)
+
+    chunks, weights = [chunk("a", "10"), chunk("b", "11 01")], np.ones(3, np.float32)
+    (alone, cut) = (
+        evidence("which?", read_passages("which?", chunks, reader), reader, weights).rows
+        for reader in (Signs(), _Two())
+    )
+    assert (alone == cut).all()
 
 
 def test_what_asks_of_nothing_that_the_index_holds_has_no_chance_unless_it_is_met_well():

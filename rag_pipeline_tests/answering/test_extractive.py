@@ -140,7 +140,7 @@ class _Two:
         # By its signs (1, -1) / root of 2, the first sentence's token is near the query's first,
         # the third, which is the context's, near the second.
         signs = np.array([[1, 0], [1, 1], [0, 1]], np.float32)
-        return PassageTokens(np.array([1, 3], np.uint32), signs, [(0, 5), (19, 23)])
+        return PassageTokens(signs, lambda: (np.array([1, 3], np.uint32), [(0, 5), (19, 23)]))
 
 
 def test_features_are_what_the_definitions_say():

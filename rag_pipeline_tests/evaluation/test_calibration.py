@@ -9,9 +9,12 @@ from rag_pipeline.assistant import open_assistant
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.quality import load_answers, load_calibration
+from rag_pipeline.evaluation.quality.answers import update_answers
 from rag_pipeline.evaluation.quality.calibration import examples
-from rag_pipeline.evaluation.runs import load_queries, load_ranked
+from rag_pipeline.evaluation.runs import load_queries, load_ranked, update_run
 from rag_pipeline.release import current
+from rag_pipeline.search.index import Index
+from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
     question,
@@ -73,6 +76,18 @@ def test_examples_are_the_questions_with_and_without_their_gold_documents(fitted
     assert not (answers & removed).any()
     # The one that is known to have no answer was asked once.
     assert (~answers & ~removed).sum() == 1
+
+
+def test_the_steps_of_an_evaluation_open_the_index_once(fitted, monkeypatch):
+    workspace = Workspace(fitted.config)
+    configuration = workspace.config.configuration("default")
+    opened = []
+    monkeypatch.setattr(Index, "open", lambda *of, real=Index.open: opened.append(of) or real(*of))
+    before = load_answers(workspace, "default")
+    update_run(workspace, configuration)
+    update_answers(workspace, configuration)
+    assert load_answers(workspace, "default") == before
+    assert len(opened) == 1
 
 
 def test_the_release_keeps_what_was_fitted_and_answers_by_it(fitted):

@@ -9,13 +9,21 @@ import pytest
 
 from rag_pipeline.config import MaxSimReranker
 from rag_pipeline.errors import ConfigError, StoreError
+from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search import index as opened
 from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim
-from rag_pipeline.search.retrieval import EncodedQuestion, rank, read_question, retrieve
+from rag_pipeline.search.retrieval import (
+    EncodedQuestion,
+    rank,
+    read_question,
+    retrieve,
+    retrieve_all,
+    with_tokens,
+)
 from rag_pipeline.search.retrievers import Search, SinglePassRetriever
 from rag_pipeline.search.retrievers import hybrid as hybrid_code
 from rag_pipeline.search.tokenization import default_tokenizer
@@ -136,6 +144,33 @@ def test_large_leading_documents_are_searched_by_terms_and_by_vectors(index, row
     nearest = sorted(own, key=lambda i: -float(vector_of(i) @ VECTOR))[:3]
     found = hits(index, hybrid(**DISCOVER, candidates=3, top_k=20), "name3; w1")
     assert set(nearest) <= {i for i, _ in found}
+
+
+def test_what_a_filter_keeps_need_not_be_looked_up(index, monkeypatch):
+    def embed(texts):
+        return Embedded(np.array([VECTOR] * len(texts)), [ENCODED.tokens] * len(texts))
+
+    where = "document_id NOT IN ('name3.txt', 'name5.txt')"
+    asked = (index, ["name3; w1 w2", QUERY], hybrid(**DISCOVER, top_k=20), MAXSIM, embed)
+    looked_up = list(retrieve_all(*asked, where=where))
+    known = index.outside(["name3.txt", "name5.txt", "none.txt"])
+    monkeypatch.setattr(Index, "matching", None)
+    found = list(retrieve_all(*asked, where=where, known=known))
+    assert [one.chunks for one in found] == [one.chunks for one in looked_up]
+    assert {c.document_id for one in found for c in one.chunks}.isdisjoint(
+        {"name3.txt", "name5.txt"}
+    )
+
+
+def test_tokens_that_the_search_has_read_are_not_read_again(index, monkeypatch):
+    def embed(texts):
+        return Embedded(np.array([VECTOR] * len(texts)), [ENCODED.tokens] * len(texts))
+
+    (found,) = retrieve_all(index, [QUERY], hybrid(top_k=5), MAXSIM, embed)
+    signs = index.token_signs([c.chunk_id for c in found.chunks])
+    assert all(signs)
+    monkeypatch.setattr(Index, "token_signs", None)
+    assert [c.token_signs for c in with_tokens(index, found).chunks] == signs
 
 
 @pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")

@@ -6,6 +6,7 @@ its gold ones, which can't answer it. Queries that are known to have no answer c
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from rag_pipeline.errors import TextsFailedError, UnknownReplyError
 from rag_pipeline.evaluation.answer_presence import relevance_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_asks, searched_index
-from rag_pipeline.search.pinned import Pinned, open_index
+from rag_pipeline.search.pinned import Pinned, hold_index
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all, with_tokens
 from rag_pipeline.search.staged import single_pass
@@ -92,7 +93,7 @@ def examples(
     if pinned is None:  # a forecast has no run
         return None
     with_signs = searched_index(workspace, configuration)
-    index = with_signs or open_index(workspace, Pinned(**pinned))
+    index = with_signs or hold_index(workspace, Pinned(**pinned))
     most = most or (_ASKED if with_signs else _ASKED_ANEW)
     usable = [q for q in queries if _gold_documents(q) or _UNANSWERABLE in q.tags]
     chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
@@ -106,24 +107,26 @@ def examples(
     rows: list[Floats] = []
     made = Examples(np.empty((0, len(EVIDENCE))), [], [], [], [])
     for query in chosen:
-        asked = [(ranked[query.query_id], False)]
+        ask = asks.get(query.query_id, query.query)
+        asked = [(Retrieved(list(ranked[query.query_id]), ask), False)]
         if gold := _gold_documents(query):
             where = f"document_id NOT IN ({', '.join(map(quoted, gold))})"
             try:
                 (without,) = retrieve_all(
-                    index, [query.query], retriever, reranker, embed, where=where
+                    *(index, [query.query], retriever, reranker, embed),
+                    where=where,
+                    known=index.outside(gold),
                 )
             except UnknownReplyError:  # a dry run of a query that was not embedded yet
                 return None
             except TextsFailedError:  # as the run says, which could not search for it either
                 continue
-            asked.append((without.chunks, True))
-        ask = asks.get(query.query_id, query.query)
+            asked.append((without, True))
         kind = detect(query.query).kind
         first = passages_wanted(query.query, kind, settings)
         contexts = passages_read(query.query, kind, settings)
-        for chunks, removed in asked:
-            found = Retrieved(distinct(chunks[:contexts]), ask)
+        for searched, removed in asked:
+            found = replace(searched, chunks=distinct(searched.chunks[:contexts]))
             if with_signs:
                 found = with_tokens(index, found)
             read, met = read_asked(

@@ -31,9 +31,17 @@ class Matrix(NamedTuple):
 
 
 class _Postings(NamedTuple):
-    """Ordered by term."""
+    """Those of some rows, ordered by term."""
 
     terms: Ints
+    rows: Ints
+    counts: Ints
+
+
+class _Ordered(NamedTuple):
+    """Postings in the order of their terms, as in `Matrix`."""
+
+    ends: Longs
     rows: Ints
     counts: Ints
 
@@ -54,6 +62,7 @@ class PostingsBuilder:
         self._batches: list[_Postings] = []
         self._lengths: list[tuple[Longs, Ints]] = []
         self._rows = 0
+        self._carried: _Ordered | None = None
 
     def carry_over(self, matrix: Matrix, new_rows: Longs) -> None:
         """Take the rows of an earlier matrix under new numbers, leaving out those of number -1.
@@ -61,16 +70,20 @@ class PostingsBuilder:
         Comes before any `add`.
         """
         self._vocabulary.update(matrix.vocabulary)
+        numbers = new_rows.astype(np.int32)
+        rows, counts = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+        gone = [np.empty(0, np.int64)]
         for first in range(0, len(matrix.rows), _BLOCK):
-            block = slice(first, min(first + _BLOCK, len(matrix.rows)))
-            rows = new_rows[matrix.rows[block]]
-            kept = rows >= 0
-            at = np.arange(block.start, block.stop)[kept]
-            terms = np.searchsorted(matrix.ends, at, side="right") - 1
-            counts = np.asarray(matrix.counts[block])[kept]
-            self._batches.append(
-                _Postings(terms.astype(np.int32), rows[kept].astype(np.int32), counts)
-            )
+            block = slice(first, first + _BLOCK)
+            moved, kept_counts = numbers[matrix.rows[block]], np.asarray(matrix.counts[block])
+            kept = moved >= 0
+            if not kept.all():
+                gone.append(first + np.flatnonzero(~kept))
+                moved, kept_counts = moved[kept], kept_counts[kept]
+            rows.append(moved)
+            counts.append(kept_counts)
+        before = np.searchsorted(np.concatenate(gone), matrix.ends)
+        self._carried = _Ordered(matrix.ends - before, np.concatenate(rows), np.concatenate(counts))
         kept = new_rows >= 0
         # an index of no terms has kept no lengths
         lengths = np.asarray(matrix.lengths) if matrix.vocabulary else np.zeros(len(kept), np.int32)
@@ -102,6 +115,20 @@ class PostingsBuilder:
 
         Terms that no row has any more are left out.
         """
+        ends, rows, counts = self._gathered()
+        if self._carried is not None:
+            ends, rows, counts = _joined(self._carried, _Ordered(ends, rows, counts))
+            self._carried = None
+        lengths = np.zeros(self._rows, np.int32)
+        for where, known in self._lengths:
+            lengths[where] = known
+        living = np.flatnonzero(np.diff(ends))
+        words = list(self._vocabulary)
+        vocabulary = {words[term]: number for number, term in enumerate(living.tolist())}
+        return Matrix(vocabulary, np.append(ends[living], ends[-1]), rows, counts, lengths)
+
+    def _gathered(self) -> _Ordered:
+        """Return what was added, in the order of its terms."""
         per_term = np.zeros(len(self._vocabulary), np.int64)
         for terms, _, _ in self._batches:
             found = np.bincount(terms)
@@ -118,13 +145,23 @@ class PostingsBuilder:
             at = np.arange(len(batch.terms)) + np.repeat(heads[distinct] - starts, found)
             rows[at], counts[at] = batch.rows, batch.counts
             heads[distinct] += found
-        lengths = np.zeros(self._rows, np.int32)
-        for where, known in self._lengths:
-            lengths[where] = known
-        living = np.flatnonzero(per_term)
-        words = list(self._vocabulary)
-        vocabulary = {words[term]: number for number, term in enumerate(living.tolist())}
-        return Matrix(vocabulary, np.append(ends[living], ends[-1]), rows, counts, lengths)
+        return _Ordered(ends, rows, counts)
+
+
+def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
+    """Put the other's postings of each term after the first's; it may have more terms."""
+    ends = np.pad(one.ends, (0, len(other.ends) - len(one.ends)), mode="edge")
+    rows: list[Ints] = []
+    counts: list[Ints] = []
+    done = 0
+    for term in np.flatnonzero(np.diff(other.ends)).tolist():  # what lies between is copied at once
+        old, new = slice(done, ends[term + 1]), slice(*other.ends[term : term + 2])
+        rows += one.rows[old], other.rows[new]
+        counts += one.counts[old], other.counts[new]
+        done = old.stop
+    rows.append(one.rows[done:])
+    counts.append(one.counts[done:])
+    return _Ordered(ends + other.ends, np.concatenate(rows), np.concatenate(counts))
 
 
 def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
@@ -137,9 +174,9 @@ def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
     scores = np.empty(len(matrix.rows), np.float32)
     for first in range(0, len(scores), _BLOCK):
         block = slice(first, min(first + _BLOCK, len(scores)))
-        terms = np.searchsorted(matrix.ends, np.arange(block.start, block.stop), side="right") - 1
         counts = matrix.counts[block]
-        scores[block] = idf[terms] * counts / (counts + saturation[matrix.rows[block]])
+        of_terms = np.repeat(idf, np.diff(matrix.ends.clip(block.start, block.stop)))
+        scores[block] = of_terms * counts / (counts + saturation[matrix.rows[block]])
     return scores
 
 

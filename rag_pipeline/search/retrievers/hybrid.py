@@ -126,9 +126,9 @@ def candidates_of(search: Search, settings: HybridRetriever) -> Candidates:
         scores = _document_scores(index, question)
         there = scores
         if allowed is not None:  # documents that the filter leaves nothing of lead nothing
-            there = np.zeros_like(scores)
-            kept = np.unique(terms.document_of[allowed])
-            there[kept] = scores[kept]
+            kept = np.zeros(len(scores), np.bool_)
+            kept[terms.document_of[allowed]] = True
+            there = np.where(kept, scores, 0.0)
         documents = best(there, _LEADING_DOCUMENTS)
         leading = terms.chunks_of(documents, allowed)
     also = np.union1d(near.positions, leading)

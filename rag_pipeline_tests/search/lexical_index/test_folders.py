@@ -23,8 +23,10 @@ from rag_pipeline.search.lexical_index import (
     check_engine,
     is_extensible,
     open_lexical_index,
+    postings,
 )
 from rag_pipeline.search.lexical_index.bm25s_engine import read_vocabulary
+from rag_pipeline.search.lexical_index.postings import PostingsBuilder
 from rag_pipeline_tests.testing.lexical_indexes import (
     ENGINES,
     PLAIN,
@@ -187,6 +189,24 @@ def chunks_of(documents: Documents) -> list[Row]:
         for name, texts in documents.items()
         for number, text in enumerate(texts)
     ]
+
+
+def test_postings_are_carried_over_block_by_block(monkeypatch):
+    # Rows 0 and 2 of three are kept, as 1 and 0; the new row 2 brings a term, and `b` has no row.
+    first = PostingsBuilder()
+    first.add([["a", "a", "c"], ["b", "c"], ["a", "c"]])
+    before = first.matrix()
+    for block in (1, 2, 100):
+        monkeypatch.setattr(postings, "_BLOCK", block)
+        grown = PostingsBuilder()
+        grown.carry_over(before, np.array([1, -1, 0]))
+        grown.add([["d", "c", "c"]])
+        made = grown.matrix()
+        assert made.vocabulary == {"a": 0, "c": 1, "d": 2}
+        assert made.ends.tolist() == [0, 2, 5, 6]
+        assert made.rows.tolist() == [1, 0, 1, 0, 2, 2]
+        assert made.counts.tolist() == [2, 1, 1, 1, 2, 1]
+        assert made.lengths.tolist() == [2, 3, 3]
 
 
 @settings(max_examples=15, deadline=None)
