@@ -13,7 +13,7 @@ from rag_pipeline.indexing.plans import Plan
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.code import CODE_SUFFIXES
-from rag_pipeline.loading.extras import MODULES, as_read_here, install, is_installed, wanted_by
+from rag_pipeline.loading.extras import MODULES, install, is_as_read_here, is_installed, wanted_by
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
@@ -114,7 +114,7 @@ def compare_files(workspace: Workspace) -> tuple[list[Source | Rejected], set[st
         seen.add(name)
         # A document of two rows was loaded by two at once; one in both tables was unread last.
         known = (
-            loaded[name].content_hash in as_read_here(content_hash)
+            is_as_read_here(loaded[name].content_hash, content_hash)
             and loaded[name][1:] == (made, 1)
             and name not in refused
             if name in loaded

@@ -25,13 +25,15 @@ def read_without(extra: str, content_hash: str) -> str:
     return hashlib.sha256(f"without {extra} {content_hash}".encode()).hexdigest()
 
 
-def as_read_here(content_hash: str) -> set[str]:
-    """Return the hashes under which content is current on this machine.
+def is_as_read_here(made: str, content_hash: str) -> bool:
+    """Return whether what was read, whose hash is `made`, is current on this machine.
 
-    What was read with an extra stays current where the extra is not installed.
+    It stays so where a part was left out for want of an extra that is still not installed.
     """
-    missing = [extra for extra in MODULES if not is_installed(extra)]
-    return {content_hash, *(read_without(extra, content_hash) for extra in missing)}
+    if made == content_hash:
+        return True
+    extra = wanted_by(made, content_hash)
+    return bool(extra) and not is_installed(extra)
 
 
 def wanted_by(made: str, content_hash: str) -> str:

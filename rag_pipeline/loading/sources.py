@@ -1,6 +1,7 @@
 """Where documents come from: `scan` lists a corpus's sources, `Source.load` reads one."""
 
 import hashlib
+import posixpath
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -373,7 +374,7 @@ def read_earlier(name: str, digest: str) -> list[str]:
 
 
 def _parser_version(name: str) -> int:
-    return PARSER_VERSIONS.get(PurePosixPath(name).suffix.lower(), 1)
+    return PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
 
 
 def _of_version(digest: str, version: int) -> str:

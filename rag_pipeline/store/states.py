@@ -4,7 +4,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from threading import Lock
-from types import MappingProxyType
 from typing import NamedTuple
 
 _MOST_DOCUMENTS = 500_000
@@ -20,6 +19,13 @@ class DocumentState(NamedTuple):
 
 
 State = Mapping[str, DocumentState]
+
+
+class _Known(dict[str, DocumentState]):
+    """A version's state, which nobody changes, with its digest once that was asked for."""
+
+    digest: str = ""
+
 
 Key = tuple[str, str, int]
 """Table name, the identity it was given when it was created, version."""
@@ -38,7 +44,7 @@ class StateCache:
             if key in self._states:
                 self._states.move_to_end(key)
                 return self._states[key]
-        state = MappingProxyType(read())
+        state = _Known(read())
         with self._lock:
             self._states[key] = state
             total = sum(map(len, self._states.values()))
@@ -49,6 +55,13 @@ class StateCache:
 
 def state_digest(state: State) -> str:
     """Hash what a table holds: documents, contents, fingerprints and row counts."""
+    if isinstance(state, _Known):
+        state.digest = state.digest or _digest(state)
+        return state.digest
+    return _digest(state)
+
+
+def _digest(state: State) -> str:
     digest = hashlib.sha256()
     for document_id in sorted(state):
         digest.update(repr((document_id, *state[document_id])).encode())
