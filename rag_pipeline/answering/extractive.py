@@ -12,7 +12,7 @@ import numpy as np
 from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_asked
 from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.interaction import Floats, cosines, importance, nearest, rarity
-from rag_pipeline.answering.sentences import Reader, ReadPassage, terms_of, token_ids
+from rag_pipeline.answering.sentences import Reader, ReadPassage, has_terms, token_ids
 from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, Span, ToAnswer
@@ -216,7 +216,7 @@ def sentence_features(
             if _HEADING.match(text):
                 above = np.maximum(_OF_CONTEXT * met, context)
                 continue
-            if place in seen or not terms_of(text):
+            if place in seen or not has_terms(text):
                 continue
             seen.add(place)
             back = of_tokens[own].max(axis=1, initial=0.0)

@@ -209,7 +209,7 @@ def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> 
     Of those whose tokens no index keeps only the 8 that share the most words with the query are
     embedded; the others are left out.
     """
-    ranked = [(n, chunk) for n, chunk in enumerate(chunks, 1) if terms_of(chunk.text)]
+    ranked = [(n, chunk) for n, chunk in enumerate(chunks, 1) if has_terms(chunk.text)]
     anew = [pair for pair in ranked if not pair[1].token_signs]
     if len(anew) > _READ_ANEW:
         asked = frozenset(default_tokenizer().tokenize(query))
@@ -222,6 +222,11 @@ def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> 
 def token_ids(text: str) -> TokenIds:
     """Return the numbers of a text's tokens, as the packaged model cuts it."""
     return _packaged().tokens_of(text)[0]
+
+
+def has_terms(text: str) -> bool:
+    """Return whether a text has any terms."""
+    return default_tokenizer().has_terms(text)
 
 
 @lru_cache(maxsize=4096)

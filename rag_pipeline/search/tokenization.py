@@ -77,10 +77,16 @@ class Tokenizer:
     def tokenize(self, text: str) -> list[str]:
         """Return the terms of a text in order, repeated as often as they occur."""
         words = _WORD.findall(_normalized(text))
-        terms_of = self._terms_of if self._terms_of is not None else self._terms_in(text)
-        return list(itertools.chain.from_iterable(map(terms_of.__getitem__, words)))
+        return list(itertools.chain.from_iterable(map(self._terms_in(text).__getitem__, words)))
+
+    def has_terms(self, text: str) -> bool:
+        """Return whether a text has any terms; of most, a word or two is looked at."""
+        terms_of = self._terms_in(text)
+        return any(terms_of[word[0]] for word in _WORD.finditer(_normalized(text)))
 
     def _terms_in(self, text: str) -> "_WordTerms | _AnyLanguage":
+        if self._terms_of is not None:
+            return self._terms_of
         if len(text) < _TOO_SHORT_TO_TELL:
             return self._any
         return self._by_language.get(language_of(text), self._by_language["en"])

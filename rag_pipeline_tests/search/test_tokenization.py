@@ -133,3 +133,11 @@ def test_lines_are_tokenized_independently(one: str, other: str) -> None:
 @given(st.text(alphabet="abxyz 0123456789.,()'-"))
 def test_case_does_not_matter_outside_identifiers(text: str) -> None:
     assert ENGLISH.tokenize(text.upper()) == ENGLISH.tokenize(text)
+
+
+@pytest.mark.parametrize("language", ["english", "none", "auto"])
+@given(st.text(max_size=40) | st.lists(st.sampled_from(["the", "of", "rent", "—", "ﬁne"])))
+def test_a_text_has_terms_if_it_has_any(language: str, text: str | list[str]) -> None:
+    written = text if isinstance(text, str) else " ".join(text)
+    tokenizer = Tokenizer(Lexical(language=language))
+    assert tokenizer.has_terms(written) == bool(tokenizer.tokenize(written))
