@@ -23,7 +23,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import listening
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import BudgetError, CheckFailedError, ConfigError, RagPipelineError
-from rag_pipeline.indexing import open_stage
+from rag_pipeline.indexing import Plan, open_stage
 from rag_pipeline.memory import release_memory
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import identifier, job_name
@@ -94,7 +94,7 @@ def run(
             )
             if todo.must_run:
                 reasons[step] = todo.why or why(workspace, step, made)
-            with listening(announce(step, _total(workspace, step))):
+            with listening(announce(step, _total(workspace, step, todo.documents))):
                 made |= _materialize(definitions, instance, config, step)
             release_memory()  # the next step would take more beside what this one has freed
             metadata = made.get(step, {})
@@ -171,18 +171,17 @@ def _failure(step: Step, result: dg.ExecuteInProcessResult) -> RagPipelineError:
     return RagPipelineError(f"{step}: the run failed; see it in the Dagster UI")
 
 
-def _total(workspace: Workspace, step: Step) -> int | None:
+def _total(workspace: Workspace, step: Step, todo: Plan | None) -> int | None:
     """Return how much there is to do, in the asset's unit; None where nobody knows."""
     row, key = step.row, step.key(workspace.config)
     if row.total is not None:
         return row.total(workspace, key)
-    if row.plan is None:
+    if todo is None:
         return None
-    stale = row.plan(workspace, key).stale
     if row.unit == "documents":
-        return len(stale)
+        return len(todo.stale)
     before = open_stage(workspace, step.asset, key).upstream.state()
-    return sum(before[document_id].rows for document_id in stale)
+    return sum(before[document_id].rows for document_id in todo.stale)
 
 
 def _texts(workspace: Workspace, step: Step) -> int:
