@@ -82,7 +82,13 @@ def test_the_steps_of_an_evaluation_open_the_index_once(fitted, monkeypatch):
     workspace = Workspace(fitted.config)
     configuration = workspace.config.configuration("default")
     opened = []
-    monkeypatch.setattr(Index, "open", lambda *of, real=Index.open: opened.append(of) or real(*of))
+    real = Index.open
+
+    def counted(*of):
+        opened.append(of)
+        return real(*of)
+
+    monkeypatch.setattr(Index, "open", counted)
     before = load_answers(workspace, "default")
     update_run(workspace, configuration)
     update_answers(workspace, configuration)
