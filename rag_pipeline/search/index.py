@@ -53,8 +53,6 @@ class Index:
     """Partitions of the vector index that a search goes through; 0 without one."""
     vectors: Vectors | None
     """The vector at each position, shape (n, dimension); None where they are too large."""
-    _files: Mapping[int, tuple[str, ...]]
-    """The data files of each of the table's fragments."""
     _terms: "_Terms | None"
     _token_weights: Weights | None
     texts: "Texts | None" = None
@@ -78,8 +76,7 @@ class Index:
                 batches = table.search().select(["token_ids"]).to_batches()
                 weights = token_weights(batch.column("token_ids") for batch in batches)
             probes = vector_index.index_probes(table)
-            files = data_files(table.to_lance())
-            vectors = _resident(table, row_ids, by_row_id, files, before)
+            vectors = _resident(table, row_ids, by_row_id, before)
         if lexical is not None:
             terms = _Terms.pair(table.name, rows, lexical)
         documents = rows.column("document_id").combine_chunks().dictionary_encode()
@@ -88,7 +85,7 @@ class Index:
         chunk_ids = rows.column("chunk_id").combine_chunks()
         return cls(
             *(table, row_ids, neighbours, chunk_ids, documents.dictionary, document_of, by_row_id),
-            *(probes, vectors, files, terms, weights),
+            *(probes, vectors, terms, weights),
         )
 
     def __len__(self) -> int:
@@ -242,7 +239,6 @@ def _resident(
     table: Any,
     row_ids: vector_index.RowIds,
     by_row_id: Positions,
-    files: Mapping[int, tuple[str, ...]],
     before: Index | None,
 ) -> Vectors | None:
     """Gather all vectors in the order of the positions, if they fit."""
@@ -256,7 +252,8 @@ def _resident(
             row_ids, before.row_ids, assume_unique=True, return_indices=True
         )
         # A row id is a fragment's number and a place in its files, which are never changed.
-        same = [n for n, names in files.items() if before._files.get(n) == names]
+        files = data_files(before.table.to_lance())
+        same = [n for n, own in data_files(table.to_lance()).items() if files.get(n) == own]
         kept = np.isin(common >> np.uint64(32), np.array(same, np.uint64))
         here, there = here[kept], there[kept]
         missing[here] = False
