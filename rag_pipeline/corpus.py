@@ -50,9 +50,9 @@ from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
 
 _log = logging.getLogger(__name__)
-_AT_ONCE_CHUNKS, _AT_ONCE_SECONDS = 5000, 0.05
-"""Most chunks of a release, and the time for which the first search after it waits for its opening,
-so that a small one is searched at once. Else searches go on with the release before."""
+_AT_ONCE_SECONDS = 0.05
+"""Time that the first search after a release of at most `_AT_ONCE_CHUNKS` waits for its opening."""
+_AT_ONCE_CHUNKS = 5_000
 _NICE = 5
 """What is added to the priority value of a thread that opens a release while another is searched:
 where there are fewer processors than threads, it is given a third of what a search is given."""
