@@ -381,11 +381,12 @@ class Corpus:
 def _give_way() -> None:
     """Let the other threads of this process go before this one, where threads have priorities.
 
-    Threads that it starts do so too; those that last have been there since the first opening.
+    Threads that it starts do so too, and end when they have had nothing to do for some seconds.
     """
     if sys.platform == "linux":
         thread = get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
 
 
 def _staged(settings: Retriever, stages: tuple[int, int]) -> Retriever:

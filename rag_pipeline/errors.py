@@ -19,6 +19,10 @@ class ConfigError(RagPipelineError):
     """A corpus file or a setting is wrong."""
 
 
+class OtherComponentError(ConfigError):
+    """A corpus file is of a component of a project's own, which only Dagster can load."""
+
+
 class InputError(RagPipelineError):
     """A document, query or chunks file is wrong."""
 

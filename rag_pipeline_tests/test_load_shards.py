@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
-from rag_pipeline.errors import InputError, StoreError
+from rag_pipeline.errors import InputError, StoreError, UnreadDocumentError
 from rag_pipeline.indexing import Loaded, Report, loads
 from rag_pipeline.loading import bucket as bucket_module
 from rag_pipeline.workspace import Workspace
@@ -251,6 +251,33 @@ def test_records_that_move_to_another_object_are_dropped_nowhere(bucket, pair):
     report = check_equal(alone, shared)
     assert (report.documents, report.dropped) == (6, 0)
     assert indexing.plan_documents(shared).is_current
+
+
+def test_records_of_an_object_that_cannot_be_fetched_stay(bucket, pair, monkeypatch):
+    alone, shared = pair(**IN_BUCKET)
+    put("a.txt", "Alone.")
+    put("b.jsonl", record("b1", "One.") + record("b2", "Two."))
+    check_equal(alone, shared)
+    copy, failed = bucket_module._copy, []
+
+    def failing(source, listed, target):
+        if listed.relative == "b.jsonl":
+            failed.append(listed.relative)
+            raise UnreadDocumentError(listed.relative, "the connection was cut")
+        copy(source, listed, target)
+
+    put("a.txt", "Alone, edited.")
+    put("b.jsonl", record("b1", "One, edited."))
+    with monkeypatch.context() as patched:
+        patched.setattr(bucket_module, "_copy", failing)
+        report = check_equal(alone, shared)
+    assert failed == ["b.jsonl"] * 2
+    assert list(report.quarantined) == ["b.jsonl"]
+    texts = {row["document_id"]: row["text"] for row in rows(shared)[0]}
+    assert texts == {"a.txt": "Alone, edited.", "b1": "One.", "b2": "Two."}
+    check_equal(alone, shared)
+    texts = {row["document_id"]: row["text"] for row in rows(shared)[0]}
+    assert texts == {"a.txt": "Alone, edited.", "b1": "One, edited."}
 
 
 def test_a_shard_fetches_what_it_was_handed_and_lists_nothing(bucket, pair, monkeypatch):

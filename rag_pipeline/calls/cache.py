@@ -88,7 +88,7 @@ class CallCache:
         day_before = int(time.time()) - _NOTED_SECONDS
         query = "SELECT key, value, used, hash FROM calls"
         for key, value, used, stored in self._select(query, keys):
-            if stored is not None and stored != _hash(key, value):
+            if not _is_whole(key, value, stored):
                 rotten.append(key)
                 continue
             answers[key] = value
@@ -101,8 +101,8 @@ class CallCache:
     def rotten(self) -> list[bytes]:
         """Return the keys of the answers that are not what was stored; reads them all."""
         with self.connection() as connection:
-            rows = connection.execute("SELECT key, value, hash FROM calls WHERE hash IS NOT NULL")
-            return [key for key, value, stored in rows if stored != _hash(key, value)]
+            rows = connection.execute("SELECT key, value, hash FROM calls")
+            return [row[0] for row in rows if not _is_whole(*row)]
 
     def forget_rotten(self) -> None:
         """Drop the answers that are not what was stored: they are asked for again when needed."""
@@ -118,7 +118,7 @@ class CallCache:
         mended.put({})  # makes the file, also where no answer can be read
         self.close()
         for part in read_damaged(self.path, _answers_of):
-            mended.put({k: v for k, v, h in part if h is None or h == _hash(k, v)})
+            mended.put({key: value for key, value, h in part if _is_whole(key, value, h)})
         mended.close()
         put_in_place(mended.path, self.path)
 
@@ -304,6 +304,16 @@ class CallCache:
 def _answers_of(connection: sqlite3.Connection) -> str:
     stored = "hash" if has_column(connection, "calls", "hash") else "NULL"
     return f"SELECT key, value, {stored} FROM calls"
+
+
+def _is_whole(key: object, value: object, stored: bytes | None) -> bool:
+    """Return whether an answer is what was stored, as far as its version tells.
+
+    One flipped bit makes another type of a value in SQLite.
+    """
+    if not isinstance(key, bytes) or not isinstance(value, bytes):
+        return False
+    return stored is None or stored == _hash(key, value)
 
 
 def _hash(key: bytes, value: bytes) -> bytes:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from rag_pipeline.config.corpus import CorpusConfig
 from rag_pipeline.config.plugins import VariantsOf
-from rag_pipeline.errors import ConfigError
+from rag_pipeline.errors import ConfigError, OtherComponentError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
 _ENVIRONMENT = re.compile(
@@ -66,7 +66,9 @@ def load_config(file: str | Path) -> CorpusConfig:
             f"not {_shown(raw)}"
         )
     if raw.get("type") != COMPONENT_TYPE:
-        raise ConfigError(f"{file}: type: {raw.get('type')!r} is not one of: {COMPONENT_TYPE}")
+        raise OtherComponentError(
+            f"{file}: type: {raw.get('type')!r} is not one of: {COMPONENT_TYPE}"
+        )
     return parse_config(raw["attributes"], file.resolve())
 
 

@@ -6,16 +6,18 @@ another model needs no reload. Partitions that the file has new are shown after 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from rag_pipeline.config import CorpusConfig, load_config
+from rag_pipeline.errors import OtherComponentError
 from rag_pipeline.workspace import Workspace
 
 
 def following(workspace: Workspace) -> Callable[[], Workspace]:
     """Return a function to the workspace of the corpus file as it is now.
 
-    It raises ConfigError while the file has a mistake. A workspace of a project's own is as it was
-    loaded: only Dagster knows how that project's component reads its file.
+    It raises ConfigError while the file has a mistake. That of a project's own workspace or
+    component is as it was loaded: only Dagster knows how that component reads its file.
     """
     if type(workspace) is not Workspace:
         return lambda: workspace
@@ -26,7 +28,9 @@ def following(workspace: Workspace) -> Callable[[], Workspace]:
         found = _written(current.config)
         if found != written:
             assert current.config.file is not None
-            current, written = Workspace(load_config(current.config.file)), found
+            with suppress(OtherComponentError):
+                current = Workspace(load_config(current.config.file))
+            written = found
         return current
 
     return now

@@ -139,6 +139,10 @@ def test_documents_of_a_bucket_are_read_by_the_resource_alone(
         assert job.execute_in_process(instance=instance).success
         event = instance.get_latest_materialization_event(dg.AssetKey(["tiny", "documents"]))
         assert event.asset_materialization.metadata["documents_worked_on"].value == 2
+        defs = package / "defs" / "x" / "defs.yaml"
+        defs.write_text(f"{defs.read_text()}\n# edited since\n")
+        told = sensor.evaluate_tick(context).skip_message
+        assert told == "no file has changed since the last load"
 
     monkeypatch.setenv("OUR_ENDPOINT", "http://127.0.0.1:9")
     config = parse_config(settings)

@@ -206,6 +206,21 @@ def test_an_answer_that_has_rotted_is_asked_for_again(tmp_path):
     assert cache.known([b"k1", b"k2"]) == {b"k1"}
 
 
+@pytest.mark.parametrize("column", ["key", "value"])
+def test_an_answer_whose_type_has_rotted_is_not_taken(tmp_path, column):
+    """One flipped bit in a record's header makes a text of bytes."""
+    cache = CallCache(tmp_path / "calls.sqlite")
+    cache.put({b"k1": b"one", b"k2": b"two"})
+    with sqlite3.connect(cache.path) as connection:
+        connection.execute(
+            f"UPDATE calls SET {column} = CAST({column} AS TEXT) WHERE key = 'k2' OR key = x'6b32'"
+        )
+    assert len(cache.rotten()) == 1
+    assert cache.get([b"k1", b"k2"]) == {b"k1": b"one"}
+    cache.forget_rotten()
+    assert (cache.rotten(), len(cache)) == ([], 1)
+
+
 def test_answers_of_an_earlier_version_are_taken_without_a_hash(tmp_path):
     with sqlite3.connect(tmp_path / "calls.sqlite") as connection:
         connection.execute("CREATE TABLE calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)")
@@ -257,9 +272,12 @@ def paid(workspace):
     return ledger
 
 
-def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, paid):
+@pytest.mark.parametrize(
+    "rotten", ["usd = 0.25", "usd = 'x'", "model = CAST(model AS BLOB)", "configurations = x'ff'"]
+)
+def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, paid, rotten):
     with sqlite3.connect(paid.path) as connection:
-        connection.execute("UPDATE charges SET usd = 0.25 WHERE call_id = '7'")
+        connection.execute(f"UPDATE charges SET {rotten} WHERE call_id = '7'")
     (finding,) = inspect(workspace, full=True)
     assert (finding.place, finding.problem) == (
         "costs.sqlite",
@@ -273,6 +291,9 @@ def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, pai
 
 @pytest.mark.parametrize("place", [0.3, 0.7])
 def test_what_can_be_read_of_a_torn_ledger_is_kept(workspace, paid, place):
+    with sqlite3.connect(paid.path) as connection:
+        connection.execute("UPDATE charges SET usd = 99 WHERE call_id IN ('0', '399')")
+    connection.close()
     content = bytearray(paid.path.read_bytes())
     start = int(place * len(content)) // 4096 * 4096
     content[start : start + 4096] = bytes(4096)
