@@ -54,8 +54,7 @@ _AT_ONCE_SECONDS = 0.05
 """Time that the first search after a release of at most `_AT_ONCE_CHUNKS` waits for its opening."""
 _AT_ONCE_CHUNKS = 5_000
 _NICE = 5
-"""What is added to the priority value of a thread that opens a release while another is searched:
-where there are fewer processors than threads, it is given a third of what a search is given."""
+"""Added to a thread's priority value: on a busy processor it gets a third of a search's time."""
 _RETRY_SECONDS = 30.0
 """Time after which a release that could not be opened is tried again."""
 
@@ -379,10 +378,7 @@ class Corpus:
 
 
 def _give_way() -> None:
-    """Let the other threads of this process go before this one, where threads have priorities.
-
-    Threads that it starts do so too, and end when they have had nothing to do for some seconds.
-    """
+    """Let other threads go before this one and those it starts, where threads have priorities."""
     if sys.platform == "linux":
         thread = get_native_id()
         with suppress(OSError):
