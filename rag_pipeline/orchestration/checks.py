@@ -1,10 +1,13 @@
 """The checks of each asset, judged in `rag_pipeline.release.checks`."""
 
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import dagster as dg
 
+from rag_pipeline.errors import StoreError
 from rag_pipeline.orchestration.assets import RETRIES, clear_failures
 from rag_pipeline.orchestration.events import evaluation
 from rag_pipeline.orchestration.metadata import metadata_of
@@ -17,6 +20,10 @@ from rag_pipeline.pipeline.facts import examples
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
+
+_GAP_SECONDS = 0.25
+_LOOKS = 20
+"""Maximum number of times that what fails is judged again, as long as others write."""
 
 
 def build_checks(
@@ -67,7 +74,16 @@ def _check(
 
 def judge(workspace: Workspace, step: Step, held: Check) -> dg.AssetCheckResult:
     """Judge a step; keep the verdict of a blocking check."""
-    result = held.judge(workspace, step.key(workspace.config))
+    key = step.key(workspace.config)
+    result = held.judge(workspace, key)
+    written: dict[str, int | None] = {}
+    # Another process that replaces the same rows has none of them for a moment.
+    for _ in range(_LOOKS):
+        if not held.blocking or result.passed or written == (now := _versions(workspace)):
+            break
+        written = now
+        time.sleep(_GAP_SECONDS)
+        result = held.judge(workspace, key)
     if held.blocking:
         record(workspace, step, result)
     return dg.AssetCheckResult(
@@ -78,3 +94,12 @@ def judge(workspace: Workspace, step: Step, held: Check) -> dg.AssetCheckResult:
         description=result.said or "; ".join(result.failures) or f"{result.checked} checked",
         metadata=metadata_of({"checked": result.checked, **examples("failures", result.failures)}),
     )
+
+
+def _versions(workspace: Workspace) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for name in workspace.store.tables():
+        found[name] = None
+        with suppress(StoreError):
+            found[name] = workspace.store.table(name, None).version
+    return found
