@@ -8,8 +8,8 @@ from rag_pipeline.config import load_config
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.forked import Forked
 
-# Logs every text that is sent to the model, then makes what `rag run` does, but without Dagster and
-# without the lease: tables have to stay right by themselves.
+# Logs every text that is sent to the model, then runs the corpus as `rag run` does, but without
+# the lease: tables have to stay right by themselves.
 _CHILD = """
 import hashlib, os, signal, sys
 from rag_pipeline.config import load_config
@@ -60,7 +60,7 @@ def interrupted(engine, batches, *others):
     return build(engine, read(), *others)
 lexical.build_lexical_index = interrupted
 
-from rag_pipeline_tests.testing.builds import run
+from rag_pipeline.orchestration.runner import run
 print("ready", flush=True)
 sys.stdin.read()
 for result in run(load_config(sys.argv[1])):
