@@ -1,5 +1,7 @@
 """Checks of rows that another process replaces meanwhile."""
 
+import time
+
 import pytest
 
 from rag_pipeline import indexing
@@ -38,7 +40,7 @@ def test_rows_that_another_process_has_deleted_and_then_adds_are_waited_for(buil
         own = [one == name for one in rows.column("document_id").to_pylist()]
         Table.replace(table, [], rows.filter(own).to_batches())
 
-    monkeypatch.setattr(checks.time, "sleep", add)
+    monkeypatch.setattr(time, "sleep", add)
     assert judge(built).passed
     assert len(waits) == 2
     assert passed(built, STEP)
@@ -47,7 +49,7 @@ def test_rows_that_another_process_has_deleted_and_then_adds_are_waited_for(buil
 def test_rows_that_nobody_adds_are_missing(built, monkeypatch):
     built.chunks("recursive_150").drop(["nda/acme.txt"])
     waits = []
-    monkeypatch.setattr(checks.time, "sleep", waits.append)
+    monkeypatch.setattr(time, "sleep", waits.append)
     assert not judge(built).passed
     assert len(waits) == 1
     assert not passed(built, STEP)
