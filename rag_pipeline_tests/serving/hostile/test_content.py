@@ -190,7 +190,7 @@ def test_documents_are_text_to_the_page(guarded, browser):
     for question, shown in (
         ("When is an order refunded?", "onerror='window.pwned = 2'"),
         ("How much does a parcel weigh?", "onload='window.pwned = 4'"),
-        (f"{SCRIPT} parcel", "onload='window.pwned = 4'"),
+        (f"{SCRIPT} parcel", "onerror='window.pwned = 2'"),
     ):
         page.fill("#question", question)
         page.click("#ask")
