@@ -27,7 +27,7 @@ services-stop:  ## Stop them; their data stays in .dagster/services
 	@deploy/services.sh stop .dagster/services
 
 test: $(VENV)/installed-dev lint  ## Lint, types, import contracts, tests
-	$(BIN)/python -m pytest -m "not bench" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not bench" -n 4 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
