@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
+from rag_pipeline.datamodels import read_as
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.evaluation.best_of_many import BestOfMany
 from rag_pipeline.evaluation.scores import direction
@@ -147,15 +147,10 @@ def best_first(rows: Iterable[BoardRow], metric: str) -> tuple[BoardRow, ...]:
 def read_board(record: Any, place: str) -> Board:
     """Return the board of a JSON record; raise StoreError naming `place` for anything else."""
     try:
-        return _adapter().validate_python(record)
+        return read_as(Board, record)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise StoreError(
             f"{place}: not a leaderboard: {where}: {first['msg']}; run `rag run` again"
         ) from None
-
-
-@cache
-def _adapter() -> TypeAdapter[Board]:
-    return TypeAdapter(Board)

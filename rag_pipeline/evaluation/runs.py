@@ -12,7 +12,6 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
-from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
@@ -20,7 +19,7 @@ from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, MiniLMEmbedding, Retriever, fingerprint
 from rag_pipeline.config.rerankers import PassageReranker
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Query, ScoredChunk
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Query, ScoredChunk, read_as
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.results import QUERIES, RUN
@@ -92,8 +91,7 @@ def save_queries(
 
 def load_queries(workspace: Workspace) -> list[Query]:
     """Return the resolved queries; [] before the queries asset has run."""
-    read = TypeAdapter(Query).validate_python
-    return [read(json.loads(row["record"])) for row in QUERIES.rows(workspace)]
+    return [read_as(Query, json.loads(row["record"])) for row in QUERIES.rows(workspace)]
 
 
 def count_left_out(workspace: Workspace) -> int:

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from rag_pipeline.answering import (
     DEFAULT,
     NEUTRAL_QUERIES,
@@ -24,7 +22,7 @@ from rag_pipeline.answering.intent import Kind
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Query, ScoredChunk, read_as
 from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.evaluation.quality.calibration import calibrated
 from rag_pipeline.evaluation.results import ANSWERS
@@ -118,9 +116,8 @@ def save_answers(
 
 def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:
     """Return the answers by query id, None for one that failed; {} before the first run."""
-    read = TypeAdapter(Answer | None).validate_python
     return {
-        row["query_id"]: read(json.loads(row["answer"] or "null"))
+        row["query_id"]: read_as(Answer, json.loads(row["answer"])) if row["answer"] else None
         for row in ANSWERS.rows(workspace, configuration)
     }
 
