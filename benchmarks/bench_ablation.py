@@ -7,7 +7,6 @@ default without it, with the 95 % interval of the paired difference over the sam
 """
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,10 +87,8 @@ def measure(name: str, data: Path, work: Path) -> dict[str, dict[str, Difference
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as work:
-        for name, data in present(__doc__, METRICS):
-            found = measure(name, data, Path(work))
-            write(name, found)
+    for name, data, work in present(__doc__, METRICS):
+        write(name, measure(name, data, work))
 
 
 def write(name: str, found: dict[str, dict[str, Difference]]) -> None:

@@ -9,12 +9,11 @@ import contextlib
 import io
 import json
 import sys
-import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.corpora import set_options
+from benchmarks.corpora import set_options, working
 from rag_pipeline.cli.main import app
 
 # What each set is measured by: its own published metric, in our names.
@@ -61,34 +60,31 @@ def measure(name: str, data: Path, work: Path) -> dict[str, Any]:
     return result
 
 
-def present(what: str, names: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """Yield the asked for data sets that are there, with their folders."""
-    arguments = set_options(what, names).parse_args()
-    for name in arguments.sets:
-        data = arguments.data / SETS[name][0]
-        if data.is_dir():
-            yield name, data
-        else:
-            sys.stdout.write(f"{name}: no data at {data}; left out\n")
+def present(what: str, names: Collection[str]) -> Iterator[tuple[str, Path, Path]]:
+    """Yield the asked for data sets that are there, with their folders and where to build."""
+    with working(set_options(what, names)) as arguments:
+        for name in arguments.sets:
+            data = arguments.data / SETS[name][0]
+            if data.is_dir():
+                yield name, data, arguments.work
+            else:
+                sys.stdout.write(f"{name}: no data at {data}; left out\n")
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as work:
-        for name, data in present(__doc__, SETS):
-            metrics = SETS[name][1]
-            result = measure(name, data, Path(work))
-            by_name = {row["name"]: row["metrics"] for row in result["configurations"]}
-            sys.stdout.write(f"\n{name} (n = {by_name['plain'][metrics[0]]['n']}), in percent\n")
-            for metric in metrics:
-                cells = []
-                for configuration in ("plain", "default"):
-                    value = by_name[configuration][metric]
-                    low, high = 100 * value["low"], 100 * value["high"]
-                    cells.append(
-                        f"{configuration} {100 * value['mean']:5.1f} [{low:.1f}, {high:.1f}]"
-                    )
-                sys.stdout.write(f"  {metric:18} {'   '.join(cells)}\n")
-            sys.stdout.flush()
+    for name, data, work in present(__doc__, SETS):
+        metrics = SETS[name][1]
+        result = measure(name, data, work)
+        by_name = {row["name"]: row["metrics"] for row in result["configurations"]}
+        sys.stdout.write(f"\n{name} (n = {by_name['plain'][metrics[0]]['n']}), in percent\n")
+        for metric in metrics:
+            cells = []
+            for configuration in ("plain", "default"):
+                value = by_name[configuration][metric]
+                low, high = 100 * value["low"], 100 * value["high"]
+                cells.append(f"{configuration} {100 * value['mean']:5.1f} [{low:.1f}, {high:.1f}]")
+            sys.stdout.write(f"  {metric:18} {'   '.join(cells)}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
