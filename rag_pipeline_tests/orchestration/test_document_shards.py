@@ -1,7 +1,5 @@
 """Documents loaded in shards by Dagster's executors."""
 
-import subprocess
-
 import dagster as dg
 import pytest
 
@@ -12,7 +10,7 @@ from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents, write_file
-from rag_pipeline_tests.testing.dagster_projects import command, environment, write_project
+from rag_pipeline_tests.testing.dagster_projects import materialize, write_project
 
 
 def load(config, instance, one_run=False):
@@ -105,16 +103,8 @@ def test_a_process_that_is_killed_costs_its_own_shard_alone(tmp_path, monkeypatc
     with project.open("a") as script:
         script.write(KILLING % str(log))
 
-    done = subprocess.run(
-        command("dagster", "asset", "materialize", "--select", "tiny/documents", "-f", project),
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "was terminated by signal 9" in done.stderr, "nothing was killed"
+    said = materialize(project, "tiny/documents")
+    assert "was terminated by signal 9" in said, "nothing was killed"
     parsed = log.read_text().split()
     assert len(parsed) == 8, "the killed shard is loaded again, and no other"
     assert len(set(parsed)) == 4, "a process a shard, and one for the killed shard's second try"

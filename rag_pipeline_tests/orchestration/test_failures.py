@@ -1,7 +1,5 @@
 """What is tried again, what is kept meanwhile, and what is said."""
 
-import subprocess
-
 import dagster as dg
 import pytest
 
@@ -14,7 +12,7 @@ from rag_pipeline.orchestration.runner import run
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus
-from rag_pipeline_tests.testing.dagster_projects import command, environment, write_project
+from rag_pipeline_tests.testing.dagster_projects import materialize, write_project
 
 AT_ONCE = dg.RetryPolicy(max_retries=2, delay=0)
 KEY = "recursive_150"
@@ -112,16 +110,7 @@ def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
     with project.open("a") as file:  # which each process reads
         file.write("from rag_pipeline.indexing import stages\nstages.MAX_SHARD_DOCUMENTS = 2\n")
     key = "recursive_150.none.minilm"
-    select = ("--select", "key:tiny/vector_index", "--partition", key, "-f", project)
-    done = subprocess.run(
-        command("dagster", "asset", "materialize", *select),
-        cwd=tmp_path,
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    materialize(project, "tiny/vector_index", "--partition", key)
     with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:
         (started,) = instance.get_runs()
         steps = {

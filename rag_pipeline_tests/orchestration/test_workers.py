@@ -18,6 +18,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import many_documents, write_only
+from rag_pipeline_tests.testing.dagster_projects import command
 from rag_pipeline_tests.testing.servers import Server, postgres, redis
 
 KEY = "recursive_150.none.minilm"
@@ -86,7 +87,7 @@ class Project:
     def launch(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [str(Path(sys.executable).parent / name), *arguments],
+                command(name, *arguments),
                 cwd=self.folder,
                 env=self.environment,
                 stdout=log,

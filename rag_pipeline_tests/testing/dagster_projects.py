@@ -116,6 +116,20 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "DAGSTER_HOME": str(folder / "home"), "PYTHONWARNINGS": "ignore"}
 
 
+def materialize(project: Path, asset: str, *options: object) -> str:
+    """Materialize an asset of a project by Dagster's own program; return what its log says."""
+    done = subprocess.run(
+        command("dagster", "asset", "materialize", "--select", asset, "-f", project, *options),
+        cwd=project.parent,
+        env=environment(project.parent),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 @contextmanager
 def running(arguments: list[str], folder: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program for as long as the block lasts, then end it and all that it started."""
