@@ -164,5 +164,9 @@ def dictionary(language: str) -> frozenset[str]:
 
 def _words(text: str) -> list[str]:
     # By tokens: a pattern with white space on both sides takes the square of a long token's time.
-    plain = (part for part in text.split() if not any(sign in part for sign in _IN_ADDRESSES))
-    return [word for part in plain for word in _WORD.findall(part) if not is_cjk(word[0])]
+    parts = text.split()
+    signs = [sign for sign in _IN_ADDRESSES if sign in text]
+    if signs:
+        parts = [part for part in parts if not any(sign in part for sign in signs)]
+    words: list[str] = _WORD.findall(" ".join(parts))
+    return words if text.isascii() else [word for word in words if not is_cjk(word[0])]
