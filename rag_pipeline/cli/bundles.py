@@ -9,6 +9,7 @@ from rag_pipeline.cli.console import console, say, show_next
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.gc import megabytes
 from rag_pipeline.config import COMPONENT_TYPE, load_config, parse_config
+from rag_pipeline.pipeline.template import write_file
 from rag_pipeline.release import current
 from rag_pipeline.release.bundle import export, import_release, minimal_config
 from rag_pipeline.workspace import Workspace
@@ -31,9 +32,9 @@ def import_bundle(file: Path, corpus: Path | None, store: str) -> None:
         if not corpus.exists():
             parse_config(attributes, corpus)
             content = {"type": COMPONENT_TYPE, "attributes": attributes}
-            corpus.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+            write_file("corpus file", corpus, yaml.safe_dump(content, sort_keys=False))
             say(f"wrote {escape(str(corpus))}")
     config = load_config(corpus)
-    release = import_release(Workspace(config), file)
+    release = import_release(Workspace(config), file, waiting=lambda holder: say(escape(holder)))
     console.print(f"serving {release.release_id} ({release.configuration})")
     show_next(rag("search", "your question", file=corpus, corpus=config.corpus))

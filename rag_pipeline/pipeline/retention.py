@@ -63,7 +63,7 @@ def sweep(workspace: Workspace) -> list[Freed]:
 
 def _swept(workspace: Workspace, dry_run: bool) -> list[Freed]:
     kept, old = _releases(workspace)
-    freed = [_forget(workspace, release, dry_run) for release in old]
+    freed = list(_forget(workspace, old, dry_run))
     freed += _stray_pins(workspace, dry_run)
     freed += _lexical(workspace, kept, dry_run)
     freed += _results(workspace, dry_run)
@@ -87,16 +87,11 @@ def _releases(workspace: Workspace) -> tuple[list[Release], list[Release]]:
     return kept, [r for r in found if r.release_id not in wanted]
 
 
-def _forget(workspace: Workspace, release: Release, dry_run: bool) -> Freed:
-    if not dry_run:
-        # First the manifest: a manifest whose versions may go would be worse than a stray tag.
-        releases.remove(workspace, release.release_id)
-        for name in (release.pinned.vector_table, workspace.documents().name):
-            table = workspace.store.table(name, None)
-            if table.exists():
-                table.unpin(release.release_id)
+def _forget(workspace: Workspace, old: Iterable[Release], dry_run: bool) -> Iterator[Freed]:
     keep = workspace.config.retention.keep_releases
-    return Freed("release", release.release_id, f"older than the newest {keep}", 0)
+    for release in old:
+        if dry_run or releases.forget(workspace, release):
+            yield Freed("release", release.release_id, f"older than the newest {keep}", 0)
 
 
 def _stray_pins(workspace: Workspace, dry_run: bool) -> Iterator[Freed]:

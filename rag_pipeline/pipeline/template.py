@@ -18,6 +18,7 @@ from rag_pipeline.errors import ConfigError, MissingExtraError
 from rag_pipeline.loading.languages import NAMES
 from rag_pipeline.loading.queries import read_queries
 from rag_pipeline.loading.survey import survey_languages
+from rag_pipeline.store.whole import replace_text
 
 _TEMPLATE = """\
 # yaml-language-server: $schema={schema}
@@ -215,9 +216,9 @@ def check_target(option: str, target: Path) -> None:
 
 
 def write_file(option: str, target: Path, text: str) -> None:
-    """Write the file that an option names; raise ConfigError where that is not possible."""
+    """Write the file that an option names, whole; raise ConfigError where that is not possible."""
     try:
-        target.write_text(text, encoding="utf-8")
+        replace_text(target, text)
     except OSError as error:
         raise ConfigError(f"{option} {target}: cannot write it: {error.strerror}") from None
 

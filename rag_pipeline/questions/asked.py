@@ -12,6 +12,7 @@ import numpy as np
 
 from rag_pipeline.datamodels import GoldSpan
 from rag_pipeline.errors import InputError
+from rag_pipeline.questions.files import read_lines
 
 UNLABELLED = ".unlabelled.jsonl"
 _ROUNDS = 20
@@ -50,7 +51,7 @@ def read_log(path: Path) -> Counter[str]:
     Raises InputError for a file that can't be read, naming the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_lines(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot read it: {error}") from None
     wordings: dict[str, Counter[str]] = {}

@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import ConfigError, InputError
 from rag_pipeline.loading.queries import QueryRecord, read_queries
+from rag_pipeline.store.whole import locked, replace_text
 
 QUERIES = "queries.jsonl"
 _REJECTED = ".rejected.jsonl"
@@ -31,20 +33,22 @@ def held(path: Path) -> list[QueryRecord]:
 
 def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
     """Append the rows whose ids the file does not hold and that nobody has rejected."""
-    known = {r.query_id for r in held(path)} | rejected(path)
-    new = [row for row in rows if row["query_id"] not in known]
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
-    gap = "\n" if before and not before.endswith("\n") else ""
-    _write(path, before + gap + "".join(_line(row) for row in new))
+    with _alone(path):
+        known = {r.query_id for r in held(path)} | rejected(path)
+        new = [row for row in rows if row["query_id"] not in known]
+        before = path.read_bytes().decode() if path.is_file() else ""
+        gap = "\n" if before and not before.endswith("\n") else ""
+        replace_text(path, before + gap + "".join(_line(row) for row in new))
     return len(new)
 
 
 def without_synthetic(path: Path) -> int:
     """Drop the synthetic questions that nobody has accepted; return how many."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-    kept = [line for line in lines if not _is_unread(line)]
-    if len(kept) < len(lines):
-        _write(path, "".join(kept))
+    with _alone(path):
+        lines = read_lines(path) if path.is_file() else []
+        kept = [line for line in lines if not _is_unread(line)]
+        if len(kept) < len(lines):
+            replace_text(path, "\n".join(kept))
     return len(lines) - len(kept)
 
 
@@ -60,18 +64,19 @@ def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
 
     Raises InputError where the file does not hold it.
     """
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    ids = [str(json.loads(line)["query_id"]) if line.strip() else None for line in lines]
-    if query_id not in ids:
-        raise InputError(f"{path}: no query {query_id!r}")
-    at = ids.index(query_id)
-    if change is None:
-        with path.with_suffix(_REJECTED).open("a", encoding="utf-8") as file:
-            file.write(lines[at].rstrip("\n") + "\n")
-        del lines[at]
-    else:
-        lines[at] = _line({**json.loads(lines[at]), **change})
-    _write(path, "".join(lines))
+    with _alone(path):
+        lines = read_lines(path)
+        ids = [str(json.loads(line)["query_id"]) if line.strip() else None for line in lines]
+        if query_id not in ids:
+            raise InputError(f"{path}: no query {query_id!r}")
+        at = ids.index(query_id)
+        if change is None:
+            with path.with_suffix(_REJECTED).open("a", encoding="utf-8") as file:
+                file.write(lines[at].strip() + "\n")
+            del lines[at]
+        else:
+            lines[at] = _line({**json.loads(lines[at]), **change}).strip()
+        replace_text(path, "\n".join(lines))
 
 
 def rejected(path: Path) -> set[str]:
@@ -79,7 +84,15 @@ def rejected(path: Path) -> set[str]:
     file = path.with_suffix(_REJECTED)
     if not file.is_file():
         return set()
-    return {json.loads(line)["query_id"] for line in file.read_text("utf-8").splitlines() if line}
+    return {json.loads(line)["query_id"] for line in read_lines(file) if line}
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file of JSON lines, without the mark that some editors put first.
+
+    JSON may hold U+2028 and the like as they are, at which `str.splitlines` would cut a record.
+    """
+    return path.read_bytes().decode("utf-8-sig").split("\n")
 
 
 def name_in_corpus_file(file: Path, queries: Path) -> None:
@@ -93,13 +106,15 @@ def name_in_corpus_file(file: Path, queries: Path) -> None:
         changed = _UNNAMED.sub(lambda m: f"{m[1]}queries: {value}", text, count=1)
     else:
         changed = _CORPUS.sub(lambda m: f"{m[0]}{m[1]}queries: {value}\n", text, count=1)
-    _write(file, changed)
+    with _alone(file):
+        replace_text(file, changed)
     try:
         named = load_config(file).queries_path
     except ConfigError:
         named = None
     if named is None or named.resolve() != path:
-        _write(file, text)
+        with _alone(file):
+            replace_text(file, text)
         raise ConfigError(f"{file}: add the line `queries: {value}` below `corpus:`")
 
 
@@ -113,11 +128,14 @@ def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
-    """Write a file whole, or leave it as it was."""
-    building = path.with_name(f".{path.name}.writing")
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let nobody else change the files beside this one meanwhile: two people may review at once.
+
+    Raises ConfigError where the file can't be written.
+    """
     try:
-        building.write_text(text, encoding="utf-8")
-        building.replace(path)
+        with locked(path.parent):
+            yield
     except OSError as error:
         raise ConfigError(f"{path}: cannot write it: {error.strerror}") from None

@@ -17,6 +17,7 @@ from rag_pipeline.release.manifest import names as names
 from rag_pipeline.release.manifest import pinned_tables as pinned_tables
 from rag_pipeline.release.manifest import read as read
 from rag_pipeline.release.manifest import verify as verify
+from rag_pipeline.release.moving import forget as forget
 from rag_pipeline.release.moving import publish as publish
 from rag_pipeline.release.moving import remove as remove
 from rag_pipeline.release.moving import roll_back as roll_back

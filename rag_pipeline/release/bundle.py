@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict
@@ -34,6 +34,7 @@ from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Table
 from rag_pipeline.store.folders import copied, sha256_of
+from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
 FORMAT = 1
@@ -130,12 +131,20 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
     }
 
 
-def import_release(workspace: Workspace, file: Path) -> Release:
+def import_release(
+    workspace: Workspace, file: Path, waiting: Callable[[str], object] = lambda holder: None
+) -> Release:
     """Take a bundle into a store and serve it; return the release, numbered anew.
 
+    Waits while a run or another import is at work on the corpus, and tells `waiting` of it.
     Raises InputError for a file that is torn, altered or no bundle, before anything is changed,
     and StoreError for a store with builds of its own, whose tables it would replace.
     """
+    with lease(workspace.store, wait=True, waiting=waiting):
+        return _import(workspace, file)
+
+
+def _import(workspace: Workspace, file: Path) -> Release:
     store = workspace.store
     if store.tables() and store.read_json(_IMPORTED) is None:
         raise StoreError(
@@ -162,9 +171,11 @@ def _take_in(workspace: Workspace, listing: _Listing, folder: Path, file: Path) 
     pinned = release.pinned
     if pinned.lexical_path is not None:
         open_lexical_index(folder / "lexical")
-        if not store.files.has_folder(pinned.lexical_path):
-            (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
-            store.publish_folder(moved, pinned.lexical_path)
+    # Before any table: an import that is stopped on the way can be repeated.
+    store.write_json(_IMPORTED, {"file": file.name, "release": release.release_id})
+    if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
+        (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
+        store.publish_folder(moved, pinned.lexical_path)
     with pa.OSFile(str(folder / _VECTORS)) as source, pa.ipc.open_stream(source) as rows:
         schema = _vector_schema(rows.schema)
         vectors = store.table(pinned.vector_table, schema)
@@ -175,7 +186,6 @@ def _take_in(workspace: Workspace, listing: _Listing, folder: Path, file: Path) 
         with pa.OSFile(str(folder / _DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
             workspace.documents().overwrite(_batches(rows, DOCUMENTS_SCHEMA))
         documents_version = workspace.documents().version
-    store.write_json(_IMPORTED, {"file": file.name, "release": release.release_id})
     scores = folder / _SCORES
     return releases.serve_imported(
         workspace,

@@ -29,6 +29,7 @@ from rag_pipeline.release.manifest import (
     Pointer,
     Release,
     current,
+    current_id,
     hash_files,
     load,
     manifest_file,
@@ -106,6 +107,11 @@ def _publish_once(workspace: Workspace) -> Release | None:
     )
     keep_scores(workspace, release.release_id, configuration.name)
     release = replace(release, files=hash_files(workspace, pinned))
+    return release if _moved_to(workspace, seen, release) else None
+
+
+def _moved_to(workspace: Workspace, seen: Pointer, release: Release) -> bool:
+    """Keep and serve a new release; False, and nothing is kept, if another was made meanwhile."""
     # Before the manifest: what it names must outlive every clean-up from then on.
     _pin(workspace, release)
     written = workspace.store.write_json_if(
@@ -114,13 +120,13 @@ def _publish_once(workspace: Workspace) -> Release | None:
     # Another releaser may have taken the number meanwhile, or moved its tags here or there.
     _pin(workspace, release if written else load(workspace, release.release_id))
     if not written:
-        return None
+        return False
     if _serve(workspace, seen, release.release_id):
-        return release
+        return True
     workspace.store.remove_file(manifest_file(release.release_id))
     for table, _ in pinned_tables(workspace, release.pinned):
         table.unpin(release.release_id)
-    return None
+    return False
 
 
 def _mixed(workspace: Workspace, pinned: Pinned) -> list[str]:
@@ -162,6 +168,9 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
             f"{workspace.config.corpus}: another release was made meanwhile, nothing was rolled "
             f"back; look at `rag releases` and try again"
         )
+    if workspace.store.read_json(manifest_file(target)) is None:  # `forget` was first
+        serve(workspace, serving.release_id)
+        return load(workspace, target)  # raises
     return release
 
 
@@ -188,13 +197,30 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
     if scores is not None:
         workspace.store.write_bytes(kept_file(release.release_id), scores)
     release = replace(release, files=hash_files(workspace, made.pinned))
-    _pin(workspace, release)
-    workspace.store.write_json(manifest_file(release.release_id), asdict(release))
-    if not _serve(workspace, seen, release.release_id):
+    if not _moved_to(workspace, seen, release):
         raise StoreError(
             f"{workspace.config.corpus}: another release was made meanwhile; import again"
         )
     return release
+
+
+def forget(workspace: Workspace, release: Release) -> bool:
+    """Remove a release that is not served; False, and it stays, if it is served again meanwhile.
+
+    Whoever rolls back to it looks for its manifest after moving the pointer, and here the pointer
+    is looked at after removing the manifest: one of the two sees the other.
+    """
+    file = manifest_file(release.release_id)
+    workspace.store.remove_file(file)
+    if current_id(workspace) == release.release_id:
+        workspace.store.write_json(file, asdict(release))
+        return False
+    remove(workspace, release.release_id)
+    for name in (release.pinned.vector_table, workspace.documents().name):
+        table = workspace.store.table(name, None)
+        if table.exists():
+            table.unpin(release.release_id)
+    return True
 
 
 def remove(workspace: Workspace, release_id: str) -> None:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from rag_pipeline.store.failures import one_line
 from rag_pipeline.store.files import Files, Lock
 from rag_pipeline.store.folders import FILES, read_list
 from rag_pipeline.store.hashes import FileHash, Hashes
+from rag_pipeline.store.whole import UNFINISHED, locked, new_name, written
 
 if TYPE_CHECKING:
     import lancedb
@@ -46,8 +46,8 @@ class FolderFiles(Files):
     def write(self, path: str, content: bytes) -> None:
         """Write a file so that a reader sees the old content or the new, never a part."""
         target = self._place(path)
-        with self._written(path, content) as written:
-            written.replace(target)
+        with self._written(path, content) as new:
+            new.replace(target)
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
         """Return the size and SHA-256 of each file."""
@@ -65,9 +65,9 @@ class FolderFiles(Files):
 
     def create(self, path: str, content: bytes) -> bool:
         """Write a file that is not there."""
-        with self._written(path, content) as written:
+        with self._written(path, content) as new:
             try:
-                os.link(written, self._place(path))
+                os.link(new, self._place(path))
             except FileExistsError:
                 return False
         return True
@@ -75,11 +75,11 @@ class FolderFiles(Files):
     def replace(self, path: str, content: bytes, tag: str) -> bool:
         """Write over the file that has this tag."""
         target = self._place(path)
-        with self._written(path, content) as written, _locked(target.parent):
+        with self._written(path, content) as new, locked(target.parent):
             found = self.read_tagged(path)
             if found is None or found[1] != tag:
                 return False
-            written.replace(target)
+            new.replace(target)
         return True
 
     def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
@@ -87,7 +87,7 @@ class FolderFiles(Files):
         with self._clear_errors(path):
             place = self._place(path)
             place.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(place, os.O_CREAT | os.O_RDWR)
+            handle = os.open(place, os.O_CREAT | os.O_RDWR, 0o666)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -101,14 +101,16 @@ class FolderFiles(Files):
     def leftovers(self) -> Sequence[str]:
         """Return the unfinished files and folders that a killed writer has left, or one at work."""
         root = Path(self.root)
-        return sorted(p.relative_to(root).as_posix() for p in root.glob("**/.tmp-*"))
+        return sorted(p.relative_to(root).as_posix() for p in root.glob(f"**/{UNFINISHED}*"))
 
     def new_folder(self, path: str) -> Path:
         """Return a new empty folder on the store's own disk."""
         with self._clear_errors(path):
             parent = self._place(path).parent
             parent.mkdir(parents=True, exist_ok=True)
-            return Path(tempfile.mkdtemp(dir=parent, prefix=".tmp-"))
+            folder = new_name(parent)
+            folder.mkdir()
+            return folder
 
     def publish(self, built: Path, path: str, listed: bytes) -> None:
         """Move a complete folder to its place; keep what is there already."""
@@ -155,15 +157,8 @@ class FolderFiles(Files):
         with self._clear_errors(path):
             folder = self._place(path).parent
             folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=folder, prefix=".tmp-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                yield Path(name)
-            finally:
-                Path(name).unlink(missing_ok=True)
+            with written(folder, content) as new:
+                yield new
 
     @contextmanager
     def _clear_errors(self, path: str) -> Iterator[None]:
@@ -179,14 +174,4 @@ def _closing(handle: int) -> Iterator[None]:
         yield
     finally:
         os.truncate(handle, 0)
-        os.close(handle)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
         os.close(handle)

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.bench_cycles import cycles, edit, reindex, write_cycling
 from rag_pipeline import Corpus, indexing, release
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.forecast import needed_calls
 from rag_pipeline.pipeline.planning import plan_step, steps
@@ -147,6 +148,48 @@ def test_releases_that_are_forgotten_take_their_pins_and_scores_along(tmp_path):
     assert sorted(table.pins()) == [*kept, "run-one"]
     assert workspace.store.list("released_scores") == [f"{name}.parquet" for name in kept]
     assert "is 1 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
+
+
+def three_releases(folder):
+    workspace = Workspace(load_config(write_cycling(folder, 3)))
+    for cycle in range(3):
+        edit(folder, 0, cycle)
+        reindex(workspace)
+    return workspace
+
+
+def test_a_release_that_is_served_again_while_it_is_forgotten_stays(tmp_path, monkeypatch):
+    workspace = three_releases(tmp_path)
+    old = release.load(workspace, "release-000001")
+    remove = workspace.store.remove_file
+
+    def rolled_back_before(path):
+        monkeypatch.undo()
+        release.roll_back(workspace, "release-000001")
+        remove(path)
+
+    monkeypatch.setattr(workspace.store, "remove_file", rolled_back_before)
+    assert not release.forget(workspace, old)
+    assert release.current(workspace) == old
+    assert "is 0 euros" in Corpus(workspace.config).search("fee of contract 0", k=1)[0].text
+
+
+def test_a_release_that_is_forgotten_while_it_is_rolled_back_to_is_not_served(
+    tmp_path, monkeypatch
+):
+    workspace = three_releases(tmp_path)
+    old = release.load(workspace, "release-000001")
+    write = workspace.store.write_json_if
+
+    def forgotten_before(*arguments):
+        monkeypatch.undo()
+        assert release.forget(workspace, old)
+        return write(*arguments)
+
+    monkeypatch.setattr(workspace.store, "write_json_if", forgotten_before)
+    with pytest.raises(NotReleasedError, match="no release 'release-000001'"):
+        release.roll_back(workspace, "release-000001")
+    assert release.current(workspace).release_id == "release-000003"
 
 
 def test_a_pin_of_a_release_that_is_being_made_stays(tmp_path):

@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,53 @@ def test_a_corpus_file_without_queries_is_given_its_line(tmp_path: Path) -> None
     assert config.queries_path.resolve() == (file.parent / "queries.jsonl").resolve()
     changed = [line for line in file.read_text().splitlines() if "queries" not in line]
     assert changed == without.splitlines()
+
+
+def test_decisions_and_additions_at_once_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    names = [f"q{n}" for n in range(24)]
+    files.add(path, [synthetic(name) for name in names])
+
+    def change(name: str) -> None:
+        if int(name[1:]) % 3 == 0:
+            files.add(path, [synthetic(f"{name}-more")])
+        elif int(name[1:]) % 3 == 1:
+            files.decide(path, name, None)
+        else:
+            files.decide(path, name, {"metadata": {"review": "accepted"}})
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(change, names))
+    assert files.rejected(path) == {f"q{n}" for n in range(1, 24, 3)}
+    kept = {record.query_id: record.metadata.get("review") for record in files.held(path)}
+    assert kept == {
+        **{f"q{n}": None for n in range(0, 24, 3)},
+        **{f"q{n}-more": None for n in range(0, 24, 3)},
+        **{f"q{n}": "accepted" for n in range(2, 24, 3)},
+    }
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "queries.jsonl",
+        "queries.rejected.jsonl",
+    ]
+
+
+def test_only_line_feeds_end_a_record_and_the_others_stay(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    odd = '{"query_id": "h", "query": "How\u2028long\x85 and \x0c?", "gold_spans": []}\r\n'
+    path.write_bytes(("\ufeff" + odd.replace("\x0c", "\\f")).encode())
+    files.add(path, [synthetic("a"), synthetic("b")])
+    files.decide(path, "b", None)
+    files.decide(path, "a", {"metadata": {"review": "accepted"}})
+    assert ids(path) == ["h", "a"]
+    assert odd.replace("\x0c", "\\f").encode() in path.read_bytes()
+
+
+def test_a_linked_file_is_replaced_where_it_lies_and_keeps_its_permissions(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    real, path = tmp_path / "real" / "questions", tmp_path / "queries.jsonl"
+    path.symlink_to(real)
+    files.add(path, [synthetic("a")])
+    real.chmod(0o640)
+    files.add(path, [synthetic("b")])
+    assert path.is_symlink() and real.stat().st_mode & 0o777 == 0o640
+    assert ids(real) == ["a", "b"]

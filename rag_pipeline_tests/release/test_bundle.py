@@ -1,5 +1,6 @@
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,12 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError, StoreError
-from rag_pipeline.release import bundle
+from rag_pipeline.release import bundle, manifest, moving
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
+from rag_pipeline_tests.testing.leases import held
 
 QUESTION = "How expensive may a hotel be?"
 
@@ -64,6 +66,58 @@ def test_an_old_release_is_exported_as_it_was(tmp_path, run_all):
     corpus = Corpus(there.config)
     assert "180 euros" in corpus.search(QUESTION, k=1)[0].text
     assert "180 euros" in corpus.document("policy/travel.md").text
+
+
+def elsewhere(exported, folder):
+    """Return an empty store of the same corpus."""
+    config = load_config(exported[0])
+    return Workspace(config.model_copy(update={"store": str(folder / "there")}))
+
+
+def test_an_import_waits_for_a_run(exported, tmp_path):
+    other = write_corpus(tmp_path)
+    told = []
+    with held(other) as holder:
+
+        def waiting(said):
+            told.append(said)
+            holder.stdin.close()
+
+        bundle.import_release(Workspace(load_config(other)), exported[1], waiting)
+        assert f"process {holder.pid}" in told[0]
+
+
+def test_an_import_that_was_stopped_on_the_way_is_repeated(exported, tmp_path, monkeypatch):
+    workspace = elsewhere(exported, tmp_path)
+
+    def stopped(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bundle, "maintain", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        bundle.import_release(workspace, exported[1])
+    monkeypatch.undo()
+    assert workspace.store.tables()
+    assert bundle.import_release(workspace, exported[1]).release_id == "release-000001"
+
+
+def test_an_import_leaves_a_release_that_is_made_meanwhile(exported, tmp_path, monkeypatch):
+    workspace = elsewhere(exported, tmp_path)
+    bundle.import_release(workspace, exported[1])
+    hashed = manifest.hash_files
+
+    def beside(*arguments):
+        monkeypatch.undo()
+        moving.serve_imported(workspace, replace(made, configuration="other"), None)
+        return hashed(*arguments)
+
+    made = manifest.current(workspace)
+    monkeypatch.setattr(moving, "hash_files", beside)
+    with pytest.raises(StoreError, match="another release was made meanwhile; import again"):
+        moving.serve_imported(workspace, made, None)
+    served = manifest.current(workspace)
+    assert (served.release_id, served.configuration) == ("release-000002", "other")
+    assert "release-000002" in workspace.store.table(made.pinned.vector_table, None).pins()
 
 
 def test_a_store_with_its_own_builds_is_left_alone(exported):
@@ -167,7 +221,8 @@ def test_a_bundle_that_is_not_whole_changes_nothing(exported, tmp_path, change, 
     config = load_config(file).model_copy(update={"store": str(tmp_path / "store")})
     with pytest.raises(InputError, match=message):
         bundle.import_release(Workspace(config), bad)
-    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p != bad]
+    left = [p for p in tmp_path.rglob("*") if p.is_file() and p != bad]
+    assert [p.name for p in left if p.stat().st_size] == [], "the lease's file holds nothing"
 
 
 def contents(folder):
