@@ -86,9 +86,12 @@ class ReleasedDataset:
         self._lock = Lock()
 
     def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
-        """Search the release in stages; what the assistant itself asks is searched once."""
+        """Search the release in stages; what the assistant itself asks is searched once.
+
+        `boost` is asked for other `stages` than the release's: these were measured without it.
+        """
         if not wanted.own or boost is not None:
-            return self._search(wanted, boost)
+            return self._search(wanted, boost if wanted.stages else None)
         release_id = self.corpus.searched().release_id
         key = release_id, wanted
         with self._lock:

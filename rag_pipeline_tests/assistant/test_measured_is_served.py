@@ -1,5 +1,7 @@
 """The leaderboard's answer to a question is the one that a release gives."""
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -117,6 +119,35 @@ def test_a_chat_models_answers_are_asked_for_once(tmp_path):
             served = assistant.ask(query.query)
             assert served.text == measured[query.query_id].text
         assert len(server.requests) == asked == 13
+
+
+def test_the_assistants_model_changes_no_passage_that_was_measured(tmp_path):
+    """A release that searches in stages of its own does so with the queries that it boosts."""
+
+    def reply(body):
+        schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+        if "queries" in schema.get("properties", {}):
+            return json.dumps({"queries": ["obligations of the receiving party"]})
+        if schema:
+            return json.dumps({"kind": "general", "domain": "law", "entities": []})
+        read = hashlib.sha256(body["messages"][-1]["content"].encode()).hexdigest()
+        return f"From what was read as {read} [1]."
+
+    with serving(reply) as server:
+        chat = {"provider": "openai", "model": "m", "base_url": server.url, "patience_seconds": 1}
+        file = sample_of(
+            tmp_path,
+            chats={"small": chat},
+            assistant={"chat": "small"},
+            evaluation={"answers": {"method": "llm", "chat": "small", "contexts": 4}},
+            retrievers={"discovery": STAGED},
+        )
+        corpus = Corpus.load(file)
+        list(run(corpus.config))
+        measured = load_answers(corpus.workspace, "default")
+        assistant = open_assistant([corpus])
+        for query in load_queries(corpus.workspace):
+            assert assistant.ask(query.query).text == measured[query.query_id].text
 
 
 def test_a_model_that_answers_unmeasured_is_told_once(tmp_path, caplog):
