@@ -41,7 +41,8 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
     values = {
         row.name: scores.get(row.name, {}).get(metric, {})
         for row in board
-        if RUN.digest(workspace, row.name) not in held_back
+        if not held_back
+        or held_back.isdisjoint(served_digests(workspace, config.configuration(row.name)))
     }
     if not values:
         raise NotReleasedError(
@@ -92,8 +93,14 @@ def is_current(workspace: Workspace) -> bool:
         release = current(workspace)
     except StoreError:  # there is none, or it can't be read
         return False
-    note = RUN.note(workspace, configuration.name)
-    return release.run_digest == note.get("digest")
+    return release.digest in served_digests(workspace, configuration)
+
+
+def served_digests(workspace: Workspace, configuration: Configuration) -> set[str]:
+    """Return what `Release.digest` would be of a configuration's last run, and was earlier."""
+    run = RUN.digest(workspace, configuration.name) or ""
+    settings = read_settings(settings_of(workspace, configuration), configuration.name)
+    return {run, settings.digest(run)}
 
 
 def gate(workspace: Workspace) -> Decision:
@@ -104,8 +111,7 @@ def gate(workspace: Workspace) -> Decision:
     if problems:
         return Decision(name, False, tuple(problems))
     before = current_id(workspace)
-    note = RUN.note(workspace, name)
-    if before and load(workspace, before).run_digest == note["digest"]:
+    if before and load(workspace, before).digest in served_digests(workspace, configuration):
         return Decision(name, True, (f"it is what {before} serves already",))
     return decide(workspace, name, released(workspace, configuration))
 

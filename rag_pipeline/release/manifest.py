@@ -39,6 +39,13 @@ class Release:
         """Return the settings; raise ConfigError where this environment can't read them."""
         return read_settings(self.settings, self.release_id)
 
+    @property
+    def digest(self) -> str:
+        """Hash what is served; of settings that this environment can't read, only the run."""
+        with suppress(ConfigError):
+            return self.typed_settings().digest(self.run_digest)
+        return self.run_digest
+
 
 class Pointer(NamedTuple):
     """`releases/current.json` as it was read, with the tag that changes with it."""

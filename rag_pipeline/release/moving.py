@@ -1,6 +1,6 @@
 """Move what is served: to a new release, back to an earlier one, to one made elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
@@ -15,6 +15,7 @@ from rag_pipeline.release.candidate import (
     missing_documents,
     obstacles,
     released,
+    served_digests,
     settings_of,
 )
 from rag_pipeline.release.gate import (
@@ -71,7 +72,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
         )
     note = RUN.note(workspace, configuration.name)
     before = seen.release_id
-    if before and load(workspace, before).run_digest == note["digest"]:
+    if before and load(workspace, before).digest in served_digests(workspace, configuration):
         return load(workspace, before)
     decision = decide(workspace, configuration.name, released(workspace, configuration))
     if not decision.allowed:
@@ -162,7 +163,7 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
             f"none before it"
         )
     release = load(workspace, target)
-    held_back, allow = [serving.run_digest], release.run_digest
+    held_back, allow = [serving.digest], {release.digest, release.run_digest}
     if not _serve(workspace, seen, release.release_id, held_back, allow):
         raise StoreError(
             f"{workspace.config.corpus}: another release was made meanwhile, nothing was rolled "
@@ -234,11 +235,11 @@ def _serve(
     seen: Pointer,
     release_id: str,
     held_back: Sequence[str] = (),
-    allow: str = "",
+    allow: Collection[str] = (),
 ) -> bool:
     """Move the release; False, and nothing is changed, if another mover was first."""
     before = (seen.record or {}).get("held_back", [])
-    held = [d for d in dict.fromkeys([*before, *held_back]) if d != allow]
+    held = [d for d in dict.fromkeys([*before, *held_back]) if d not in allow]
     record = {"release_id": release_id, "held_back": held}
     return workspace.store.write_json_if(CURRENT, record, seen.tag)
 

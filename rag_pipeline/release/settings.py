@@ -16,6 +16,7 @@ from rag_pipeline.config import (
     Reranker,
     Retriever,
     Settings,
+    fingerprint,
 )
 from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.errors import ConfigError
@@ -46,6 +47,15 @@ class ReleasedSettings(BaseModel):
     def asked_by_answers(self) -> dict[str, ChatSettings]:
         """Return the chat models that answers are asked of, by what their settings call them."""
         return _by_name(self.answers, self.answers_chat, self.answers_chats)
+
+    def digest(self, run_digest: str) -> str:
+        """Hash what is served of a run: the run, and how questions are answered from it.
+
+        It is the run's own hash for a release of an earlier version, which recorded no answers.
+        """
+        if self.answers is None:
+            return run_digest
+        return fingerprint(run_digest, self.answers, self.asked_by_answers())
 
 
 def _by_name(

@@ -11,6 +11,7 @@ import yaml
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.config import load_config
+from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation.quality import load_answers
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release import current
@@ -169,19 +170,39 @@ def test_a_model_that_answers_unmeasured_is_told_once(tmp_path, caplog):
     assert measured.unmeasured is None
 
 
-def test_a_release_answers_as_it_was_measured_whatever_the_file_says_today(tmp_path):
-    file = sample_of(tmp_path, evaluation={"answers": {"method": "extractive", "sentences": 1}})
-    corpus = Corpus.load(file)
+def test_a_release_answers_as_it_was_measured_until_a_run_measures_other_settings(tmp_path):
+    def said_by(sentences):
+        answers = {"method": "extractive", "sentences": sentences}
+        corpus = Corpus.load(sample_of(tmp_path, evaluation={"answers": answers}))
+        assistant = open_assistant([corpus])
+        return corpus, lambda query: assistant.ask(query.query).text
+
+    corpus, _ = said_by(1)
     list(run(corpus.config))
     settings = current(corpus.workspace).settings["answers"]
     assert (settings["method"], settings["sentences"]) == ("extractive", 1)
-    query = load_queries(corpus.workspace)[0]
-    today = Corpus.load(
-        sample_of(tmp_path, evaluation={"answers": {"method": "extractive", "sentences": 9}})
-    )
-    served = open_assistant([today]).ask(query.query)
-    assert len(served.sources) == 1
-    assert served.text == load_answers(corpus.workspace, "default")[query.query_id].text
+    queries = load_queries(corpus.workspace)
+    first = load_answers(corpus.workspace, "default")
+    corpus, served = said_by(9)
+    assert all(served(query) == first[query.query_id].text for query in queries)
+
+    list(run(corpus.config))
+    assert [r.release_id for r in corpus.releases()] == ["release-000002", "release-000001"]
+    measured = load_answers(corpus.workspace, "default")
+    assert all(served(query) == measured[query.query_id].text for query in queries)
+    assert measured != first, "of the same run: other answers are another release"
+    list(run(corpus.config))
+    assert len(corpus.releases()) == 2
+
+    # What was rolled back stays back, although the one before is of the same run.
+    corpus.roll_back()
+    assert all(served(query) == first[query.query_id].text for query in queries)
+    with pytest.raises(NotReleasedError, match="every evaluated build was rolled back"):
+        list(run(corpus.config))
+    assert len(corpus.releases()) == 2
+    corpus, _ = said_by(2)
+    list(run(corpus.config))
+    assert corpus.release().settings["answers"]["sentences"] == 2
 
 
 def test_passages_of_the_assistant_are_contexts_of_the_answers(tmp_path):
