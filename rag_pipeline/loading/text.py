@@ -34,6 +34,9 @@ _NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.{0,65536}?)^---[ \t]*\r?$", re.S | re.M)
 _HEADING = re.compile(r"[ ]{0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
 _FENCE = re.compile(r"[ ]{0,3}(```|~~~)")
+_LINK = re.compile(
+    r"!?\[([^\[\]\n]*+)\]\([^()\s]*+(?:\([^()\s]*+\)[^()\s]*+)*+(?:\s+\"[^\"\n]*+\")?\)"
+)
 _LONGEST_TITLE = 120
 _CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 
@@ -153,9 +156,17 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
             elif fence == mark[1]:
                 fence = ""
         elif not fence and (heading := _HEADING.match(line.lstrip("\ufeff"))):
-            title = one_line(heading[2])
+            title = one_line(without_links(heading[2]))
             if title:
                 yield offset, len(heading[1]), title
+
+
+def without_links(text: str) -> str:
+    """Return Markdown with the words of its links, but nothing of those without words ("[¶](#a)").
+
+    Sites of documentation link each of their headings, to itself.
+    """
+    return _LINK.sub(lambda link: link[1] if any(map(str.isalnum, link[1])) else "", text)
 
 
 def first_line_title(text: str) -> str:

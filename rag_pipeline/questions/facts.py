@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.evaluation.entities.values import Quantity, quantities
+from rag_pipeline.loading.text import without_links
 
 Kind = Literal["duration", "amount", "percentage", "date", "party", "definition", "section", "rule"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -146,8 +147,8 @@ def _small(text: str, known: frozenset[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a sentence on one line, without asides that define and marks of Markdown."""
-    return " ".join(_ASIDE.sub("", _MARKS.sub("", text)).split())
+    """Return a sentence on one line, without asides that define, marks and links of Markdown."""
+    return " ".join(_ASIDE.sub("", _MARKS.sub("", without_links(text))).split())
 
 
 def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Fact]:
@@ -184,7 +185,8 @@ def _heading_of(text: str, start: int, raw: str) -> str | None:
     if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
         return None
     # The number before it may have been taken for a sentence: "## 2. Prices".
-    match = _HEADING.fullmatch(text[text.rfind("\n", 0, start) + 1 : start + len(raw)].strip())
+    line = text[text.rfind("\n", 0, start) + 1 : start + len(raw)]
+    match = _HEADING.fullmatch(without_links(line).strip())
     if match is None:
         return None
     words = plain(match[2])

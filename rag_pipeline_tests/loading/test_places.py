@@ -44,6 +44,17 @@ def test_markdown_names_the_headings_above_without_the_title(tmp_path: Path) -> 
     assert at(document, "## Term\n\n### Notice").section == "Term"
 
 
+def test_a_section_is_named_by_the_words_of_its_heading_s_links(tmp_path: Path) -> None:
+    # As mdBook, Sphinx and VitePress write them.
+    html = '<h1><a href="#guide">The guide</a></h1><p>Top.</p>'
+    html += '<h2>Fees<a href="#fees" title="Link to this heading">¶</a></h2><p>Five euros.</p>'
+    html += '<h3>Notice <a href="#notice">\u200b</a></h3><p>Thirty days.</p>'
+    document = load(tmp_path / "a.html", html)
+    assert document.title == "The guide"
+    assert at(document, "Five").section == "Fees"
+    assert at(document, "Thirty").section == "Fees › Notice"
+
+
 def test_plain_text_has_lines(tmp_path: Path) -> None:
     document = load(tmp_path / "a.txt", "one\r\n# two\r\n\r\nthree")
     assert at(document, "three").record() == {"label": "line 4", "line": 4}
