@@ -73,6 +73,20 @@ def test_two_configurations_of_one_name_are_refused():
         parse_config(attributes)
 
 
+@pytest.mark.parametrize(
+    ("embedding", "cure"),
+    [
+        ({"provider": "minilm"}, "set embeddings.minilm.token_vectors: true"),
+        ({"provider": "openai", "model": "m"}, "choose another reranker for it"),
+    ],
+)
+def test_what_is_advised_where_token_vectors_are_missing_can_be_done(embedding, cure):
+    attributes = changed("rerankers", {"none": {"method": "maxsim"}})
+    attributes["embeddings"] = {"minilm": embedding}
+    with pytest.raises(ConfigError, match=rf"the embedding 'minilm' keeps none; {cure}$"):
+        parse_config(attributes)
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"absent\.yaml: cannot read the corpus file"):
         load_config(tmp_path / "absent.yaml")

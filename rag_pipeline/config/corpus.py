@@ -24,10 +24,12 @@ from rag_pipeline.config.rerankers import Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
     Alerts,
+    Cron,
     DocumentsSource,
     Gate,
     Hours,
     Name,
+    Owner,
     Retention,
     Settings,
 )
@@ -75,11 +77,11 @@ class CorpusConfig(Settings):
     serve_metric: str = "AnswerPresence@5"
     baseline: str | None = None
     gate: Gate = Gate()
-    schedule: str | None = None
+    schedule: Cron | None = None
     sensor_hours: Hours | None = None
     retention: Retention = Retention()
     alerts: Alerts | None = None
-    owners: tuple[str, ...] = ()
+    owners: tuple[Owner, ...] = ()
     description: str = ""
 
     _base: Path = Path()
@@ -113,11 +115,14 @@ class CorpusConfig(Settings):
                 )
             seen[name] = index
             compares_tokens = self.rerankers[configuration.reranker].compares_tokens
-            if compares_tokens and not self.embeddings[embedding].keeps_tokens:
+            settings = self.embeddings[embedding]
+            if compares_tokens and not settings.keeps_tokens:
+                cure = "choose another reranker for it"
+                if "token_vectors" in type(settings).model_fields:
+                    cure = f"set embeddings.{embedding}.token_vectors: true"
                 raise ValueError(
                     f"configurations.{index}: the reranker {configuration.reranker!r} compares "
-                    f"token vectors and the embedding {embedding!r} keeps none; set "
-                    f"embeddings.{embedding}.token_vectors: true"
+                    f"token vectors and the embedding {embedding!r} keeps none; {cure}"
                 )
         if self.serve != "best" and self.serve not in seen:
             raise ValueError(f"serve: {self.serve!r} is not one of: best, {', '.join(seen)}")

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from rag_pipeline.config.corpus import CorpusConfig
 from rag_pipeline.config.plugins import VariantsOf
+from rag_pipeline.config.settings import PATTERNS
 from rag_pipeline.errors import ConfigError, OtherComponentError
 
 COMPONENT_TYPE = "rag_pipeline.RagPipeline"
@@ -130,9 +131,8 @@ def _explain(error: Any) -> str:
     if kind == "literal_error":
         return f"{place}: {_shown(error['input'])} is not one of: {context['expected']}"
     if kind == "string_pattern_mismatch":
-        return (
-            f"{place}: {_shown(error['input'])}: use 1 to 64 letters, digits, '_' or '-' in a name"
-        )
+        wanted = PATTERNS.get(context["pattern"], error["msg"])
+        return f"{place}: {_shown(error['input'])}: {wanted}"
     if kind == "value_error":
         message = str(context["error"])
         return f"{place}: {message}" if place else message

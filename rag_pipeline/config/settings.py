@@ -16,11 +16,13 @@ from pydantic import (
 )
 
 from rag_pipeline.config.prices import Price
+from rag_pipeline.config.schedules import CRON
 
 if TYPE_CHECKING:
     from rag_pipeline.config.corpus import CorpusConfig
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+Name = Annotated[str, StringConstraints(pattern=_NAME)]
 """What corpora, variants and configurations may be called: safe as partition key and table name."""
 
 
@@ -35,8 +37,21 @@ class NameIn:
 
 
 _TIME = r"([01]\d|2[0-3]):[0-5]\d"
-Hours = Annotated[str, StringConstraints(pattern=rf"^{_TIME}-{_TIME}$")]
+_HOURS = rf"^{_TIME}-{_TIME}$"
+Hours = Annotated[str, StringConstraints(pattern=_HOURS)]
 """A part of each day in UTC, from and until: `20:00-06:00`."""
+Cron = Annotated[str, StringConstraints(pattern=CRON)]
+"""When to run, in UTC: minute, hour, day, month and weekday."""
+_OWNER = r"^([A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}|team:.+)$"
+Owner = Annotated[str, StringConstraints(pattern=_OWNER)]
+"""An email address or `team:NAME`, as Dagster takes them."""
+PATTERNS = {
+    _NAME: "use 1 to 64 letters, digits, '_' or '-' in a name",
+    _HOURS: "write from when and until when, in UTC, as 20:00-06:00",
+    CRON: "write a cron expression: minute, hour, day, month and weekday in UTC, as 0 3 * * *",
+    _OWNER: "write an email address (top-level domain of 2 to 7 letters), or team:NAME",
+}
+"""What to write, by the pattern that a value does not match."""
 ChatName = Annotated[str, NameIn("chats")]
 EmbeddingName = Annotated[str, NameIn("embeddings")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

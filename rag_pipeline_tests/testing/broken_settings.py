@@ -62,6 +62,10 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("configurations/0/name", "all", "configurations.0.name: 'all' would name 4 config"),
     ("configurations/1/name", "semantic 1", "configurations.1.name: 'semantic 1': use 1 to 64"),
     ("configurations", [], "configurations: []"),
+    ("schedule", "every day", "schedule: 'every day': write a cron expression: minute, hour"),
+    ("schedule", "0 25 * * *", "schedule: '0 25 * * *': write a cron expression: minute, hour"),
+    ("sensor_hours", "22:00", "sensor_hours: '22:00': write from when and until when, in UTC"),
+    ("owners", ["Bo"], "owners.0: 'Bo': write an email address (top-level domain of 2 to 7"),
     ("lexical", {"language": "klingon"}, "lexical.language: 'klingon' is not one of"),
 ]
 """Place, value (`KeyError` where it is left out) and message."""
