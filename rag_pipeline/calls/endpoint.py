@@ -260,6 +260,8 @@ class Endpoint:
             or (not error.limited and sending.tries >= self._most_tries(sending))
         ):
             message = f"{error}; given up after {sending.tries} tries in {waited:.0f} s"
+            if error.retry_after is not None and error.retry_after > left:
+                message += f": the provider asks to wait {error.retry_after:,.0f} s"
             answered = self.circuit.last_success > sending.started
             if not answered and (error.limited or self.circuit.blames(error)):
                 raise CallsStoppedError(f"{message}, and no other call succeeded meanwhile")

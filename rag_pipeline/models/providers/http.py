@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
-from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
-from rag_pipeline.errors import TransientError
+from rag_pipeline.calls import LONGEST_TIMEOUT, redacted, unreachable
+from rag_pipeline.errors import CallsStoppedError, TransientError
 from rag_pipeline.models.providers.remote import JSONReply, Server
 
 if TYPE_CHECKING:
@@ -27,9 +28,34 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
         # The endpoint keeps the time of an attempt: what failed before gets more of it.
         timeout=httpx.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         limits=httpx.Limits(max_connections=None),
+        follow_redirects=True,
+        event_hooks=STAYING,
         verify=trusted("httpx"),
     ) as client:
         yield client
+
+
+def check_redirect(status: int, here: str, location: str) -> None:
+    """Raise CallsStoppedError for a redirect that leads away, or that would lose what is sent.
+
+    Texts go where the settings say: to the same origin, or from http to https of the same host.
+    Other codes than 307 and 308 ask again by GET, without the texts.
+    """
+    there = urljoin(here, location)
+    old, new = urlsplit(here), urlsplit(there)
+    stays = new[:2] == old[:2] or (new.hostname == old.hostname and new.scheme == "https")
+    if status not in (307, 308) or not stays:
+        said = redacted(f"{here}: the server redirects to {there} (HTTP {status})")
+        raise CallsStoppedError(f"{said}; if that is the right one, set `base_url` to it")
+
+
+async def _stay(reply: "httpx.Response") -> None:
+    if reply.has_redirect_location:
+        check_redirect(reply.status_code, str(reply.url), reply.headers["Location"])
+
+
+STAYING = {"response": [_stay]}
+"""The event hooks of an httpx client that follows no redirect away from where it is sent to."""
 
 
 def trusted(library: str) -> ssl.SSLContext:
@@ -72,5 +98,7 @@ def _reason(reply: "httpx.Response") -> str:
         return reply.text
     if isinstance(body, dict):
         said = body.get("message") or body.get("detail") or body.get("error")
-        return str(said["message"] if isinstance(said, dict) and "message" in said else said)
+        if isinstance(said, dict):
+            said = said.get("message")
+        return str(said or reply.text)
     return reply.text

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import openai
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, failure_of_status, unreachable
-from rag_pipeline.errors import ProviderError, TransientError, keep_secret
-from rag_pipeline.models.providers.http import trusted
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError, keep_secret
+from rag_pipeline.models.providers.http import STAYING, trusted
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
 _HTTP_LIBRARY = openai.DefaultAsyncHttpxClient.mro()[1].__module__.partition(".")[0]
@@ -33,7 +33,9 @@ def client_of(key: str | None, address: str | None, timeout: float) -> openai.As
         base_url=address,
         timeout=openai.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         max_retries=0,
-        http_client=openai.DefaultAsyncHttpxClient(verify=trusted(_HTTP_LIBRARY)),
+        http_client=openai.DefaultAsyncHttpxClient(
+            verify=trusted(_HTTP_LIBRARY), event_hooks=STAYING
+        ),
     )
 
 
@@ -64,6 +66,8 @@ def sdk_errors(what: str, settings: OpenAIProtocol, key: str | None) -> Iterator
             stops=error.code if error.code in _STOPPING_CODES else "",
         ) from None
     except openai.APIConnectionError as error:
+        if isinstance(error.__cause__, CallsStoppedError):
+            raise error.__cause__ from None
         raise unreachable(what, error, key) from None
     except (ValueError, RecursionError) as error:
         raise TransientError(f"{what}: the reply is not JSON: {error}") from None

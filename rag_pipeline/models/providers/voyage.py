@@ -16,6 +16,7 @@ from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
+from rag_pipeline.models.providers.http import check_redirect
 from rag_pipeline.models.providers.remote import (
     JSONReply,
     RemoteCrossEncoder,
@@ -150,8 +151,15 @@ async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
     import voyageai
     from voyageai.api_resources.api_requestor import APIRequestor
 
+    async def stay(_: object, context: object, sent: aiohttp.TraceRequestRedirectParams) -> None:
+        headers = sent.response.headers
+        there = headers.get("Location") or headers.get("URI") or ""
+        check_redirect(sent.response.status, str(sent.url), there)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(stay)
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector) as session:
+    async with aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as session:
         token = voyageai.aiosession.set(session)
         try:
             yield APIRequestor(  # type: ignore[no-untyped-call]
