@@ -24,7 +24,7 @@ from rag_pipeline.search.retrieval import remembering, retrieve_all
 from rag_pipeline.workspace import Workspace
 
 CUTOFFS = (1, 5, 10)
-TUNED = frozenset({"own", "middle", "end", "one party", "keywords"})
+TUNED = frozenset({"own", "middle", "end", "one party", "keywords", "statement", "story"})
 _ASKING = re.compile(r"Does the document (\w+) (.*)\?")
 _OWNER = re.compile(r"(.+?)(?:'s|(?<=s)') ")
 _STOP = frozenset(
@@ -104,6 +104,29 @@ LEGALBENCH: dict[str, Callable[[str], str]] = {
     "last words": _legal(
         lambda name, verb, what: (
             f"Please check if it {_third_person(verb)} {what}; I mean {name}, thanks"
+        )
+    ),
+    "statement": _legal(
+        lambda name, verb, what: (
+            f'Which clauses of "{name}" support or contradict this: The document '
+            f"{_third_person(verb)} {what}."
+        )
+    ),
+    "story": _legal(
+        lambda name, verb, what: (
+            f"We signed {name} last year and a lawsuit is coming up. Does the document {verb} "
+            f"{what}?"
+        )
+    ),
+    "verify": _legal(
+        lambda name, verb, what: (
+            f"A statement to be verified against {name} by our lawyers: it "
+            f"{_third_person(verb)} {what}."
+        )
+    ),
+    "email": _legal(
+        lambda name, verb, what: (
+            f"Hi, I am reviewing {name} for a client\n\nDoes the document {verb} {what}?"
         )
     ),
 }

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.search.lexical_index import DocumentIndex
 
 _LEAST = 0.25
@@ -26,6 +27,7 @@ _LONG = 150
 
 _WORD = re.compile(r"\S+")
 _SENTENCE = re.compile(r"[^.?!\n]*(?:[.?!](?!\s)[^.?!\n]*)*[.?!\n]?")
+_INTRODUCES = re.compile(r":\s+|\n\s*\n\s*")
 _ENDS = ";:,.!?-–—"
 
 
@@ -134,14 +136,34 @@ def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) 
 
 
 def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
-    """Return a text without some of its words; None where what is left hardly asks."""
-    before = text[: words[start].start].rstrip(" ,;:")
-    after = text[words[end - 1].end :].lstrip(" ,;:")
+    """Return a text without the words of a name; None where what is left hardly asks.
+
+    What stands around the name goes too where it only leads up to the question: `Under` before a
+    name with a comma, or a sentence or a clause with a colon that is followed by more words.
+    """
     left = sum(1 for word in words[:start] if word.terms)
     right = sum(1 for word in words[end:] if word.terms)
+    after = text[words[end - 1].end :].lstrip(" ,;:")
     if left < _LEAST_ASKED <= right and text[words[end - 1].end - 1] in ";:,.":
-        before, left = "", 0  # it only leads up to the name: `Under`, `Consider`
+        return after
+    introduced = _introduction_end(text, words[end - 1])
+    asked = sum(1 for word in words[end:] if word.terms and word.start >= introduced)
+    if asked >= _LEAST_ASKED and asked > left + right - asked:
+        return text[introduced:]
+    before = text[: words[start].start].rstrip(" ,;:")
     return f"{before} {after}".strip() if left + right >= _LEAST_ASKED else None
+
+
+def _introduction_end(text: str, name: _Word) -> int:
+    """Return where the sentence, or the clause before a colon, with a name's last word ends.
+
+    It is the text's end for a question, which asks by itself.
+    """
+    last = len(text[: name.end].rstrip(_ENDS))
+    introduces = _INTRODUCES.search(text, last)
+    ends = (end for end in sentence_ends(text, 0, len(text)) if end > last)
+    end = min(next(ends, len(text)), introduces.end() if introduces else len(text))
+    return len(text) if text[:end].rstrip().endswith("?") else end
 
 
 def _asking(query: str) -> str:

@@ -63,6 +63,36 @@ def test_what_names_a_document_is_told_from_what_is_asked(documents, query, ask)
     assert documents.document_ids[best].as_py() == "nda/cedar_boats.txt"
 
 
+KEPT = "May copies of its drawings be kept at home?"
+"""Four words with terms: `copies`, `drawings`, `kept`, `home`."""
+
+
+@pytest.mark.parametrize(
+    ("query", "ask"),
+    [
+        # a colon: `clauses`, `support`, `contradict` are three
+        (f"Which clauses of Cedar Boats support or contradict this: {KEPT}", KEPT),
+        # a sentence: `signed`, `Monday`
+        (f"We signed Cedar Boats Inc. on Monday. {KEPT}", KEPT),
+        # a blank line: `read`, `client`
+        (f"I read Cedar Boats for a client\n\n{KEPT}", KEPT),
+        # more words lead up to the question than are in it: `copies`, `drawings`, `kept`
+        ("As to copies of drawings kept under Cedar Boats: who pays?", None),
+        # a question asks by itself
+        (f"Who signed Cedar Boats? {KEPT}", None),
+        # no sentence ends at an abbreviation
+        ("Copies are kept by Cedar Boats Inc. and its many happy friends at home", None),
+    ],
+)
+def test_a_part_that_names_a_document_and_leads_up_to_the_question_is_not_asked(
+    documents, query, ask
+):
+    question = analyse(query, documents)
+    assert "Cedar Boats" in question.name
+    expected = ask or query.replace(question.name, "")
+    assert re.findall(r"\w+", question.ask) == re.findall(r"\w+", expected)
+
+
 def test_two_documents_that_are_named_alike_score_alike(documents):
     named = analyse("Who keeps copies: Acme Rockets or Cedar Boats?", documents).documents
     assert named is not None

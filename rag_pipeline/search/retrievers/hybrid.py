@@ -71,9 +71,13 @@ class HybridRetriever(TermRetriever):
         return self
 
     def made_from(self, config: CorpusConfig) -> list[Any]:
-        """Return what tells these rankings from those of BM25 that always counted fully."""
+        """Return what tells these rankings from earlier ones.
+
+        BM25 always counted fully, and what leads up to a question was asked with it.
+        """
         counts = ["words met"] if self.fusion == "weighted" else []
-        return [*super().made_from(config), *counts]
+        asked = ["introductions left out"] if self.split_query else []
+        return [*super().made_from(config), *counts, *asked]
 
     @property
     def splits_query(self) -> bool:
