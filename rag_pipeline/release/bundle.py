@@ -19,17 +19,18 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
 
 from rag_pipeline import release as releases
-from rag_pipeline.config import STAGES
+from rag_pipeline.config import STAGES, CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, vector_schema
 from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release import Release
 from rag_pipeline.release.gate import kept_file
 from rag_pipeline.release.manifest import verify
+from rag_pipeline.release.settings import ReleasedSettings
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Table
@@ -62,6 +63,8 @@ class _Listing(TypedDict):
     corpus: str
     release: dict[str, Any]
     files: dict[str, _Listed]
+    named: NotRequired[dict[str, dict[str, Any]]]
+    """Variants that those of the release name, by section of the corpus file."""
 
 
 def export(workspace: Workspace, release_id: str, file: Path) -> Release:
@@ -104,6 +107,7 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
                 "corpus": workspace.config.corpus,
                 "release": asdict(replace(release, files={})),
                 "files": {n: _described(path) for n, path in listed.items()},
+                "named": _named(workspace.config, release.typed_settings()),
             }
             archive.writestr(_LISTING, json.dumps(listing, ensure_ascii=False, indent=1))
             for n, path in listed.items():
@@ -122,13 +126,26 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
         listing = _read_listing(archive, file)
     release = listing["release"]
     settings, names = release["settings"], release["settings"]["names"]
+    sections = listing.get("named", {})
+    for stage in STAGES:
+        sections.setdefault(f"{stage}s", {})[names[stage]] = settings[stage]
     return {
         "corpus": listing["corpus"],
         "documents": {"path": "documents"},
         "store": store,
-        **{f"{stage}s": {names[stage]: settings[stage]} for stage in STAGES},
+        **sections,
         "configurations": [{"name": release["configuration"].replace(".", "_"), **names}],
     }
+
+
+def _named(config: CorpusConfig, settings: ReleasedSettings) -> dict[str, dict[str, Any]]:
+    """Return what a release's variants name, such as a chat model, that the corpus file has."""
+    named: dict[str, dict[str, Any]] = {}
+    for stage in STAGES:
+        for _, section, name in getattr(settings, stage).names():
+            if name in (variants := config.section(section)):
+                named.setdefault(section, {})[name] = variants[name].model_dump(mode="json")
+    return named
 
 
 def import_release(

@@ -12,8 +12,9 @@ from rag_pipeline.release import bundle, manifest, moving
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag, said
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 from rag_pipeline_tests.testing.leases import held
+from rag_pipeline_tests.testing.model_server import serving
 
 QUESTION = "How expensive may a hotel be?"
 
@@ -51,6 +52,28 @@ def test_another_machine_serves_what_was_exported(exported, tmp_path, monkeypatc
     assert rag("import-release", zipped).code == 0
     assert [r.release_id for r in imported.releases()] == ["release-000002", "release-000001"]
     assert imported.roll_back().release_id == "release-000001"
+    assert imported.search(QUESTION) == here.search(QUESTION)
+
+
+def test_what_a_variant_names_is_carried_too(tmp_path, run_all, monkeypatch):
+    with serving() as server:
+        file = write_corpus(
+            tmp_path,
+            chats={"small": {"provider": "openai", "model": "m", "base_url": server.url}},
+            chunkings={"semantic": {"method": "semantic", "embedding": "sentences"}},
+            contextualizers={"llm": {"method": "llm", "chat": "small"}},
+            embeddings={name: {"provider": "minilm"} for name in ("minilm", "sentences")},
+            configurations=[
+                rule("default", chunking="semantic", contextualizer="llm", retriever="dense")
+            ],
+        )
+        run_all(file)
+    bundle.export(Workspace(load_config(file)), "release-000001", tmp_path / "carried.zip")
+    (there := tmp_path / "there").mkdir()
+    monkeypatch.chdir(there)
+    said("import-release", "../carried.zip")
+    here, imported = Corpus.load(file), Corpus.load("tiny.yaml")
+    assert imported.config.chat("small").identity == here.config.chat("small").identity
     assert imported.search(QUESTION) == here.search(QUESTION)
 
 
