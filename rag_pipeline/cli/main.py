@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from rag_pipeline.cli.commands import asking, building, inspecting, judging, releases, upkeep
 from rag_pipeline.cli.console import errors, make_legible, set_quiet
-from rag_pipeline.config.plugins import COMMANDS, load_group
+from rag_pipeline.config.plugins import COMMANDS, load_group, origin
 from rag_pipeline.errors import (
     BudgetError,
     CheckFailedError,
@@ -43,8 +43,8 @@ class _Commands(TyperGroup):
         further = load_group(COMMANDS, typer.Typer)
         if taken := [name for name in further if name in own]:
             raise ConfigError(
-                f"{COMMANDS}: a plugin provides {taken[0]!r}, which is a command of rag; give the "
-                f"entry point another name"
+                f"{origin(COMMANDS, taken[0])}: {taken[0]!r} is a command of rag; give the entry "
+                f"point another name"
             )
         return further
 

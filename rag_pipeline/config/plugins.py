@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, EntryPoints, distributions
 from typing import Any, get_args
 
 from pydantic import GetCoreSchemaHandler
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_core import CoreSchema, core_schema
 
 from rag_pipeline.config.settings import Settings
@@ -78,7 +79,13 @@ class VariantsOf:
     ) -> CoreSchema:
         """Return the union of the group's settings classes, told apart by the key."""
         classes = self.classes(source)
-        choices = {name: handler.generate_schema(each) for name, each in classes.items()}
+        choices = {}
+        for name, each in classes.items():
+            try:
+                choices[name] = handler.generate_schema(each)
+            except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+                wrong = f"{each.__name__}: {error.message.splitlines()[0]}"
+                raise ConfigError(f"{origin(self.group, name)}: {wrong}") from None
         return core_schema.tagged_union_schema(choices, self.key)
 
     def classes(self, kind: type = Settings) -> Mapping[str, type[Settings]]:
@@ -93,9 +100,14 @@ class VariantsOf:
                 literal = f'`{self.key}: Literal["{name}"]`'
                 wrong = f"must have the setting {literal}, as its entry point is called"
             if wrong:
-                (point,) = _installed().select(group=self.group, name=name)
-                raise ConfigError(f"{self.group}: {_origin(point)}: {each.__name__} {wrong}")
+                raise ConfigError(f"{origin(self.group, name)}: {each.__name__} {wrong}")
         return classes
+
+
+def origin(group: str, name: str) -> str:
+    """Return what errors call an entry point: its group, its name and its package."""
+    (point,) = _installed().select(group=group, name=name)
+    return f"{group}: {_origin(point)}"
 
 
 def built_in(name: str) -> EntryPoint | None:
@@ -121,7 +133,7 @@ def _installed() -> EntryPoints:
 def _loaded(point: EntryPoint, kind: type) -> Any:
     try:
         loaded = point.load()
-    except Exception as error:  # a package may raise anything when it is imported
+    except (Exception, SystemExit) as error:  # a package may raise anything when it is imported
         raise ConfigError(
             f"{point.group}: {_origin(point)} can't be imported: {type(error).__name__}: {error}; "
             f"repair or uninstall the package"

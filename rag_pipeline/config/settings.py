@@ -1,6 +1,6 @@
 """What all settings are made of, and those that no stage of its own has a file for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
@@ -79,15 +79,13 @@ class Settings(BaseModel):
     def names(self) -> Iterator[tuple[str, str, str]]:
         """Yield the settings that name a variant: place, section and name (see `NameIn`)."""
         for setting, value in self:
-            inner = value if isinstance(value, tuple) else ()
-            numbered = [(f"{setting}.{number}", one) for number, one in enumerate(inner)]
-            for at, one in [(setting, value), *numbered]:
+            field = type(self).model_fields[setting]
+            marks = [*_marks(field.annotation, *field.metadata)]
+            for place, one in _leaves(setting, value):
                 if isinstance(one, Settings):
-                    yield from ((f"{at}.{place}", s, name) for place, s, name in one.names())
-            if isinstance(value, str):
-                field = type(self).model_fields[setting]
-                for mark in _marks(field.annotation, *field.metadata):
-                    yield setting, mark.section, value
+                    yield from ((f"{place}.{inner}", s, name) for inner, s, name in one.names())
+                elif isinstance(one, str):
+                    yield from ((place, mark.section, one) for mark in marks)
 
     def named_chats(self) -> list[str]:
         """Return the variants of `chats` that are named here, in the order of the settings."""
@@ -114,6 +112,20 @@ def _marks(*annotations: Any) -> Iterator[NameIn]:
             yield one
         else:
             yield from _marks(*get_args(one))
+
+
+def _leaves(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what stands in lists and mappings, with its place in the corpus file."""
+    inner: Iterable[tuple[object, Any]]
+    if isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, tuple | list | set | frozenset):
+        inner = enumerate(value)
+    else:
+        yield place, value
+        return
+    for step, one in inner:
+        yield from _leaves(f"{place}.{step}", one)
 
 
 class RemoteModel(Settings):

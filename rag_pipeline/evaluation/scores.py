@@ -1,13 +1,13 @@
 """Score files -> all metrics of a configuration, by metric and query."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
 import pyarrow as pa
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.config.plugins import ANSWER_SCORES, METRICS, load_group
+from rag_pipeline.config.plugins import ANSWER_SCORES, METRICS, load_group, origin
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.evaluation.context_quality.scores import CONTEXT_METRICS
@@ -34,25 +34,44 @@ def asset_of(metric: str) -> str:
 
 def ranking_metrics() -> tuple[RankingMetric, ...]:
     """Return every metric of retrieval, those of other packages last."""
-    return _ranking_metrics(tuple(load_group(METRICS).items()))
-
-
-@cache
-def _ranking_metrics(points: tuple[tuple[str, Any], ...]) -> tuple[RankingMetric, ...]:
-    found: dict[str, RankingMetric] = {m.name: m for m in RANKING_METRICS}
-    for point, provided in points:
-        for metric in provided if isinstance(provided, tuple) else (provided,):
-            if not isinstance(metric, RankingMetric):
-                raise ConfigError(f"{METRICS}: {point!r} is {metric!r:.80}, not a RankingMetric")
-            if found.setdefault(metric.name, metric) is not metric:
-                raise ConfigError(f"{METRICS}: {point!r}: a metric {metric.name!r} exists already")
-    return tuple(found.values())
+    return _installed()[0]
 
 
 def answer_metrics() -> tuple[Metric[Any], ...]:
     """Return every metric of answers and contexts, which exist where these are evaluated."""
-    scores = load_group(ANSWER_SCORES, AnswerScore).values()
-    return (*ENTITY_METRICS, *CONTEXT_METRICS, *(m for score in scores for m in score.metrics))
+    return _installed()[1]
+
+
+def _installed() -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
+    scores = load_group(ANSWER_SCORES, AnswerScore)
+    return _checked(tuple(load_group(METRICS).items()), tuple(scores.items()))
+
+
+@cache
+def _checked(
+    rankings: tuple[tuple[str, Any], ...], scores: tuple[tuple[str, type[AnswerScore]], ...]
+) -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
+    """Return the metrics of rankings and of answers; raise ConfigError where two have one name."""
+    of_answers: tuple[Metric[Any], ...] = (*ENTITY_METRICS, *CONTEXT_METRICS)
+    found: dict[str, Metric[Any]] = {m.name: m for m in (*RANKING_METRICS, *of_answers)}
+
+    def checked(group: str, point: str, provided: Any, kind: type[Metric[Any]]) -> Iterator[Any]:
+        for metric in provided if isinstance(provided, tuple) else (provided,):
+            if not isinstance(metric, kind):
+                what = f"{metric!r:.80}, not a {kind.__name__}"
+                raise ConfigError(f"{origin(group, point)} provides {what}")
+            if found.setdefault(metric.name, metric) is not metric:
+                raise ConfigError(
+                    f"{origin(group, point)}: a metric {metric.name!r} exists already; give it "
+                    f"another name"
+                )
+            yield metric
+
+    retrieval = [m for point, own in rankings for m in checked(METRICS, point, own, RankingMetric)]
+    for point, score in scores:
+        own = getattr(score, "metrics", None)
+        of_answers = (*of_answers, *checked(ANSWER_SCORES, point, own, Metric))
+    return tuple(dict.fromkeys((*RANKING_METRICS, *retrieval))), of_answers
 
 
 def all_metrics() -> Mapping[str, Metric[Any]]:

@@ -167,7 +167,10 @@ def _failure(step: Step, result: dg.ExecuteInProcessResult) -> RagPipelineError:
         if error is not None:
             cause = error.cause or error
             own = f"{RagPipelineError.__module__}.{cause.cls_name}: "
-            return RagPipelineError(f"{step}: {cause.message.strip().removeprefix(own)}")
+            said = cause.message.strip()
+            place = "" if said.startswith(own) or not cause.stack else cause.stack[-1].strip()
+            at = f" ({place.splitlines()[0]})" if place else ""
+            return RagPipelineError(f"{step}: {said.removeprefix(own)}{at}")
     return RagPipelineError(f"{step}: the run failed; see it in the Dagster UI")
 
 

@@ -10,7 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 from rag_pipeline.chunking.fixed import FixedChunking
 from rag_pipeline.config import ChunkingSettings, plugins
 from rag_pipeline.config.plugins import CHUNKINGS, VariantsOf, load_group
+from rag_pipeline.config.settings import ChatName, EmbeddingName, Settings
 from rag_pipeline.errors import ConfigError
+from rag_pipeline.evaluation.scores import all_metrics
 
 HALVES = """
 from typing import Literal
@@ -29,6 +31,12 @@ class Other:
     pass
 class Unfinished(ChunkingSettings):
     method: Literal["unfinished"]
+class Undefined(Halves):
+    method: Literal["undefined"]
+    of: "Absent"
+class Unknown(Halves):
+    method: Literal["unknown"]
+    of: Other
 """
 
 
@@ -93,6 +101,11 @@ def test_another_packages_method_stands_beside_them(site):
             "No module named 'no_such_package'; repair or uninstall the package",
         ),
         (
+            "halves = halving:Halves",
+            "raise SystemExit('no licence')",
+            "'halves' of halving (halving:Halves) can't be imported: SystemExit: no licence; ",
+        ),
+        (
             "halves = halving:Absent",
             HALVES,
             "'halves' of halving (halving:Absent) can't be imported: AttributeError: ",
@@ -122,6 +135,68 @@ def test_a_wrong_plugin_is_named_with_its_package(site, points, code, message):
     with pytest.raises(ConfigError) as error:
         VariantsOf(CHUNKINGS, "method").classes(ChunkingSettings)
     assert str(error.value).startswith(f"rag_pipeline.chunkings: {message}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("undefined", "Undefined: name 'Absent' is not defined"),
+        ("unknown", "Unknown: Unable to generate pydantic-core schema for <class 'halving.Other'>"),
+    ],
+)
+def test_a_setting_whose_type_is_not_understood_is_named_with_its_package(site, name, message):
+    install(site, "halving", f"{name} = halving:{name.title()}")
+    with pytest.raises(ConfigError) as error:
+        TypeAdapter(Annotated[ChunkingSettings, VariantsOf(CHUNKINGS, "method")]).json_schema()
+    place = f"rag_pipeline.chunkings: '{name}' of halving (halving:{name.title()}): "
+    assert str(error.value).startswith(place + message)
+
+
+METRICS_OF_ITS_OWN = """
+from typing import Literal
+from rag_pipeline.evaluation.answer_scores import AnswerScore
+from rag_pipeline.evaluation.metrics import Metric, RankingMetric
+
+of_rankings = RankingMetric(name="P@5", definition="", measure=len, needs="chunks")
+of_nothing = 7
+class of_answers(AnswerScore):
+    score: Literal["one"]
+    metrics = (Metric(name="nDCG@10", definition="", measure=len),)
+class without(AnswerScore):
+    score: Literal["one"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("group", "what", "message"),
+    [
+        ("metrics", "of_rankings", ": a metric 'P@5' exists already; give it another name"),
+        ("metrics", "of_nothing", " provides 7, not a RankingMetric"),
+        ("answer_scores", "of_answers", ": a metric 'nDCG@10' exists already; give it another"),
+        ("answer_scores", "without", " provides None, not a Metric"),
+    ],
+)
+def test_a_wrong_metric_is_named_with_its_package(site, group, what, message):
+    install(site, "own", f"[rag_pipeline.{group}]\none = own:{what}", METRICS_OF_ITS_OWN)
+    with pytest.raises(ConfigError) as error:
+        all_metrics()
+    assert str(error.value).startswith(f"rag_pipeline.{group}: 'one' of own (own:{what}){message}")
+
+
+def test_names_in_lists_and_mappings_are_looked_up_too():
+    class Team(Settings):
+        chats: list[ChatName]
+        by_language: dict[str, tuple[EmbeddingName, ...]]
+
+    class Method(Settings):
+        teams: dict[str, Team]
+
+    team = {"chats": ["small", "large"], "by_language": {"de": ["e5"]}}
+    assert list(Method.model_validate({"teams": {"first": team}}).names()) == [
+        ("teams.first.chats.0", "chats", "small"),
+        ("teams.first.chats.1", "chats", "large"),
+        ("teams.first.by_language.de.0", "embeddings", "e5"),
+    ]
 
 
 def test_a_name_is_claimed_once(site):

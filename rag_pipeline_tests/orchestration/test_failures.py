@@ -100,6 +100,13 @@ def test_the_command_line_says_the_reason_at_once(loaded, monkeypatch):
     assert len(built) == 1
 
 
+def test_the_command_line_says_where_a_bug_is(loaded, monkeypatch):
+    failing(monkeypatch, [ValueError("a bug")])
+    place = r'\(File ".*test_failures\.py", line \d+, in build\)'
+    with pytest.raises(Exception, match=rf"^chunks recursive_150: ValueError: a bug {place}$"):
+        list(run(loaded, "plain"))
+
+
 @pytest.mark.long
 def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path)
