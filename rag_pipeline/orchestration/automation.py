@@ -33,8 +33,6 @@ SENSOR_SECONDS = 15
 """Least time in seconds between two looks of a sensor."""
 
 _NAMED = 5
-_PRIORITIES = {"documents": "20", "queries": "10", "leaderboard": "10", "release": "20"}
-"""Loading and releasing go before the runs of single partitions that wait in the queue."""
 
 Job: TypeAlias = "dg.JobDefinition | dg.UnresolvedAssetJobDefinition"
 Jobs = Mapping[str, Job]
@@ -57,7 +55,7 @@ def build_jobs(
             ),
             executor_def=executor,
             description=f"Bring {name} of {config.corpus} up to date.",
-            tags={"corpus": config.corpus, "dagster/priority": _PRIORITIES.get(name, "0")},
+            tags={"corpus": config.corpus, "dagster/priority": str(ASSETS[name].priority)},
         )
         for name in asset_names(config)
     }

@@ -10,10 +10,8 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import unchanged
 from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
-
-LOOKED_AT = ("documents", "release")
-"""Assets that a scheduled run reports even where nothing had to be made: somebody has looked."""
 
 _TICKS = 60
 _WARN, _FAIL = 1.25, 2.0
@@ -22,7 +20,7 @@ _WARN, _FAIL = 1.25, 2.0
 
 def freshness_of(config: CorpusConfig, name: str) -> dg.FreshnessPolicy | None:
     """Return how old an asset may be; None where nothing is scheduled, or of other assets."""
-    if config.schedule is None or name not in LOOKED_AT:
+    if config.schedule is None or not ASSETS[name].watched:
         return None
     ticks = islice(cron_string_iterator(0.0, config.schedule, "UTC"), _TICKS)
     longest: timedelta = max(after - before for before, after in pairwise(ticks))
@@ -39,7 +37,8 @@ def report_current_release(workspace: Workspace, instance: dg.DagsterInstance) -
     if config.schedule is None:
         return
     loaded, released = (
-        instance.get_latest_materialization_event(asset_key(config, name)) for name in LOOKED_AT
+        instance.get_latest_materialization_event(asset_key(config, name))
+        for name in ("documents", "release")
     )
     if loaded is not None and (released is None or released.timestamp < loaded.timestamp):
         instance.report_runless_asset_event(unchanged(workspace, instance, Step("release")))

@@ -15,15 +15,15 @@ from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.names import group_name
 from rag_pipeline.orchestration.partitions import asset_names, partitions_of
 from rag_pipeline.orchestration.unstable import unstable
+from rag_pipeline.pipeline.registry import ASSETS
 
 _FILES = "The {name} as files, by a hash of their names, sizes and times."
 _SETTINGS = "What {name} are made with and from: a hash of settings, code versions and inputs."
-_OF_FILES = ("documents", "queries")
 
 
 def input_key(config: CorpusConfig, name: str) -> dg.AssetKey:
     """Return the input of an asset; it has the partitions of the asset."""
-    return dg.AssetKey([config.corpus, "files" if name in _OF_FILES else "settings", name])
+    return dg.AssetKey([config.corpus, "files" if ASSETS[name].of_files else "settings", name])
 
 
 def build_inputs(
@@ -34,7 +34,7 @@ def build_inputs(
     built = []
     for name in asset_names(config):
         partitions = partitions_of(config, name)
-        about = _FILES if name in _OF_FILES else _SETTINGS
+        about = _FILES if ASSETS[name].of_files else _SETTINGS
         with unstable():
             source = dg.observable_source_asset(
                 key=input_key(config, name),

@@ -21,7 +21,6 @@ from rag_pipeline.orchestration.assets import (
 )
 from rag_pipeline.orchestration.checks import judge
 from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
-from rag_pipeline.orchestration.freshness import LOOKED_AT
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
@@ -88,7 +87,7 @@ def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[An
             continue
         try:
             if not _must_run(workspace, step) and passed(workspace, step):
-                if config.schedule is not None and step.asset in LOOKED_AT:
+                if config.schedule is not None and step.row.watched:
                     yield unchanged(workspace, context.instance, step)
                 continue
             if config.budget_usd is not None and pays(workspace, step):

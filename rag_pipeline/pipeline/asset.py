@@ -74,6 +74,12 @@ class Asset:
     """Whether it waits where one of the partitions that it reads can't be built."""
     on_demand: bool = False
     """Whether only somebody who asks for it gets it: it is in no plan."""
+    of_files: bool = False
+    """Whether it is made from files that people change, not from settings and other assets."""
+    watched: bool = False
+    """Whether its age is watched: a scheduled run reports it even where nothing was to be made."""
+    priority: int = 0
+    """Runs of a higher one leave Dagster's queue first."""
     kind: str
     about: str
     """What it holds, for the UI."""

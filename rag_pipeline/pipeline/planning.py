@@ -1,10 +1,11 @@
 """What there is to do: every asset partition in the order of the flow, and whether it is stale."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rag_pipeline.config import LEVELS, CorpusConfig, Key
+from rag_pipeline.config import CorpusConfig, Key
 from rag_pipeline.indexing import MADE_OTHERWISE, Plan
 from rag_pipeline.pipeline.asset import Asset
 from rag_pipeline.pipeline.registry import ASSETS, asset_of
@@ -101,10 +102,10 @@ def step_stored_as(name: str) -> Step | None:
     row = ASSETS.get(asset)
     if row is None or row.table is None:
         return None
-    levels = LEVELS.index(row.by) + 1 if row.by else 0
-    if len(partition.split(".") if partition else ()) != levels:
-        return None
-    return Step(asset, partition or None)
+    with suppress(ValueError):
+        if Key.parse(partition).level == row.by:
+            return Step(asset, partition or None)
+    return None
 
 
 def plan_step(workspace: Workspace, step: Step) -> StepPlan:

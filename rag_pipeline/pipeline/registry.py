@@ -122,6 +122,9 @@ _ROWS = (
         shards=SHARDS_OF_DOCUMENTS,
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
         checks=(Check("documents_are_sound", JUDGES["documents"]),),
+        of_files=True,
+        watched=True,
+        priority=20,
         kind="lancedb",
         about="Files and JSON Lines records, decoded. What can't be used is quarantined with the "
         "reason.",
@@ -140,6 +143,8 @@ _ROWS = (
             Check("gold_spans_lie_in_documents", JUDGES["queries"]),
             Check("no_query_left_out", check_queries_complete, blocking=False),
         ),
+        of_files=True,
+        priority=10,
         kind="parquet",
         about="The questions, with their gold spans resolved against the documents.",
         doing="find their gold spans",
@@ -264,6 +269,7 @@ _ROWS = (
         made_from=lambda workspace, _: (leaderboard_digest(workspace),),
         # One configuration that can't be built holds back itself, not the comparison of the rest.
         holds_back=False,
+        priority=10,
         kind="json",
         about="Every configuration with its metrics, best first.",
         doing="compare the configurations",
@@ -278,6 +284,8 @@ _ROWS = (
         # Before the gate: a store stays level even where nothing is let through for long.
         sweep="before",
         made_from=_release_inputs,
+        watched=True,
+        priority=20,
         kind="json",
         about="The manifest that pins the configuration and the exact builds that are served.",
         doing="serve the best",

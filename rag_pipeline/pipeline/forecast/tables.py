@@ -88,7 +88,7 @@ def documents_to_do(
 def build_tables(dry: DryWorkspace, chunking: str, todo: Mapping[Step, Todo]) -> dict[Step, Noted]:
     """Build what is pending in the tables of one chunking, of the loaded documents."""
     unloaded = todo.get(DOCUMENTS, NOTHING).pending
-    mine = [s for s in todo if s.partition and s.partition.split(".")[0] == chunking]
+    mine = [s for s in todo if s.row.sharded and s.key(dry.config).chunking == chunking]
     noted = {step: Noted() for step in mine}
     for step in mine:
         if todo[step].pending & unloaded:
@@ -108,12 +108,12 @@ def build_tables(dry: DryWorkspace, chunking: str, todo: Mapping[Step, Todo]) ->
             unknown[step] = waiting.intersection(own)
             if unknown[step]:
                 noted[step].chunks_known = False
-                if step.asset == "vector_index" or asks_a_chat(dry.config, step):
+                if _embeds(step) or asks_a_chat(dry.config, step):
                     noted[step].calls_known = False
             possible = [d for d in own if d not in waiting]
             if possible:
                 unknown[step] |= _build(dry, step, stages[step], possible, noted[step])
-            if step.asset == "vector_index" and before in noted:
+            if _embeds(step) and before in noted:
                 noted[step].exact &= not noted[before].calls
         dry.store.forget()
     return noted
@@ -125,9 +125,8 @@ def _build(
     """Build the rows of documents and hold them; return the documents whose rows are unknown."""
     report = Report()
     dry.cache.learned = learned_of(dry, step)
-    # Chunks made of other replies would be other chunks: without these they are not known.
-    dry.cache.begin(reads=step.asset != "vector_index", stands_in=step.asset != "chunks")
-    if step.asset == "vector_index":
+    _begin(dry, step)
+    if _embeds(step):
         # Nothing is made of its rows: as many as there are chunks, whatever the vectors.
         with suppress(UnknownReplyError):
             list(stage.build(document_ids, report))
@@ -137,10 +136,23 @@ def _build(
     noted.chunks += rows
     for calls in dry.cache.missing.values():
         noted.calls.update(calls)
-    noted.exact &= not dry.cache.guessed or step.asset == "chunks"
-    unknown = set(report.failed) if step.asset == "chunks" else set()
+    noted.exact &= not dry.cache.guessed or _cuts(step)
+    unknown = set(report.failed) if _cuts(step) else set()
     noted.chunks_known &= not unknown
     return unknown
+
+
+def _begin(dry: DryWorkspace, step: Step) -> None:
+    # Chunks made of other replies would be other chunks: without these they are not known.
+    dry.cache.begin(reads=not _embeds(step), stands_in=not _cuts(step))
+
+
+def _embeds(step: Step) -> bool:
+    return step.row.unit == "texts"
+
+
+def _cuts(step: Step) -> bool:
+    return step.row.by == "chunking"
 
 
 def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
@@ -162,7 +174,7 @@ def needed_by_table(dry: DryWorkspace, step: Step) -> Iterator[bytes]:
     stage = open_stage(dry, step.asset, step.partition or "")
     document_ids = sorted(stage.upstream.state())
     for first in range(0, len(document_ids), _AT_ONCE):
-        dry.cache.begin(reads=step.asset != "vector_index", stands_in=step.asset != "chunks")
+        _begin(dry, step)
         with suppress(UnknownReplyError):
             for _ in stage.build(document_ids[first : first + _AT_ONCE], Report()):
                 pass
