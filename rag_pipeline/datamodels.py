@@ -218,6 +218,13 @@ class Usage:
     output_tokens: int = 0
     searches: int = 0
 
+    def __post_init__(self) -> None:
+        """Take what is no count, a negative number or a text that a server sent, as 0: not told."""
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not isinstance(value, int) or not 0 <= value <= 10**9:
+                object.__setattr__(self, name, 0)
+
 
 Messages = Sequence[Mapping[str, str]]
 """The turns of a talk in the form of the OpenAI protocol, each with its `role` and `content`."""

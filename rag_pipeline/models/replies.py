@@ -147,6 +147,7 @@ def _parse(reply: str, schema: Mapping[str, Any]) -> Any:
     text = reply.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
     try:
         value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate can't be stored
     except (ValueError, RecursionError):
         raise ValueError(f"no JSON: {reply[:80]!r}") from None
     import jsonschema

@@ -1,4 +1,6 @@
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -188,3 +190,71 @@ def test_a_paid_first_reply_is_kept_where_its_repair_fails(cache: CallCache) -> 
         assert [len(body["messages"]) for body in server.bodies] == [1, 3, 3]
         # Both replies' tokens, the kept one's included.
         assert reply.usage.output_tokens == 1 + 2
+
+
+def said(content: Any) -> Callable[[dict[str, Any]], Any]:
+    """Return what puts something else into the place of a reply's text."""
+
+    def change(reply: dict[str, Any]) -> Any:
+        (choice,) = reply["choices"]
+        return {**reply, "choices": [{**choice, "message": {**choice["message"], **content}}]}
+
+    return change
+
+
+PARTS = [
+    {"type": "thinking", "text": "well"},
+    {"type": "text", "text": "a"},
+    {"type": "text", "text": "b"},
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (said({"content": "half \ud800 and \x00"}), "half \ufffd and \x00"),
+        (said({"content": PARTS}), "ab"),
+        *[
+            (lambda reply, used=used: {**reply, "usage": used}, "P")
+            for used in (
+                {"prompt_tokens": "12", "completion_tokens": "x", "total_tokens": None},
+                {"prompt_tokens": -5, "completion_tokens": 10**30, "total_tokens": 1.5},
+            )
+        ],
+    ],
+)
+def test_an_odd_reply_is_read_and_kept(change: Any, text: str, cache: CallCache) -> None:
+    with serving(lambda body: change) as server:
+        (reply,) = ask([Prompt("p")], model(server.url), cache)
+        assert isinstance(reply, Reply)
+        assert reply.text == text
+        assert min(reply.usage.input_tokens, reply.usage.output_tokens) >= 0
+        assert ask([Prompt("p")], model(server.url), cache) == [reply]
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ({"choices": {"a": 1}}, "the reply is no completion: "),
+        ({"choices": [{"message": {"content": [7]}}]}, "the reply is no completion: "),
+        ({"error": {"message": "overloaded"}}, r"the reply has no choices: .*overloaded"),
+    ],
+)
+def test_a_reply_that_is_none_says_so(
+    reply: Any, reason: str, cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_pipeline.calls.endpoint._FIRST_BACKOFF", 0.01)
+    with serving(lambda body: lambda right: reply) as server:
+        (failure,) = ask([Prompt("p")], model(server.url), cache)
+    assert isinstance(failure, ProviderError)
+    assert re.search(reason, str(failure))
+
+
+def test_half_a_surrogate_in_json_is_asked_for_again(cache: CallCache) -> None:
+    schema = {"type": "object", "properties": {"level": {"type": "string"}}}
+    answers = iter(['{"level": "\\ud83d"}', '{"level": "\\ud83d\\ude00"}'])
+    with serving(lambda body: next(answers)) as server:
+        (reply,) = ask([Prompt("p", schema=schema)], model(server.url), cache)
+    assert isinstance(reply, Reply)
+    assert reply.data == {"level": "\U0001f600"}

@@ -78,4 +78,4 @@ class HTTPScorer(RemoteCrossEncoder):
         """Return what a reply says that it is charged by: tokens (Jina) or searches (Cohere)."""
         billed = (made.get("meta") or {}).get("billed_units") or {}
         tokens = (made.get("usage") or {}).get("total_tokens", 0)
-        return Usage(input_tokens=int(tokens), searches=int(billed.get("search_units", 0)))
+        return Usage(input_tokens=tokens, searches=billed.get("search_units", 0))

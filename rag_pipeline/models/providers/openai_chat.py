@@ -1,12 +1,13 @@
 """Chat models behind the OpenAI protocol, through the `openai` SDK."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import openai
 
-from rag_pipeline.calls import Received, open_endpoint
+from rag_pipeline.calls import Received, open_endpoint, redacted
 from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
 from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config.models import Completion
@@ -83,6 +84,16 @@ class OpenAIChat:
     def _read(
         self, made: "openai.types.chat.ChatCompletion", call_id: str | None = None
     ) -> Completion:
+        try:
+            return self._completion(made, call_id)
+        except (AttributeError, TypeError, LookupError) as error:
+            raise TransientError(
+                f"{self._what}: the reply is no completion: {str(error)[:80]}"
+            ) from None
+
+    def _completion(
+        self, made: "openai.types.chat.ChatCompletion", call_id: str | None
+    ) -> Completion:
         reply_told(
             made.model, [c.finish_reason for c in made.choices or () if c and c.finish_reason]
         )
@@ -99,17 +110,26 @@ class OpenAIChat:
         record("chat", settings.provider, settings.model, base_url=address, **charged)
         choice = made.choices[0] if made.choices else None
         if choice is None or choice.message is None:
-            raise TransientError(f"{self._what}: the reply has no choices")
+            # Some servers send an error with the status of a success.
+            said = redacted(str(getattr(made, "error", None) or ""), self._key)
+            raise TransientError(f"{self._what}: the reply has no choices{said and ': '}{said}")
         message = choice.message
         cut = choice.finish_reason if choice.finish_reason in _CUT else ""
         if message.content is None and not cut:
             raise ProviderError(f"{self._what}: refused: {message.refusal or 'no reason given'}")
         # A server that echoes its request must not bring the key into the cache.
-        return Completion(without_secrets(message.content or ""), used, cut)
+        return Completion(without_secrets(_text(message.content)), used, cut)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _text(content: Any) -> str:
+    """Return what a message says, which some servers send in parts; half a surrogate is U+FFFD."""
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content if part.get("type") == "text")
+    return re.sub("[\ud800-\udfff]", "\ufffd", content or "")
 
 
 def request_body(

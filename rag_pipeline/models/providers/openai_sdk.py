@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import openai
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, failure_of_status, unreachable
-from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError, keep_secret
+from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.http import STAYING, trusted
 from rag_pipeline.models.providers.openai import OpenAIProtocol
 
@@ -66,8 +66,6 @@ def sdk_errors(what: str, settings: OpenAIProtocol, key: str | None) -> Iterator
             stops=error.code if error.code in _STOPPING_CODES else "",
         ) from None
     except openai.APIConnectionError as error:
-        if isinstance(error.__cause__, CallsStoppedError):
-            raise error.__cause__ from None
         raise unreachable(what, error, key) from None
     except (ValueError, RecursionError) as error:
         raise TransientError(f"{what}: the reply is not JSON: {error}") from None

@@ -200,8 +200,7 @@ async def _post(
 
 def _used(made: Mapping[str, Any]) -> Usage:
     usage = made.get("usage")
-    tokens = usage.get("total_tokens") if isinstance(usage, dict) else None
-    return Usage(tokens if isinstance(tokens, int) else 0)
+    return Usage(usage.get("total_tokens", 0) if isinstance(usage, dict) else 0)
 
 
 def _vector(embedding: object) -> object:
