@@ -29,6 +29,7 @@ from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import left_out, load_queries
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
 from rag_pipeline.pipeline.forecast import Outlook
+from rag_pipeline.pipeline.forecast.payees import asks_a_chat
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.store.lease import lease
@@ -42,6 +43,7 @@ _SHARED_WORDS = (
     ("documents_quarantined", "quarantined"),
     ("documents_failed", "failed"),
     ("documents_longer_than_window", "longer than the model's window"),
+    ("calls_made", "sent to models"),
     ("calls_saved", "cached"),
 )
 _MOST_PROBLEMS = 5
@@ -103,14 +105,13 @@ def _run(
     ran = [r for r in results if r.ran]
     calls = CallCounts()
     for result in ran:
-        if not result.step.row.asks:
-            calls.add(result.calls)
+        calls.add(result.calls)
     seconds = f"{time.perf_counter() - started:.1f} s"
     if ran:
         current = f", {len(results) - len(ran)} were current" if len(ran) < len(results) else ""
         console.print(
-            f"{len(ran)} of {len(results)} steps run{current}; {calls.made:,} texts embedded, "
-            f"{calls.saved:,} taken from the cache; {seconds}"
+            f"{len(ran)} of {len(results)} steps run{current}; {calls.made:,} texts sent to "
+            f"models, {calls.saved:,} taken from the cache; {seconds}"
         )
     else:
         console.print(
@@ -213,10 +214,10 @@ def summarize_run(
 ) -> dict[str, Any]:
     """Return `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
 
-    `calls.embedding` counts every text of this run that needed a vector: sentences, chunks and
-    queries. What several configurations share was done once: its seconds and its texts count as
-    made for the first of them, for the others as saved. So the sum of `made` is the number of
-    texts sent to a model in this run, and the sum of `seconds` the time spent on configurations.
+    `calls.embedding` counts the texts of the steps that ask no chat model: sentences, chunks,
+    queries, and the passages that a reranker read. What several configurations share was done once:
+    its seconds and its texts count as made for the first of them, for the others as saved. So the
+    sum of `seconds` is the time spent on configurations.
     """
     by_step = {result.step: result for result in results}
     board = {row.name: row for row in load_leaderboard(workspace).configurations}
@@ -231,7 +232,8 @@ def summarize_run(
         for step in own:
             if step not in by_step:
                 continue
-            done = CallCounts() if step.row.asks else by_step[step].calls
+            asks = asks_a_chat(workspace.config, step)
+            done = CallCounts() if asks else by_step[step].calls
             if step in counted:
                 calls.saved += done.made + done.saved
             else:
@@ -246,8 +248,7 @@ def summarize_run(
 
 def _line(number: int, total: int, result: "StepResult") -> str:
     metadata = result.metadata
-    sent = ("calls_made", "asked" if result.step.row.asks else "embedded")
-    words = (*result.step.row.words, *_SHARED_WORDS[:-1], sent, _SHARED_WORDS[-1])
+    words = (*result.step.row.words, *_SHARED_WORDS)
     parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
     if metadata.get("release"):
         parts.append(f"{metadata['release']}: {metadata['configuration']}")

@@ -91,8 +91,6 @@ class Asset:
     """Returns the amount of work in that unit, where no plan tells it."""
     words: tuple[tuple[str, str], ...] = ()
     """The numbers of its metadata that the command line shows, each with its word."""
-    asks: bool = False
-    """Whether what it sends to a model are prompts, not texts to embed."""
     models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
     """The models that making it calls, here or elsewhere; a run's reranker is left out."""
     runs_dry: bool = False

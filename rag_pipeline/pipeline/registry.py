@@ -166,7 +166,6 @@ _ROWS = (
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
         doing="put contexts before chunks",
-        asks=True,
         models=lambda config, key: _models(config, config.contextualizers[key.contextualizer]),
     ),
     Asset(

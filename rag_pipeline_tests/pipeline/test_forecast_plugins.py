@@ -1,6 +1,7 @@
 """What the plan says of plugins' models, and what the run then pays for."""
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -179,10 +180,15 @@ def test_the_plan_counts_what_the_run_then_asks(site, judged):
     for step in plan:
         if step["model"] and step["asset"] != "retrieval_run":
             foreseen[step["asset"]] += step["asks"] or step["calls"]
-    done(site, "run", file)
+    out = judged / "run.json"
+    said = done(site, "run", file, "--json", out)
     groups = json.loads(done(site, "costs", "-c", file, "--json", "--by", "asset"))["groups"]
     made = {name.split()[0]: own["calls"] for name, own in groups.items()}
     made.pop("search", 0)  # the check of what is released
+    (configuration,) = json.loads(out.read_text())["configurations"]
+    texts = made["vector_index"] + made["retrieval_run"] + made.get("answers", 0)
+    assert configuration["calls"]["embedding"]["made"] == texts, "prompts are not embedded"
+    assert re.search(r"context_scores \S+  4 queries, 8 sent to models", said)
     # What is looked for where nothing answers: in the plan they are the most that there can be.
     assert made.pop("answers", 0) <= foreseen.pop("answers") == len(NEUTRAL_QUERIES)
     queries = len(QUERIES)
