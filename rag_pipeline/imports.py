@@ -16,6 +16,8 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
+from rag_pipeline.memory import uncollected
+
 _LOCK = RLock()
 
 
@@ -31,7 +33,7 @@ def import_lancedb() -> Any:
     That client's 240 modules of models and checked functions take two thirds of the time.
     """
     if "lancedb" not in sys.modules:
-        with _LOCK, _models_built_on_use():
+        with _LOCK, _models_built_on_use(), uncollected():
             _postpone("lance_namespace_urllib3_client")
             importlib.import_module("lancedb")
     return importlib.import_module("lancedb")
@@ -45,7 +47,8 @@ def import_great_expectations() -> Any:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     with _LOCK:
         _postpone("altair", "scipy.stats")
-    return importlib.import_module("great_expectations")
+    with uncollected():
+        return importlib.import_module("great_expectations")
 
 
 def postponed(module: ModuleType) -> bool:

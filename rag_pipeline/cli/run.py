@@ -28,6 +28,7 @@ from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import left_out, load_queries
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
+from rag_pipeline.memory import uncollected
 from rag_pipeline.pipeline.forecast import Outlook
 from rag_pipeline.pipeline.forecast.payees import asks_a_chat
 from rag_pipeline.pipeline.planning import Step, steps
@@ -92,7 +93,8 @@ def _run(
     with costs.kept(), progress_bar() as progress:
         live = _Live(progress, len(every))
         # Dagster takes seconds to import: not before the files are known to be right.
-        from rag_pipeline.orchestration.runner import run
+        with uncollected():
+            from rag_pipeline.orchestration.runner import run
 
         for result in _until_interrupted(run(config, configuration, live.announce, workspace)):
             results.append(result)

@@ -3,6 +3,7 @@
 The command line is not among it: it looks for the plugins that are installed.
 """
 
+import gc
 import warnings
 
 import typer  # noqa: F401
@@ -18,3 +19,5 @@ import_lancedb()
 _batch_definition()
 warnings.simplefilter("ignore")
 plugins._installed.cache_clear()  # each process has its own
+gc.collect()
+gc.freeze()  # or each process goes through it all, and so copies it
