@@ -51,13 +51,13 @@ class Table:
         added at its end.
         """
         with clear_errors(self.name):
-            if not self.exists():
+            table = self._open_if_created()
+            if table is None:
                 try:
                     self._database.create_table(self.name, schema=self._stamped())
                 except ValueError:  # another process was first
                     self.open()
                 return
-            table = self.open()
             if added := _added_columns(table.schema, self.schema):
                 table.add_columns(added)  # of which earlier rows hold nulls
                 table = self.open()
@@ -71,17 +71,31 @@ class Table:
 
     def exists(self) -> bool:
         """Return whether the table has been created."""
+        return self._created() is not None
+
+    def _created(self) -> "lancedb.table.Table | None":
+        """Return the newest version of whatever format, None if there is no table."""
         with clear_errors(self.name, "read"):
             try:
-                self._database.open_table(self.name)
+                return self._database.open_table(self.name)
             except (ValueError, FileNotFoundError):
-                return False
-        return True
+                return None
+
+    def _open_if_created(self, version: int | None = None) -> "lancedb.table.Table | None":
+        """Open the newest or one pinned version, None if there is no table."""
+        created = self._created()
+        return None if created is None else self._at(version, created)
 
     def open(self, version: int | None = None) -> "lancedb.table.Table":
         """Open the newest or one pinned version."""
+        return self._at(version)
+
+    def _at(
+        self, version: int | None, created: "lancedb.table.Table | None" = None
+    ) -> "lancedb.table.Table":
+        """Return a table that is open, or opened here, at a version that this program can read."""
         try:
-            table = self._database.open_table(self.name)
+            table = self._database.open_table(self.name) if created is None else created
             if version is not None:
                 table.checkout(version)
             written = _format(table)
@@ -143,7 +157,8 @@ class Table:
     def count(self) -> int:
         """Return the number of rows, 0 if there is no table."""
         with clear_errors(self.name, "read"):
-            return int(self.open().count_rows()) if self.exists() else 0
+            table = self._open_if_created()
+            return 0 if table is None else int(table.count_rows())
 
     def state(self, version: int | None = None) -> State:
         """Return what each document's rows were made from.
@@ -151,9 +166,9 @@ class Table:
         A document with rows of more than one origin is returned with an empty fingerprint, so
         that it counts as stale.
         """
-        if not self.exists():
+        table = self._open_if_created(version)
+        if table is None:
             return {}
-        table = self.open(version)
         identity = (table.schema.metadata or {}).get(_IDENTITY)
         if identity is None:
             return self._read_state(table)
@@ -184,9 +199,9 @@ class Table:
         batch_rows: int = 4096,
     ) -> Iterator[pa.RecordBatch]:
         """Stream some columns, of all documents or of these."""
-        if not self.exists():
+        table = self._open_if_created(version)
+        if table is None:
             return
-        table = self.open(version)
         filters = [None] if document_ids is None else list(id_filters(document_ids))
         for where in filters:
             query = table.search().select(list(columns))
