@@ -44,7 +44,7 @@ def prepared(name: str, data: Path, work: Path) -> Path:
     rag(
         *("init", name, "--documents", str(folder / "documents")),
         *("--queries", str(folder / "queries.jsonl")),
-        *("--store", str(work / "store"), "--output", str(file)),
+        *("--store", str(work / "store"), "--output", str(file), "--force"),
     )
     if (folder / "chunks.jsonl").exists():  # the set's own chunks for `plain` too
         text = file.read_text().replace("chunking: recursive_500", "chunking: given")

@@ -24,7 +24,7 @@ from rag_pipeline.search.retrieval import remembering, retrieve_all
 from rag_pipeline.workspace import Workspace
 
 CUTOFFS = (1, 5, 10)
-TUNED = frozenset({"own", "middle", "end", "one party", "keywords", "statement", "story"})
+TUNED = frozenset({"own", "middle", "end", "one party", "keywords", "statement", "story", "aside"})
 _ASKING = re.compile(r"Does the document (\w+) (.*)\?")
 _OWNER = re.compile(r"(.+?)(?:'s|(?<=s)') ")
 _STOP = frozenset(
@@ -116,6 +116,12 @@ LEGALBENCH: dict[str, Callable[[str], str]] = {
         lambda name, verb, what: (
             f"We signed {name} last year and a lawsuit is coming up. Does the document {verb} "
             f"{what}?"
+        )
+    ),
+    "aside": _legal(
+        lambda name, verb, what: (
+            f"Does the document {verb} {what}? The question is about {name}, which my partner "
+            "signed on Monday."
         )
     ),
     "verify": _legal(

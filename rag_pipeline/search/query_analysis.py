@@ -27,7 +27,7 @@ _LONG = 150
 
 _WORD = re.compile(r"\S+")
 _SENTENCE = re.compile(r"[^.?!\n]*(?:[.?!](?!\s)[^.?!\n]*)*[.?!\n]?")
-_INTRODUCES = re.compile(r":\s+|\n\s*\n\s*")
+_BREAK = re.compile(r":\s+|\n\s*\n\s*")
 _ENDS = ";:,.!?-–—"
 
 
@@ -138,32 +138,30 @@ def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) 
 def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
     """Return a text without the words of a name; None where what is left hardly asks.
 
-    What stands around the name goes too where it only leads up to the question: `Under` before a
-    name with a comma, or a sentence or a clause with a colon that is followed by more words.
+    What only leads up to the question goes with it: `Under` before a name with a comma; the clause
+    before a colon and a sentence beside the question, if they have fewer words than the rest.
     """
     left = sum(1 for word in words[:start] if word.terms)
     right = sum(1 for word in words[end:] if word.terms)
-    after = text[words[end - 1].end :].lstrip(" ,;:")
+    before, after = text[: words[start].start], text[words[end - 1].end :]
     if left < _LEAST_ASKED <= right and text[words[end - 1].end - 1] in ";:,.":
-        return after
-    introduced = _introduction_end(text, words[end - 1])
-    asked = sum(1 for word in words[end:] if word.terms and word.start >= introduced)
-    if asked >= _LEAST_ASKED and asked > left + right - asked:
-        return text[introduced:]
-    before = text[: words[start].start].rstrip(" ,;:")
-    return f"{before} {after}".strip() if left + right >= _LEAST_ASKED else None
+        before, left = "", 0
+    first, last = _part(text, words[start].start, len(text[: words[end - 1].end].rstrip(_ENDS)))
+    others = [word for word in words[:start] + words[end:] if word.terms]
+    outside = sum(1 for word in others if not first <= word.start < last)
+    part, rest = text[first:last].rstrip(), f"{text[:first].rstrip()} {text[last:]}".strip()
+    leads_up = part.endswith(":") or ("?" in rest and not part.endswith("?"))
+    if leads_up and outside >= _LEAST_ASKED and 2 * outside > len(others):
+        return rest
+    asked = f"{before.rstrip(' ,;:')} {after.lstrip(' ,;:')}".strip()
+    return asked if left + right >= _LEAST_ASKED else None
 
 
-def _introduction_end(text: str, name: _Word) -> int:
-    """Return where the sentence, or the clause before a colon, with a name's last word ends.
-
-    It is the text's end for a question, which asks by itself.
-    """
-    last = len(text[: name.end].rstrip(_ENDS))
-    introduces = _INTRODUCES.search(text, last)
-    ends = (end for end in sentence_ends(text, 0, len(text)) if end > last)
-    end = min(next(ends, len(text)), introduces.end() if introduces else len(text))
-    return len(text) if text[:end].rstrip().endswith("?") else end
+def _part(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return where the sentence around a name starts and ends; colons and blank lines cut it."""
+    breaks = [*sentence_ends(text, 0, len(text)), *(m.end() for m in _BREAK.finditer(text))]
+    first = max((at for at in breaks if at <= start), default=0)
+    return first, min((at for at in breaks if at >= end), default=len(text))
 
 
 def _asking(query: str) -> str:

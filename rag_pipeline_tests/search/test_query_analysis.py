@@ -74,8 +74,12 @@ KEPT = "May copies of its drawings be kept at home?"
         (f"Which clauses of Cedar Boats support or contradict this: {KEPT}", KEPT),
         # a sentence: `signed`, `Monday`
         (f"We signed Cedar Boats Inc. on Monday. {KEPT}", KEPT),
+        (f"{KEPT} I mean Cedar Boats Inc., which we signed on Monday.", KEPT),
+        (f"Hello. We signed Cedar Boats on Monday. {KEPT}", f"Hello. {KEPT}"),
         # a blank line: `read`, `client`
         (f"I read Cedar Boats for a client\n\n{KEPT}", KEPT),
+        # what follows is no question
+        ("Tell me the term in Cedar Boats. I need it for a letter to my bank.", None),
         # more words lead up to the question than are in it: `copies`, `drawings`, `kept`
         ("As to copies of drawings kept under Cedar Boats: who pays?", None),
         # a question asks by itself
