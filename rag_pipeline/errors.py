@@ -144,7 +144,7 @@ class MissingExtraError(ProviderError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run: {_installation(extra)}")
+        super().__init__(f"{package} is not installed; run: {installation(extra)}")
 
 
 def import_extra(module: str, package: str, extra: str) -> Any:
@@ -155,7 +155,7 @@ def import_extra(module: str, package: str, extra: str) -> Any:
         raise MissingExtraError(package, extra) from None
 
 
-def _installation(extra: str) -> str:
+def installation(extra: str) -> str:
     """Return the command that installs an extra here.
 
     No package index need have this package: a checkout is installed with the extra, beside a wheel

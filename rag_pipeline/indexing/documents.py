@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import parse_metadata
+from rag_pipeline.errors import installation
 from rag_pipeline.indexing.objects import (
     compare_objects,
     sidecar,
@@ -14,7 +15,7 @@ from rag_pipeline.indexing.plans import Plan
 from rag_pipeline.loading import Rejected, Source, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.code import CODE_SUFFIXES
-from rag_pipeline.loading.extras import MODULES, install, is_as_read_here, is_installed, wanted_by
+from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, wanted_by
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
@@ -169,12 +170,8 @@ def code_warning(workspace: Workspace) -> str:
         return ""
     kinds = workspace.documents().read(["media_type"])
     files = sum(kind in CODE_SUFFIXES.values() for b in kinds for kind in b[0].to_pylist())
-    return (
-        f"{files:,} of source code, cut by lines instead of functions: `{install('code')}` and "
-        f"run again"
-        if files
-        else ""
-    )
+    how = f"`{installation('code')}` and run again"
+    return f"{files:,} of source code, cut by lines instead of functions: {how}" if files else ""
 
 
 def listing_digest(config: CorpusConfig) -> str:

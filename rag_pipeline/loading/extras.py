@@ -12,11 +12,6 @@ def is_installed(extra: str) -> bool:
     return importlib.util.find_spec(MODULES[extra]) is not None
 
 
-def install(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f"pip install 'rag_pipeline[{extra}]'"
-
-
 def read_without(extra: str, content_hash: str) -> str:
     """Return the hash of content of which a part was left out for want of an extra.
 

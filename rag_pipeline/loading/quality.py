@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from rag_pipeline.loading.extras import install, is_installed
+from rag_pipeline.errors import installation
+from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.languages import is_no_other
 from rag_pipeline.loading.text import is_cjk
 
@@ -74,7 +75,11 @@ class TextQuality:
             found.append(f"{self.replaced:.1%} of the characters are {whose}")
         if self.unread:
             what = f"{self.unread} of {self.pages} pages are images that were not read"
-            hint = "" if is_installed("ocr") else f"; `{install('ocr')}` and run again to read them"
+            hint = (
+                ""
+                if is_installed("ocr")
+                else f"; `{installation('ocr')}` and run again to read them"
+            )
             found.append(what + hint)
         if self.confidence is not None and self.confidence < _LEAST_CONFIDENCE:
             found.append(

@@ -11,6 +11,7 @@ from rag_pipeline.chunking.markdown import MarkdownChunking
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.datamodels import Document
+from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.indexing import code_warning, read_documents
 from rag_pipeline.loading import parser_process, scan
 from rag_pipeline.loading.code import find_symbols
@@ -146,7 +147,7 @@ def test_code_read_without_the_extra_is_told_and_read_again_with_it(tmp_path: Pa
         indexing.update_documents(workspace)
         (read,) = read_documents(workspace, ["shop.py"])
         assert place_of(read, at, at + 1).section == ""
-        assert "pip install 'rag_pipeline[code]'" in code_warning(workspace)
+        assert str(MissingExtraError("", "code")).partition("run: ")[2] in code_warning(workspace)
         assert indexing.plan_documents(workspace).is_current
         for parser in parser_process._parsers().idle:
             parser.communicate()

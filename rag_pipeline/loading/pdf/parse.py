@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pypdfium2.raw as pdfium
 
 from rag_pipeline.datamodels import MetadataValue
-from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading.extras import install, is_installed
+from rag_pipeline.errors import DocumentError, installation
+from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.furniture import without_furniture
@@ -95,7 +95,7 @@ def _without_text(pages: list[Page]) -> str:
         return f"no text: {too_large(largest)}"
     if scans and not is_installed("ocr"):
         what = "it is a scanned page" if scans == 1 else f"{scans:,} pages are scanned"
-        return f"no text: {what}; `{install('ocr')}` and run again to read it"
+        return f"no text: {what}; `{installation('ocr')}` and run again to read it"
     if any(page.characters for page in pages):
         return "no text: the fonts don't say which letters they show"
     return "no text: scanned pages?"

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from rag_pipeline.errors import DocumentError
+from rag_pipeline.errors import DocumentError, MissingExtraError
 from rag_pipeline.loading.pdf import parse
 from rag_pipeline.loading.pdf.parse import read_pdf
 from rag_pipeline.loading.quality import TextQuality
@@ -17,6 +17,9 @@ TEXT = (
     "The harbour master records the temperature of the water before the tide turns. Our second "
     "survey compares three independent ledgers with considerable patience."
 )
+
+INSTALL_OCR = str(MissingExtraError("", "ocr")).partition("run: ")[2]
+"""The command that is held to work in rag_pipeline_tests/test_errors.py."""
 
 
 def small_page() -> MadePdf:
@@ -54,7 +57,7 @@ def test_without_the_extra_a_scan_is_refused_with_what_to_install(monkeypatch):
     with pytest.raises(DocumentError) as caught:
         read_pdf("scan.pdf", scanned(small_page().raw))
     assert caught.value.reason == (
-        "no text: it is a scanned page; `pip install 'rag_pipeline[ocr]'` and run again to read it"
+        f"no text: it is a scanned page; `{INSTALL_OCR}` and run again to read it"
     )
 
 
@@ -65,6 +68,5 @@ def test_of_a_mixed_document_the_pages_with_text_are_read_and_the_others_counted
     assert read.text == "Fees are due in March, and again in September of each year."
     assert quality(read).unread == 1
     assert quality(read).warnings() == [
-        "1 of 2 pages are images that were not read; `pip install 'rag_pipeline[ocr]'` and run "
-        "again to read them"
+        f"1 of 2 pages are images that were not read; `{INSTALL_OCR}` and run again to read them"
     ]
