@@ -50,6 +50,12 @@ _GERMAN = re.compile(
 """Words of questions in German, which writes all nouns as English does names."""
 _HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d\s.,:;&'’()/=-]{0,158}[^.]\Z")
 """A heading of Markdown, or a line in capitals that is no sentence."""
+_TABLE_RULE = r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*"
+_TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
+"""The names of a table's columns, with the line below them."""
+_NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
+"""What stands before them in the tables of Word, which names no columns by itself."""
+_LONGEST_RULE = 300
 _LONGEST_LIST = 1_000
 """Maximum number of characters of what leads in a list with the items that are quoted with it."""
 _WITHIN = 3.0
@@ -175,9 +181,9 @@ def sentence_features(
     """Return the sentences of passages that were read, best first, with their features.
 
     - late interaction: the mean, weighted by the tokens' rarity, names `of_names` as much, of
-      the cosine of each token of the query to the nearest of the sentence, or of its heading or
-      its chunk's context, which say what it is about and count `_OF_CONTEXT` as much (see
-      `interaction`);
+      the cosine of each token of the query to the nearest of the sentence, or of its heading, the
+      names of its table's columns or its chunk's context, which say what it is about and count
+      `_OF_CONTEXT` as much (see `interaction`);
     - standardised: that less its mean over all sentences, by its standard deviation;
     - passage: the same of the whole chunk's text;
     - backwards: the same from the sentence's tokens to the query's, standardised;
@@ -186,7 +192,8 @@ def sentence_features(
     - other kind of fact: 1 where a duration, a sum … is asked for and the sentence states none;
     - leading document: 1 in the document of the best chunk.
 
-    A sentence of overlapping chunks stands once; headings and what has no words are left out.
+    A sentence of overlapping chunks stands once; headings, names of columns and what has no words
+    are left out.
     """
     if not read:
         return Compared([], np.empty((0, len(FEATURES))))
@@ -203,7 +210,7 @@ def sentence_features(
     for rank, chunk, tokens in read:
         of_whole = cosines(tokens.whole, question)
         of_tokens, of_context = of_whole[: len(tokens.ids)], of_whole[len(tokens.ids) :]
-        context = above = _OF_CONTEXT * nearest(of_context)
+        context = section = above = _OF_CONTEXT * nearest(of_context)
         leads = float(chunk.document_id == read[0].chunk.document_id)
         weight = rarity(tokens.ids, weights)
         whole = float(nearest(of_tokens) @ shares)
@@ -214,8 +221,13 @@ def sentence_features(
             own = slice(*np.searchsorted(starts, [start, end]))
             met = nearest(of_tokens[own])
             if _HEADING.match(text):
-                above = np.maximum(_OF_CONTEXT * met, context)
+                above = section = np.maximum(_OF_CONTEXT * met, context)
                 continue
+            if _is_table_head(chunk.text, start):
+                above = np.maximum(_OF_CONTEXT * met, section)
+                continue
+            if chunk.text[chunk.text.rfind("\n", 0, start) + 1] != "|":
+                above = section
             if place in seen or not has_terms(text):
                 continue
             seen.add(place)
@@ -232,6 +244,14 @@ def sentence_features(
         features[:, column] -= features[:, column].mean() if len(rows) else 0.0
         features[:, column] /= (features[:, column].std() if len(rows) else 0.0) + 1e-6
     return Compared(sentences, features)
+
+
+def _is_table_head(text: str, start: int) -> bool:
+    """Tell whether the sentence there names the columns of a table."""
+    if text[start] != "|":
+        return False
+    before = text[max(0, start - _LONGEST_RULE) : start]
+    return bool(_TABLE_HEAD.match(text, start) or _NO_HEAD.search(before))
 
 
 def _names(query: str) -> list[str]:

@@ -78,7 +78,7 @@ class ExtractiveAnswers(AnswerSettings):
     this is wrong of at most a share of `error` of the questions that they do answer.
     """
 
-    code_version = 8
+    code_version = 9
     method: Literal["extractive"] = "extractive"
     sentences: int = Field(default=3, ge=1, le=20)
     confidence: Share | None = None

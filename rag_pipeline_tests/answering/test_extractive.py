@@ -183,6 +183,27 @@ def test_the_sentence_is_cited_that_answers_and_not_the_one_that_names_the_parti
     assert found.citations[0].text == parts[2]
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "| Grade | Hotel limit | Daily allowance |\n| --- | :-: | --- |\n",
+        "| | | |\n| --- | --- | --- |\n| Grade | Hotel limit | Daily allowance |\n",  # Word's
+    ],
+)
+def test_a_table_answers_by_its_rows_and_never_by_the_names_of_its_columns(head):
+    text = f"# Travel\n\n{head}| Junior | EUR 110 | EUR 28 |\n| Director | EUR 220 | EUR 45 |\n\n"
+    text += "Expenses are paid within 14 days."
+    chunks = [ScoredChunk(f"a.md#0-{len(text)}", "a.md", 0, len(text), text, 1.0)]
+    found = answer("What is the hotel limit of a director?", chunks, sentences=5, confidence=0)
+    assert found.citations[0].text == "| Director | EUR 220 | EUR 45 |"
+    assert "Grade" not in found.text
+    read = read_passages("hotel limit", chunks, sentence_vectors)
+    sentences, features = sentence_features("hotel limit", read, sentence_vectors)
+    late = dict(zip((s.text[:9] for s in sentences), features[:, 0], strict=True))
+    # The names of the columns count for the rows, and for nothing after the table.
+    assert late["| Junior "] > late["Expenses "] + 0.1
+
+
 def test_tokens_that_an_index_keeps_are_not_embedded_again(monkeypatch):
     text = DOCUMENT[:140]
     model = MiniLMTokens()
