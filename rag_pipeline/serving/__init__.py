@@ -12,14 +12,16 @@ from rag_pipeline.serving.settings import ServerSettings as ServerSettings
 def serve_http(corpora: Sequence[Corpus], settings: ServerSettings) -> None:
     """Serve by HTTP until SIGINT or SIGTERM, then finish what is open within `stop_seconds`.
 
-    A line of JSON on standard error tells of each request.
+    A line of JSON on standard error tells of each request. Raises ConfigError for an address that
+    can't be listened on.
     """
     _need_packages()
     from rag_pipeline.assistant import open_assistant
     from rag_pipeline.serving.app import build_app
-    from rag_pipeline.serving.connections import StoppableServer, listening
+    from rag_pipeline.serving.connections import StoppableServer, check_address, listening
     from rag_pipeline.serving.guards import log_to_stderr
 
+    check_address(settings)
     log_to_stderr()
     export()
     StoppableServer(listening(build_app(open_assistant(corpora), settings), settings)).run()

@@ -13,12 +13,30 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from rag_pipeline.errors import ConfigError
 from rag_pipeline.serving.settings import ServerSettings
 
 _MOST_HEADER_BYTES = 65_536
 _KEPT_SECONDS = 15
 _CONNECTIONS = 8
 """Number of open connections for each request that may run; each holds at most one body."""
+
+
+def check_address(settings: ServerSettings) -> None:
+    """Raise ConfigError where the address can't be listened on, as its port is in use."""
+    try:
+        places = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, address in places:
+            with socket.socket(family, kind, protocol) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(address)
+    except OSError as error:
+        raise ConfigError(
+            f"--host {settings.host} --port {settings.port}: can't listen there: {error.strerror}; "
+            f"name another --port, or stop what listens on this one"
+        ) from None
 
 
 def listening(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
@@ -57,6 +75,9 @@ class StoppableServer(uvicorn.Server):
         """Let the work of requests go on in threads that nobody waits for in the end."""
         asyncio.get_running_loop().set_default_executor(_NotAwaited())
         await super().startup(sockets)
+        if self.started:
+            host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+            sys.stderr.write(f"listening on http://{host}:{self.config.port}; Ctrl-C stops\n")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take no more requests, and finish those that are open."""

@@ -2,6 +2,7 @@
 
 import http.client
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,9 @@ from contextlib import closing
 
 import pytest
 
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.serving import ServerSettings, serve_http
+from rag_pipeline.serving.connections import check_address
 from rag_pipeline_tests.testing.servers import free_port
 
 SERVER = """
@@ -33,7 +37,8 @@ import os
 sys.stdout.flush()
 os._exit(0)
 """
-LINE = "stopping: open requests are finished, within 1 s; Ctrl-C stops at once\n"
+LINE = "listening on http://127.0.0.1:{}; Ctrl-C stops\n"
+LINE += "stopping: open requests are finished, within 1 s; Ctrl-C stops at once\n"
 
 
 class Asked(threading.Thread):
@@ -77,4 +82,20 @@ def test_open_requests_are_finished_within_a_bound(sent, seconds, reply):
         said = process.stderr.read()
     assert process.returncode == 0
     assert reply in asked.reply
-    assert said.startswith(LINE) and "Traceback" not in said
+    assert said.startswith(LINE.format(port)) and "Traceback" not in said
+
+
+def test_an_address_that_is_taken_is_told_before_anything_is_opened():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as caught:
+            serve_http([], ServerSettings(port=port))
+    assert str(caught.value) == (
+        f"--host 127.0.0.1 --port {port}: can't listen there: Address already in use; name "
+        f"another --port, or stop what listens on this one"
+    )
+
+
+def test_a_host_that_is_not_known_is_told():
+    with pytest.raises(ConfigError, match=r"--host no-host\.invalid --port 9003: can't listen"):
+        check_address(ServerSettings("no-host.invalid"))

@@ -140,7 +140,9 @@ def serve(
         str, typer.Option(metavar="http|stdio", help="How clients connect.")
     ] = "http",
     host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on.")] = 9003,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", help="Port to listen on.", min=1, max=65535)
+    ] = 9003,
     token_env: Annotated[
         str, typer.Option(metavar="NAME", help="Environment variable with the bearer token.")
     ] = "RAG_TOKEN",
