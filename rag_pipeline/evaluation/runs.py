@@ -183,12 +183,14 @@ def _digest_without(made_from: str, failed: Sequence[str]) -> str:
     return fingerprint(made_from, "without", *failed) if failed else made_from
 
 
-def update_run(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
-    """Retrieve for every query under one configuration; return the note of the run."""
+def update_run(
+    workspace: Workspace, configuration: Configuration, only: Sequence[Query] | None = None
+) -> dict[str, Any]:
+    """Retrieve for every query under one configuration, or for some; return the note of the run."""
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)
-    queries = every = load_queries(workspace)
+    queries = every = load_queries(workspace) if only is None else only
     counts = CallCounts()
     charged = meter.get()
     spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)

@@ -27,6 +27,7 @@ from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import (
     DOCUMENTS,
+    question,
     read_questions,
     rule,
     write_corpus,
@@ -212,6 +213,24 @@ def test_other_judges_and_rerankers_are_exact_where_the_index_stays(
     assert said["relevance_labels by_voyage"] is None, "its order is not known before"
     assert said["relevance_labels plain"] is None, "those before it may judge the same passages"
     assert said["answers plain"] == 0
+
+
+def test_a_new_question_leaves_those_known_that_were_asked_before(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    file = write(tmp_path, **settings_for(tmp_path, server.url))
+    billed_by_step(file, server)
+    new = question("q5", "Who made the leave policy?", "policy/leave.md", "Acme Rockets")
+    write_questions(tmp_path, [*read_questions(tmp_path), new])
+    plan = {row.step: row for row in foretold(file)}
+    assert plan[Step("retrieval_run", "by_llm")].calls == 1, "its vector"
+    assert plan[Step(RERANKING, "by_llm")].asks == 4, "its passages alone"
+    assert plan[Step("retrieval_run", "by_voyage")].calls == 1, "it does not split the query"
+    assert plan[Step(RERANKING, "by_voyage")].asks == 1
+    assert plan[Step("relevance_labels", "by_llm")].asks == 2
+    made = billed_by_step(file, server)
+    assert made[Step("retrieval_run", "by_llm")] == 1 + 4
+    assert made[Step("retrieval_run", "by_voyage")] == 1 + 1
 
 
 def test_a_changed_document_and_a_forgotten_answer(tmp_path: Path, server: ModelServer) -> None:

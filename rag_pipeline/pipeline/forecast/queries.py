@@ -28,8 +28,10 @@ from rag_pipeline.pipeline.forecast.payees import (
 from rag_pipeline.pipeline.forecast.tables import Noted, Todo
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.search.pinned import hold_index, pin
 from rag_pipeline.search.reranking import Asked
 from rag_pipeline.search.reranking.models import passage_scorer
+from rag_pipeline.search.retrieval import read_question
 
 _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
@@ -63,17 +65,20 @@ class QueryRuns:
         is_read = counts or self._is_read(step)
         dry.cache.learned = learned_of(dry, step)
         dry.cache.begin(reads=is_read)
-        found = False
+        left = self.queries
         with suppress(UnknownReplyError):
             if index_stays:
                 runs.update_run(dry, configuration)
-                found = True
+                left = []
             else:
                 embed = dry.embed(configuration.embedding, input_type="query")
                 embed([query.query for query in self.queries])
+        found = index_stays and not left
+        if index_stays and left and is_read:
+            left = self._search_embedded(configuration)
         searching = Noted(exact=found or self._is_certain(configuration, index_stays))
         searching.calls = dict(dry.cache.missing.get("embedding", {}))
-        scoring_known = found or not counts or self._rerank_usual(configuration, self.queries)
+        scoring_known = found or not counts or self._rerank_usual(configuration, left)
         scores = {**dry.cache.missing.get("chat", {}), **dry.cache.missing.get("rerank", {})}
         if not found or scores:
             self.estimated.add(step)
@@ -81,6 +86,24 @@ class QueryRuns:
             self.unknown.add(step)
         scoring = Noted(calls=scores, calls_known=scoring_known, exact=found)
         return searching, scoring if counts else None
+
+    def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
+        """Search with the queries that have vectors; return those that are left."""
+        dry = self.dry
+        index = hold_index(dry, pin(dry, configuration))
+        settings = dry.config.retrievers[configuration.retriever]
+        embed = dry.embed(configuration.embedding, input_type="query")
+        embedded, left = [], []
+        for query in self.queries:
+            try:
+                embed([read_question(index, query.query, settings).ask])
+                embedded.append(query)
+            except UnknownReplyError:
+                left.append(query)
+        with suppress(UnknownReplyError):
+            runs.update_run(dry, configuration, embedded)
+            return left
+        return self.queries
 
     def judge(self, step: Step) -> Noted:
         """Answer every query, or judge what was found and answered."""
