@@ -198,3 +198,15 @@ def test_a_search_that_cannot_be_done_is_explained(released, query, k, where, me
     with pytest.raises(InputError) as error:
         released.search(query, k=k, where=where)
     assert message in str(error.value)
+
+
+def test_a_search_in_stages_discovers_documents_and_without_stages_is_the_search(built_file):
+    corpus = Corpus.load(built_file)
+    plain = corpus.search_in_stages("hotel price a night", k=3, variants=0)
+    assert plain.chunks == corpus.search("hotel price a night", k=3)
+    assert plain.documents[0].document_id == "policy/travel.md"
+    assert plain.boosted == {}
+    staged = corpus.search_in_stages(
+        *("hotel price a night", 3), boost=lambda document_id, _: [document_id], boosted_files=1
+    )
+    assert staged.boosted == {"policy/travel.md": ["policy/travel.md"]}
