@@ -4,7 +4,8 @@
 
 The wordings are made by program from each question. Those in `TUNED` were used to choose the query
 analysis; the others report on it. On LegalBench-RAG they move, shorten or misspell what names the
-document; on the sample, whose questions name documents in free words, they wrap or strip the text.
+document, or say other things with it; on the sample, whose questions name documents in free words,
+they wrap or strip the text.
 """
 
 import re
@@ -73,6 +74,14 @@ def _legal(form: Callable[[str, str, str], str]) -> Callable[[str], str]:
     return word
 
 
+def _halves(name: str, verb: str, what: str) -> str:
+    """Ask for the second half of something; the first stands in the sentence with the name."""
+    words = what.split()
+    half = max(1, len(words) // 2)
+    first, rest = " ".join(words[:half]), " ".join(words[half:])
+    return f"{name[0].upper()}{name[1:]} says something about {first}. Does it {verb} {rest}?"
+
+
 LEGALBENCH: dict[str, Callable[[str], str]] = {
     "own": lambda query: query,
     "middle": _legal(lambda name, verb, what: f"Does {name} {verb} {what}?"),
@@ -135,6 +144,7 @@ LEGALBENCH: dict[str, Callable[[str], str]] = {
             f"Hi, I am reviewing {name} for a client\n\nDoes the document {verb} {what}?"
         )
     ),
+    "halves": _legal(_halves),
 }
 SAMPLE: dict[str, Callable[[str], str]] = {
     "own": lambda query: query,
