@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     folder = tmp_path_factory.mktemp("released")
     file = write_corpus(folder)
     return file, rag("run", file, "--json", folder / "out.json")
+
+
+@pytest.fixture
+def built_file(released: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    """Return the file of a copy of that corpus, to be changed."""
+    shutil.copytree(released[0].parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / released[0].name
 
 
 @pytest.fixture

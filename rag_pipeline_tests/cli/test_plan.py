@@ -78,9 +78,8 @@ def test_a_current_corpus(released: Any) -> None:
     }
 
 
-def test_what_changed_in_the_documents(tmp_path: Path, run_all: Any) -> None:
-    file = write_corpus(tmp_path)
-    run_all(file)
+def test_what_changed_in_the_documents(tmp_path: Path, built_file: Path, run_all: Any) -> None:
+    file = built_file
     documents = tmp_path / "documents"
     edited = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
     write_documents(documents, {"nda/cedar.txt": edited, "gifts.md": "# Gifts\n\nNone.\n"})
@@ -133,10 +132,9 @@ def configurations(chunking: str) -> list[dict[str, Any]]:
     ids=lambda settings: settings["method"],
 )
 def test_calls_after_a_changed_setting_are_exactly_those_of_the_run(
-    tmp_path: Path, run_all: Any, settings: dict[str, Any]
+    tmp_path: Path, built_file: Path, run_all: Any, settings: dict[str, Any]
 ) -> None:
-    file = write_corpus(tmp_path)
-    run_all(file)
+    file = built_file
     write_file(tmp_path, chunkings={"new": settings}, configurations=configurations("new"))
     plan = planned(file)
     results = {r.step: r for r in run_all(file)}
@@ -149,10 +147,9 @@ def test_calls_after_a_changed_setting_are_exactly_those_of_the_run(
 
 
 def test_a_semantic_chunking_is_known_as_far_as_its_sentences_are(
-    tmp_path: Path, run_all: Any
+    tmp_path: Path, built_file: Path, run_all: Any
 ) -> None:
-    file = write_corpus(tmp_path)
-    run_all(file)
+    file = built_file
 
     def semantic(threshold: float) -> None:
         chunkings = {"semantic": {**SEMANTIC, "threshold": threshold}}

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -109,6 +110,23 @@ def write(folder: Path, **settings: Any) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ModelServer]]:
+    """Yield the folder of a corpus that is current, and the server that it asks."""
+    folder = tmp_path_factory.mktemp("built")
+    with serving(reply) as running:
+        list(run(load_config(write(folder, **settings_for(folder, running.url)))))
+        yield folder, running
+
+
+@pytest.fixture
+def built(template: tuple[Path, ModelServer], tmp_path: Path) -> tuple[Path, ModelServer]:
+    """Return the file of a copy of that corpus, to be changed, and the server."""
+    folder, server = template
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return write_file(tmp_path, **settings_for(tmp_path, server.url)), server
+
+
 def foretold(file: Path) -> list[Forecast]:
     return forecast(Workspace(load_config(file)))
 
@@ -179,10 +197,9 @@ def test_from_nothing_only_the_queries_are_known(tmp_path: Path, server: ModelSe
 
 @pytest.mark.parametrize("forget", [0, 3])
 def test_a_new_chunking_is_exact_up_to_the_search(
-    tmp_path: Path, server: ModelServer, forget: int
+    tmp_path: Path, built: tuple[Path, ModelServer], forget: int
 ) -> None:
-    file = write(tmp_path, **settings_for(tmp_path, server.url))
-    billed_by_step(file, server)
+    file, server = built
     _forget(tmp_path, forget)
     chunkings = {"recursive_150": {"method": "recursive", "max_characters": 130}}
     write_file(tmp_path, **settings_for(tmp_path, server.url, chunkings=chunkings))
@@ -195,10 +212,9 @@ def test_a_new_chunking_is_exact_up_to_the_search(
 
 
 def test_other_judges_and_rerankers_are_exact_where_the_index_stays(
-    tmp_path: Path, server: ModelServer
+    tmp_path: Path, built: tuple[Path, ModelServer]
 ) -> None:
-    file = write(tmp_path, **settings_for(tmp_path, server.url))
-    billed_by_step(file, server)
+    file, server = built
     changed = settings_for(tmp_path, server.url)
     changed["rerankers"]["llm"]["candidates"] = 6
     changed["rerankers"]["voyage"]["candidates"] = 5
@@ -216,10 +232,9 @@ def test_other_judges_and_rerankers_are_exact_where_the_index_stays(
 
 
 def test_a_new_question_leaves_those_known_that_were_asked_before(
-    tmp_path: Path, server: ModelServer
+    tmp_path: Path, built: tuple[Path, ModelServer]
 ) -> None:
-    file = write(tmp_path, **settings_for(tmp_path, server.url))
-    billed_by_step(file, server)
+    file, server = built
     new = question("q5", "Who made the leave policy?", "policy/leave.md", "Acme Rockets")
     write_questions(tmp_path, [*read_questions(tmp_path), new])
     plan = {row.step: row for row in foretold(file)}
@@ -233,9 +248,10 @@ def test_a_new_question_leaves_those_known_that_were_asked_before(
     assert made[Step("retrieval_run", "by_voyage")] == 1 + 1
 
 
-def test_a_changed_document_and_a_forgotten_answer(tmp_path: Path, server: ModelServer) -> None:
-    file = write(tmp_path, **settings_for(tmp_path, server.url))
-    billed_by_step(file, server)
+def test_a_changed_document_and_a_forgotten_answer(
+    tmp_path: Path, built: tuple[Path, ModelServer]
+) -> None:
+    file, server = built
     text = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
     write_documents(tmp_path / "documents", {"nda/cedar.txt": text})
     said = agree(file, server)
@@ -279,10 +295,9 @@ def test_local_models_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_a_store_needs_are_the_calls_that_a_plan_would_look_up(
-    tmp_path: Path, server: ModelServer
+    tmp_path: Path, built: tuple[Path, ModelServer]
 ) -> None:
-    file = write(tmp_path, **settings_for(tmp_path, server.url))
-    billed_by_step(file, server)
+    file, _ = built
     workspace = Workspace(load_config(file))
     before = written(tmp_path / "store")
     needed = set(needed_calls(workspace))
