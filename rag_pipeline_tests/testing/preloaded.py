@@ -1,22 +1,32 @@
 """What processes of tests import; once for all that are forked.
 
+What starts threads when it is imported is not among it: ONNX Runtime, SciPy's linear algebra.
 The command line is not among it: it looks for the plugins that are installed.
 """
 
 import gc
+import importlib
 import warnings
 
+import bm25s  # noqa: F401
+import dagster as dg
+import tokenizers  # noqa: F401
 import typer  # noqa: F401
+import upath  # noqa: F401
 
 import rag_pipeline.models.chat
 import rag_pipeline.orchestration.runner  # noqa: F401
 from rag_pipeline.config import plugins
 from rag_pipeline.imports import import_great_expectations, import_lancedb
 from rag_pipeline.release.checks import _batch_definition
+from rag_pipeline.report import _template
 
 import_great_expectations()
 import_lancedb()
+importlib.import_module("lance")  # not before it, or all of LanceDB is imported
 _batch_definition()
+_template()
+dg.DagsterInstance.ephemeral().dispose()  # imports its storage
 warnings.simplefilter("ignore")
 plugins._installed.cache_clear()  # each process has its own
 gc.collect()
