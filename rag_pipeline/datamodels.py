@@ -190,7 +190,7 @@ class ToAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One document's line of a comparison: what it says, and where (None where it says nothing)."""
 
     document_id: str
@@ -203,7 +203,7 @@ class Formed:
     """An answer with its comparison table, if it is one."""
 
     answer: Answer
-    table: tuple[Row, ...] = ()
+    table: tuple[ComparisonRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

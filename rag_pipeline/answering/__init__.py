@@ -25,6 +25,6 @@ from rag_pipeline.answering.sentences import Reader as Reader
 from rag_pipeline.answering.sentences import SentenceEmbed as SentenceEmbed
 from rag_pipeline.answering.sentences import sentence_vectors as sentence_vectors
 from rag_pipeline.answering.support import supports as supports
+from rag_pipeline.datamodels import ComparisonRow as ComparisonRow
 from rag_pipeline.datamodels import Formed as Formed
-from rag_pipeline.datamodels import Row as Row
 from rag_pipeline.datamodels import ToAnswer as ToAnswer

@@ -9,7 +9,15 @@ from rag_pipeline.answering.facts import kinds_asked, states
 from rag_pipeline.answering.sentences import Reader
 from rag_pipeline.answering.verdict import verdict
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Citation, Formed, Kind, Row, ScoredChunk, ToAnswer
+from rag_pipeline.datamodels import (
+    Answer,
+    Citation,
+    ComparisonRow,
+    Formed,
+    Kind,
+    ScoredChunk,
+    ToAnswer,
+)
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")
@@ -156,7 +164,9 @@ def _compared(documents: Sequence[str], answers: Sequence[Answer]) -> Formed:
         ]
         citations += numbered
         said = " ".join(f"“{' '.join(c.text.split())}” [{c.number}]" for c in numbered)
-        rows.append(Row(document_id, said or "—", numbered[0].number if numbered else None))
+        rows.append(
+            ComparisonRow(document_id, said or "—", numbered[0].number if numbered else None)
+        )
     while len(rows) > _FEWEST_ROWS and rows[-1].number is None:
         rows.pop()
     best = max((a.confidence or 0.0 for a in answers), default=0.0)
@@ -165,7 +175,7 @@ def _compared(documents: Sequence[str], answers: Sequence[Answer]) -> Formed:
     return Formed(Answer(as_table(rows), True, tuple(citations), best), tuple(rows))
 
 
-def as_table(rows: Sequence[Row]) -> str:
+def as_table(rows: Sequence[ComparisonRow]) -> str:
     """Return a Markdown table; bars inside of cells are escaped."""
     cells = [(r.document_id.replace("|", "\\|"), r.text.replace("|", "\\|")) for r in rows]
     lines = [f"| {document} | {text} |" for document, text in cells]

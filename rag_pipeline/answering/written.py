@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rag_pipeline.answering.forms import as_table, or_none
 from rag_pipeline.answering.llm import read_answer
-from rag_pipeline.datamodels import Answer, Citation, Formed, Row, ScoredChunk
+from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Formed, ScoredChunk
 
 _SUPPORT = 0.5
 """The share of a sentence's content words that the passages it cites must hold."""
@@ -38,7 +38,7 @@ def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredCh
     """
     known = {chunk.document_id for chunk in chunks}
     parts: list[Answer] = []
-    table: list[Row] = []
+    table: list[ComparisonRow] = []
     for document_id, says in rows:
         part = read_answer(" ".join(says.split()), chunks, _SUPPORT)
         if not part.answered:
@@ -53,7 +53,7 @@ def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredCh
             part = _with_problem(part, f"the row of {document_id} cites {wrong}")
         parts.append(part)
         number = part.citations[0].number if part.citations else None
-        table.append(Row(document_id, part.text, number))
+        table.append(ComparisonRow(document_id, part.text, number))
     made = or_none(_merged(as_table(table) if table else "", parts))
     return Formed(made, tuple(table))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rag_pipeline.answering import DEFAULT, Calibration, Formed, Reader, ToAnswer, form_answers
 from rag_pipeline.answering.intent import Intent
-from rag_pipeline.assistant.datasets import Answer, Dataset, ReleasedDataset
+from rag_pipeline.assistant.datasets import AnswerMaker, Dataset, ReleasedDataset
 from rag_pipeline.assistant.model import Model, ModelOrRules
 from rag_pipeline.assistant.passages import Searched
 from rag_pipeline.assistant.results import Detail
@@ -15,7 +15,7 @@ from rag_pipeline.errors import ProviderError
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """A question as all stages see it."""
 
     query: str
@@ -30,7 +30,7 @@ class Asked:
     by_model: ModelOrRules
     answers: AnswerSettings
     """Settings of how answers are made."""
-    answer: Answer | None
+    answer: AnswerMaker | None
     """Answers as these settings say; None where they are of quotes."""
 
 
@@ -49,7 +49,7 @@ class Answerer:
         self._model = model
         self._reader = reader
 
-    def answer(self, asked: Asked, found: Searched, detail: Detail) -> Formed:
+    def answer(self, asked: AskedQuestion, found: Searched, detail: Detail) -> Formed:
         """Answer as the release is set to: by its chat model, by the assistant's, or by rules."""
         chunks, model, answer = [p.chunk for p in found.passages], self._model, asked.answer
 
@@ -70,7 +70,9 @@ class Answerer:
             by_rule,
         )
 
-    def _quoted(self, asked: Asked, found: Searched, chunks: Sequence[ScoredChunk]) -> Formed:
+    def _quoted(
+        self, asked: AskedQuestion, found: Searched, chunks: Sequence[ScoredChunk]
+    ) -> Formed:
         """Answer by rule; where the release's answers are a model's, with the defaults."""
         answers = asked.answers
         settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
@@ -80,7 +82,7 @@ class Answerer:
         (formed,) = form_answers([question], settings, self._reader, calibration_of(asked.chosen))
         return formed
 
-    def confidence(self, asked: Asked, draft: Drafted) -> float:
+    def confidence(self, asked: AskedQuestion, draft: Drafted) -> float:
         """Return 0..1: the answer's own, else that of its passages (see `extract_answers`)."""
         answer = draft.formed.answer
         if not answer.answered:
@@ -95,7 +97,7 @@ class Answerer:
         return made.answer.confidence or 0.0
 
 
-def answers_of(chosen: Sequence[Dataset]) -> tuple[AnswerSettings, Answer | None]:
+def answers_of(chosen: Sequence[Dataset]) -> tuple[AnswerSettings, AnswerMaker | None]:
     """Return how the first release among some datasets answers, by default as nothing is set."""
     for dataset in chosen:
         if isinstance(dataset, ReleasedDataset):

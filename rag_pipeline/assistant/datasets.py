@@ -17,7 +17,7 @@ from rag_pipeline.search.staged import Boost as Boost
 from rag_pipeline.search.staged import Discovered
 from rag_pipeline.store import quoted
 
-Answer = Callable[[Sequence[ToAnswer]], Sequence[Formed | ProviderError]]
+AnswerMaker = Callable[[Sequence[ToAnswer]], Sequence[Formed | ProviderError]]
 """From questions with their passages to what a release answers, or why there is no answer."""
 
 _PATIENCE_SECONDS = 5.0
@@ -119,7 +119,7 @@ class ReleasedDataset:
             *(found.chunks, found.documents, found.boosted, found.ask, found.token_weights)
         )
 
-    def answers(self) -> tuple[AnswerSettings, Answer | None]:
+    def answers(self) -> tuple[AnswerSettings, AnswerMaker | None]:
         """Return how the release's questions are answered; quotes are left to the caller."""
         settings, chats = self.corpus.answers()
         if not isinstance(settings, AnswerMethod):

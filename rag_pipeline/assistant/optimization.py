@@ -25,9 +25,9 @@ from rag_pipeline.evaluation.entities import score_entities
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.summary import mean_of_known
 
-Measure = Callable[[Query, Assisted], float | None]
+MeasureAnswer = Callable[[Query, Assisted], float | None]
 """From a query and its answer to a score of 0..1; None where it could not be judged."""
-Progress = Callable[[str], None]
+Tell = Callable[[str], None]
 """Called with what begins."""
 
 _FEWEST_QUERIES = 6
@@ -43,7 +43,7 @@ def optimize_prompts(
     metric: str = "EntityF1",
     trials: int = 3,
     seed: int = 0,
-    progress: Progress = lambda what: None,
+    progress: Tell = lambda what: None,
 ) -> stored.PromptVersion:
     """Compile the assistant's prompts against a metric, store the result, and return it.
 
@@ -111,7 +111,7 @@ def optimize_prompts(
     )
 
 
-def measure_of(corpus: Corpus, metric: str) -> Measure:
+def measure_of(corpus: Corpus, metric: str) -> MeasureAnswer:
     """Return the function of a metric: EntityF1 of the answer, or AnswerPresence@5 of its passages.
 
     Raises InputError for another name.
@@ -121,7 +121,7 @@ def measure_of(corpus: Corpus, metric: str) -> Measure:
             relevance_labels([p.chunk for p in made.passages], query.gold_spans), _K
         )
     if metric != "EntityF1":
-        known = ", ".join(get_args(stored.Metric))
+        known = ", ".join(get_args(stored.PromptMetric))
         raise InputError(f"metric {metric!r} is not one of: {known}")
     settings = corpus.config.evaluation.entities
 
@@ -159,7 +159,7 @@ class _Program(dspy.Module):
 
 def _bootstrap(
     answer: Callable[[Prompts, str], Assisted],
-    measure: Measure,
+    measure: MeasureAnswer,
     queries: Sequence[Query],
     rng: random.Random,
 ) -> Prompts:

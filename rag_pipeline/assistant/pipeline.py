@@ -17,7 +17,7 @@ from rag_pipeline.answering import (
 from rag_pipeline.answering.intent import Intent, detect
 from rag_pipeline.assistant.answerer import (
     Answerer,
-    Asked,
+    AskedQuestion,
     Drafted,
     answers_of,
     calibration_of,
@@ -182,7 +182,7 @@ class Assistant:
         first = read = k or passages_wanted(asked_as, intent.kind, answers)
         if k is None and self.model is None:
             read = passages_read(asked_as, intent.kind, answers)
-        asked = Asked(
+        asked = AskedQuestion(
             *(asked_as, intent, chosen, document_id, where, instructions),
             *(read, first, by_model, answers, answer),
         )
@@ -226,7 +226,7 @@ class Assistant:
         detail |= {"kind": intent.kind, "domain": intent.domain, "entities": intent.entities}
         return asked, intent
 
-    def _boost(self, asked: Asked, detail: Detail) -> Boost | None:
+    def _boost(self, asked: AskedQuestion, detail: Detail) -> Boost | None:
         model = self.model
         if model is None:
             return None
@@ -238,7 +238,9 @@ class Assistant:
             of=document_id,
         )
 
-    def _search(self, asked: Asked, chosen: Sequence[Dataset], boost: Boost | None) -> Searched:
+    def _search(
+        self, asked: AskedQuestion, chosen: Sequence[Dataset], boost: Boost | None
+    ) -> Searched:
         return self._searcher.search(
             *(asked.query, chosen, asked.document_id, asked.k),
             boost=boost,
@@ -246,7 +248,7 @@ class Assistant:
             where=asked.where,
         )
 
-    def _drafted(self, asked: Asked, found: Searched, detail: Detail) -> Drafted:
+    def _drafted(self, asked: AskedQuestion, found: Searched, detail: Detail) -> Drafted:
         """Answer from what was found; a definition else from what neutral queries find."""
         draft = Drafted(self._answerer.answer(asked, found, detail), found)
         if draft.formed.answer.answered or asked.answer is not None:
@@ -268,7 +270,7 @@ class Assistant:
         return draft
 
     def _reflect(
-        self, asked: Asked, formed: Formed, passages: Sequence[Passage], detail: Detail
+        self, asked: AskedQuestion, formed: Formed, passages: Sequence[Passage], detail: Detail
     ) -> Reflection:
         chunks, model = [p.chunk for p in passages], self.model
         assert model is not None
@@ -281,7 +283,7 @@ class Assistant:
 
     def _expanded(
         self,
-        asked: Asked,
+        asked: AskedQuestion,
         expansions: Sequence[ExpandedDataset],
         boost: Boost | None,
         draft: Drafted,
@@ -317,7 +319,7 @@ class Assistant:
         return draft
 
     def _assisted(
-        self, query: str, asked: Asked, formed: Formed, draft: Drafted, trace: _Trace
+        self, query: str, asked: AskedQuestion, formed: Formed, draft: Drafted, trace: _Trace
     ) -> Assisted:
         with trace.stage("citations") as detail:
             held = cache(self._searcher.held)  # most citations are of the same few documents

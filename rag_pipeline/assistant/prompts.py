@@ -12,7 +12,7 @@ from rag_pipeline.errors import StoreError
 from rag_pipeline.store import Store
 
 FOLDER = "assistant/prompts"
-Metric = Literal["EntityF1", "AnswerPresence"]
+PromptMetric = Literal["EntityF1", "AnswerPresence"]
 
 
 class _PromptRecord(BaseModel):
@@ -38,7 +38,7 @@ class PromptVersion(_PromptRecord):
     created: str
     fingerprint: str
     model: str
-    metric: Metric
+    metric: PromptMetric
     seed: int
     trials: int
     bootstrapped: int

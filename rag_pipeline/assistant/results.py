@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_pipeline.answering.intent import Intent
-from rag_pipeline.datamodels import Row, ScoredChunk
+from rag_pipeline.datamodels import ComparisonRow, ScoredChunk
 from rag_pipeline.loading.places import Place
 
 Progress = Callable[[str, int, int], None]
@@ -89,5 +89,5 @@ class Assisted:
     confidence: float | None
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    table: tuple[Row, ...] = ()
+    table: tuple[ComparisonRow, ...] = ()
     stages: tuple[Stage, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rag_pipeline.calls.cache import NO_USAGE, CallCache
-from rag_pipeline.calls.costs import ChargedTokens, Kind, Learned, estimating
+from rag_pipeline.calls.costs import CallKind, ChargedTokens, Learned, estimating
 from rag_pipeline.config import Settings
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
@@ -26,11 +26,11 @@ class RecordingCache(CallCache):
     """Whether an UnknownReply stands for a text; without, it is an UnknownReplyError."""
     known_keys: set[bytes] = field(default_factory=set)
     """Calls with an answer that were looked up since `begin`."""
-    missing: dict[Kind, dict[bytes, ChargedTokens]] = field(default_factory=dict)
+    missing: dict[CallKind, dict[bytes, ChargedTokens]] = field(default_factory=dict)
     """Calls without an answer that were looked up since `begin`, with their expected tokens."""
     asked: dict[bytes, Settings] = field(default_factory=dict)
     """The models that calls without an answer are for, where a step may ask several."""
-    learned: Callable[[Kind, Settings | None], Learned] = lambda kind, model: Learned()
+    learned: Callable[[CallKind, Settings | None], Learned] = lambda kind, model: Learned()
     """What is known of the tokens of a model, by default of the one that the step asks."""
     guessed: bool = False
     """Whether a prompt was made after another one had no answer, and may depend on it."""
@@ -42,7 +42,7 @@ class RecordingCache(CallCache):
 
     def note(
         self,
-        kind: Kind,
+        kind: CallKind,
         keys: Sequence[bytes],
         tokens: Callable[[bytes], ChargedTokens],
         model: Settings | None = None,

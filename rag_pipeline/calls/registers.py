@@ -28,7 +28,7 @@ _RETRIES = 6
 
 _log = logging.getLogger(__name__)
 
-Change = Callable[[bytes | None], bytes | None]
+RegisterChange = Callable[[bytes | None], bytes | None]
 """From a name's content (None: there is none) to the new one, or None to leave it as it is.
 
 It may be called again with newer content, and its last call counts.
@@ -42,7 +42,7 @@ class Register(Protocol):
     def portion_seconds(self) -> float:
         """Return how many seconds' worth of a rate limit is taken at once: changes cost time."""
 
-    def update(self, name: str, change: Change) -> None:
+    def update(self, name: str, change: RegisterChange) -> None:
         """Change a name's content while nobody else does. Raises StoreError."""
 
 
@@ -54,7 +54,7 @@ class FileRegister:
     portion_seconds: float = 0.0
     _alone: dict[str, bytes] = field(init=False, default_factory=dict)
 
-    def update(self, name: str, change: Change) -> None:
+    def update(self, name: str, change: RegisterChange) -> None:
         """Change a file; where there can be none, only this process knows its content."""
         if name not in self._alone:
             try:
@@ -68,7 +68,7 @@ class FileRegister:
         after = change(self._alone.get(name) or None)
         self._alone[name] = after or self._alone.get(name, b"")
 
-    def _update(self, handle: int, change: Change) -> None:
+    def _update(self, handle: int, change: RegisterChange) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             after = change(os.pread(handle, os.fstat(handle).st_size, 0) or None)
@@ -103,7 +103,7 @@ class RedisRegister:
         except ValueError as error:
             raise ConfigError(f"{place(self.url)}: not Redis's address: {error}") from None
 
-    def update(self, name: str, change: Change) -> None:
+    def update(self, name: str, change: RegisterChange) -> None:
         """Change a value in a transaction that is repeated when another has changed it."""
         import redis
 
@@ -138,7 +138,7 @@ class PostgresRegister:
     def __post_init__(self) -> None:
         import_extra("psycopg2", "psycopg2-binary", "postgres")
 
-    def update(self, name: str, change: Change) -> None:
+    def update(self, name: str, change: RegisterChange) -> None:
         """Change a row that is locked meanwhile; connect anew where a connection was lost."""
         import psycopg2
 
@@ -156,7 +156,7 @@ class PostgresRegister:
                 else:
                     return
 
-    def _update(self, name: str, change: Change) -> None:
+    def _update(self, name: str, change: RegisterChange) -> None:
         if self._connection is None:
             self._connection = self._connect()
         with self._connection, self._connection.cursor() as cursor:
@@ -203,7 +203,7 @@ class Scoped:
         """Return the register's own."""
         return self.register.portion_seconds
 
-    def update(self, name: str, change: Change) -> None:
+    def update(self, name: str, change: RegisterChange) -> None:
         """Change a content of this store."""
         self.register.update(f"{self.scope}-{name}", change)
 

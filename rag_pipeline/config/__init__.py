@@ -29,12 +29,12 @@ from rag_pipeline.config.evaluation import Evaluation as Evaluation
 from rag_pipeline.config.evaluation import ExtractiveAnswers as ExtractiveAnswers
 from rag_pipeline.config.evaluation import GoldRelevance as GoldRelevance
 from rag_pipeline.config.evaluation import HealthLimits as HealthLimits
-from rag_pipeline.config.evaluation import Relevance as Relevance
 from rag_pipeline.config.evaluation import RelevanceJudge as RelevanceJudge
+from rag_pipeline.config.evaluation import RelevanceVariant as RelevanceVariant
 from rag_pipeline.config.fingerprints import fingerprint as fingerprint
 from rag_pipeline.config.keys import LEVELS as LEVELS
 from rag_pipeline.config.keys import Key as Key
-from rag_pipeline.config.keys import Level as Level
+from rag_pipeline.config.keys import KeyLevel as KeyLevel
 from rag_pipeline.config.models import ChatSettings as ChatSettings
 from rag_pipeline.config.models import Embedding as Embedding
 from rag_pipeline.config.models import EmbeddingSettings as EmbeddingSettings

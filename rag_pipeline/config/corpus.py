@@ -17,7 +17,7 @@ from rag_pipeline.config.configurations import STAGES, Configuration, Configurat
 from rag_pipeline.config.contextualizers import Contextualizer
 from rag_pipeline.config.evaluation import Evaluation, ExtractiveAnswers
 from rag_pipeline.config.fingerprints import fingerprint
-from rag_pipeline.config.keys import Key, Level
+from rag_pipeline.config.keys import Key, KeyLevel
 from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, EmbeddingSettings
 from rag_pipeline.config.plugins import CONTEXTUALIZERS, EMBEDDINGS, RERANKERS, load_group
 from rag_pipeline.config.rerankers import Reranker
@@ -205,7 +205,7 @@ class CorpusConfig(Settings):
             )
         return known[name]
 
-    def configurations_of(self, level: Level | None, partition: str) -> tuple[str, ...]:
+    def configurations_of(self, level: KeyLevel | None, partition: str) -> tuple[str, ...]:
         """Return the names of the configurations that read a partition; all where there is none."""
         known = self.all_configurations
         return tuple(n for n, c in known.items() if not partition or c.key.at(level) == partition)

@@ -55,7 +55,7 @@ class RelevanceJudge(RelevanceSettings):
         """Return for each query and passage whether it answers, or why that is not known."""
 
 
-Relevance = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
+RelevanceVariant = Annotated[RelevanceSettings, VariantsOf(JUDGES, "judge")]
 
 # --- answers ---
 
@@ -178,7 +178,7 @@ class Evaluation(Settings):
 
     model_config = ConfigDict(defer_build=True)
 
-    relevance: Relevance = GoldRelevance()
+    relevance: RelevanceVariant = GoldRelevance()
     answers: Answers = ExtractiveAnswers()
     entities: Entities = Field(
         default_factory=lambda: load_group(ENTITY_EXTRACTORS)["rules"](extractor="rules")

@@ -2,9 +2,9 @@
 
 from typing import Literal, get_args
 
-Level = Literal["chunking", "contextualizer", "embedding", "configuration"]
+KeyLevel = Literal["chunking", "contextualizer", "embedding", "configuration"]
 """What an asset is partitioned by: the last stage that it depends on, or the configuration."""
-LEVELS: tuple[Level, ...] = get_args(Level)
+LEVELS: tuple[KeyLevel, ...] = get_args(KeyLevel)
 
 
 class Key(str):
@@ -18,7 +18,7 @@ class Key(str):
     contextualizer: str
     embedding: str
     configuration: str
-    _parts: dict[Level, str]
+    _parts: dict[KeyLevel, str]
 
     def __new__(
         cls,
@@ -54,11 +54,11 @@ class Key(str):
         return tuple(p for p in (self.chunking, self.contextualizer, self.embedding) if p)
 
     @property
-    def level(self) -> Level | None:
+    def level(self) -> KeyLevel | None:
         """Return the level of the assets that have such partitions; None without partitions."""
         return next((level for level in reversed(LEVELS) if self._parts[level]), None)
 
-    def at(self, level: Level | None) -> "Key":
+    def at(self, level: KeyLevel | None) -> "Key":
         """Return the key of an asset of this level or earlier; raise ValueError for a later one."""
         parts = [self._parts[name] for name in LEVELS[: LEVELS.index(level) + 1]] if level else []
         if not all(parts):

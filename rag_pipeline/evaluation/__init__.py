@@ -1,6 +1,6 @@
 """Measure ranked chunks against gold spans, per query, and summarize over queries."""
 
-from rag_pipeline.evaluation.answer_presence import Span as Span
+from rag_pipeline.evaluation.answer_presence import SpanLike as SpanLike
 from rag_pipeline.evaluation.answer_presence import answers as answers
 from rag_pipeline.evaluation.answer_presence import relevance_labels as relevance_labels
 from rag_pipeline.evaluation.llm_relevance import Agreement as Agreement

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 
-class Span(Protocol):
+class SpanLike(Protocol):
     """A half-open range of a document's text: gold spans, chunks and scored chunks are spans."""
 
     @property
@@ -20,7 +20,7 @@ class Span(Protocol):
     def end(self) -> int: ...  # noqa: D102
 
 
-def answers(chunk: Span, gold: Span) -> bool:
+def answers(chunk: SpanLike, gold: SpanLike) -> bool:
     """Tell whether a chunk answers a gold span (judge `gold`).
 
     It does when both lie in the same document and share at least half of the shorter of the two.
@@ -32,7 +32,7 @@ def answers(chunk: Span, gold: Span) -> bool:
     return shared > 0 and 2 * shared >= min(chunk.end - chunk.start, gold.end - gold.start)
 
 
-def relevance_labels(ranked: Sequence[Span], gold_spans: Iterable[Span]) -> list[bool]:
+def relevance_labels(ranked: Sequence[SpanLike], gold_spans: Iterable[SpanLike]) -> list[bool]:
     """Tell for each chunk, best first, whether it answers any of the gold spans."""
     spans = list(gold_spans)
     return [any(answers(chunk, gold) for gold in spans) for chunk in ranked]

@@ -13,25 +13,25 @@ from rag_pipeline.evaluation.relevance import relevant_chunks
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.learning import FOLDS, Example, example_of, folds_of, learn
 from rag_pipeline.search.retrieval import EncodedQuestion, read_question
-from rag_pipeline.search.retrievers.learned import LearnedRetriever, Weights
+from rag_pipeline.search.retrievers.learned import LearnedRetriever, PartWeights
 from rag_pipeline.search.staged import ContextAwareRetriever, Embed, single_pass
 
 
-class Asked(NamedTuple):
+class QueryGroup(NamedTuple):
     """Queries that are searched for with the same settings."""
 
     queries: Sequence[Query]
     settings: Retriever
 
 
-class Learned(NamedTuple):
+class LearnedSearch(NamedTuple):
     """What a run searches with, and the weights for what is served; None where none are learned."""
 
-    asked: list[Asked]
-    weights: Weights | None
+    asked: list[QueryGroup]
+    weights: PartWeights | None
 
 
-def with_weights(settings: Retriever, weights: Weights | None) -> Retriever:
+def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
     """Return a retriever, or a staged one over it, with other weights."""
     if weights is None:
         return settings
@@ -48,16 +48,16 @@ def cross_fitted(
     settings: Retriever,
     reranker: Reranker,
     embed: Embed,
-) -> Learned:
+) -> LearnedSearch:
     """Learn weights where the settings say so and there are queries enough."""
     over = single_pass(settings)
     known = [q for q in queries if q.gold_spans]
     if not isinstance(over, LearnedRetriever) or len(known) < over.minimum_queries:
-        return Learned([Asked(queries, settings)], None)
+        return LearnedSearch([QueryGroup(queries, settings)], None)
     folds = folds_of([groups[q.query_id] for q in queries])
     examples = _examples(index, queries, over, reranker, embed)
 
-    def learned_without(fold: int | None) -> Weights:
+    def learned_without(fold: int | None) -> PartWeights:
         kept = [
             (example, own)
             for example, own in zip(examples, folds, strict=True)
@@ -69,8 +69,8 @@ def cross_fitted(
     for fold in range(FOLDS):
         mine = [q for q, own in zip(queries, folds, strict=True) if own == fold]
         if mine:
-            asked.append(Asked(mine, with_weights(settings, learned_without(fold))))
-    return Learned(asked, learned_without(None))
+            asked.append(QueryGroup(mine, with_weights(settings, learned_without(fold))))
+    return LearnedSearch(asked, learned_without(None))
 
 
 def _examples(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rag_pipeline.datamodels import GoldSpan
-from rag_pipeline.evaluation.answer_presence import Span
+from rag_pipeline.evaluation.answer_presence import SpanLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,9 @@ class CharacterCounts:
         return self.found / union if union else None
 
 
-def count_characters(ranked: Sequence[Span], gold_spans: Sequence[Span], k: int) -> CharacterCounts:
+def count_characters(
+    ranked: Sequence[SpanLike], gold_spans: Sequence[SpanLike], k: int
+) -> CharacterCounts:
     """Count gold, retrieved and found characters for the first k chunks."""
     top = ranked[:k]
     gold = union_length(gold_spans)
@@ -54,14 +56,14 @@ def count_characters(ranked: Sequence[Span], gold_spans: Sequence[Span], k: int)
 
 
 def characters_within(
-    ranked: Sequence[Span], gold_spans: Sequence[Span], budget: int
+    ranked: Sequence[SpanLike], gold_spans: Sequence[SpanLike], budget: int
 ) -> CharacterCounts:
     """Count gold, retrieved and found characters for the first `budget` characters of the chunks.
 
     The chunk that passes the budget is cut there, so that chunks of every size are compared by the
     same amount of text.
     """
-    top: list[Span] = []
+    top: list[SpanLike] = []
     for chunk in ranked:
         if budget <= 0:
             break
@@ -71,7 +73,7 @@ def characters_within(
     return count_characters(top, gold_spans, len(top))
 
 
-def union_length(spans: Iterable[Span]) -> int:
+def union_length(spans: Iterable[SpanLike]) -> int:
     """Return how many characters at least one of the spans covers."""
     length, document, reached = 0, None, 0
     for document_id, start, end in sorted((s.document_id, s.start, s.end) for s in spans):

@@ -12,7 +12,7 @@ from rag_pipeline.indexing.objects import (
     sidecar,
 )
 from rag_pipeline.indexing.plans import Plan
-from rag_pipeline.loading import Rejected, Source, scan
+from rag_pipeline.loading import Loadable, Rejected, scan
 from rag_pipeline.loading.bucket import list_bucket
 from rag_pipeline.loading.code import CODE_SUFFIXES
 from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, wanted_by
@@ -48,7 +48,7 @@ def plan_documents(workspace: Workspace) -> Plan:
 
 
 def _same_files(
-    workspace: Workspace, stale: Sequence[Source | Rejected], loaded: Mapping[str, DocumentState]
+    workspace: Workspace, stale: Sequence[Loadable | Rejected], loaded: Mapping[str, DocumentState]
 ) -> tuple[list[str], dict[str, str]]:
     """Return which files the table has as they are, as an earlier parser read them.
 
@@ -101,13 +101,13 @@ def loaded_listing(workspace: Workspace) -> str | None:
     return listing
 
 
-def compare_files(workspace: Workspace) -> tuple[list[Source | Rejected], set[str], set[str]]:
+def compare_files(workspace: Workspace) -> tuple[list[Loadable | Rejected], set[str], set[str]]:
     """Return the stale sources, the ids of all sources, and the ids that the tables know."""
     config = workspace.config
     made, refusal = config.documents_fingerprint(), config.refusals_fingerprint()
     loaded = workspace.documents().state()
     refused = workspace.quarantine("documents").state()
-    stale: list[Source | Rejected] = []
+    stale: list[Loadable | Rejected] = []
     seen: set[str] = set()
     given = sidecar(config)
     for listed in scan(config.documents_source, config.documents_path, _seen_files(workspace)):

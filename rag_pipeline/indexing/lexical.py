@@ -12,7 +12,7 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.errors import StoreError
 from rag_pipeline.indexing.plans import Report
 from rag_pipeline.search.lexical_index import Earlier, build_lexical_index, is_extensible
-from rag_pipeline.store import State
+from rag_pipeline.store import TableState
 from rag_pipeline.workspace import Workspace
 
 _ORIGINS = "origins.json"
@@ -56,11 +56,11 @@ def update_lexical(workspace: Workspace, context_key: str) -> Report:
     return report
 
 
-def _origins(state: State) -> dict[str, str]:
+def _origins(state: TableState) -> dict[str, str]:
     return {document_id: "/".join(map(str, made)) for document_id, made in state.items()}
 
 
-def _earlier(workspace: Workspace, path: str, state: State) -> Earlier | None:
+def _earlier(workspace: Workspace, path: str, state: TableState) -> Earlier | None:
     """Return the newest index that most of this one can be copied from; None to build it whole."""
     store = workspace.store
     parent, _, name = path.rpartition("/")

@@ -27,14 +27,14 @@ from rag_pipeline.indexing.objects import (
     with_wanted,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Report, quarantine_rows
-from rag_pipeline.loading import Rejected, Source, parallel
+from rag_pipeline.loading import Loadable, Rejected, parallel
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import wanted_by
 from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.workspace import Workspace
 
-Stale = Source | Rejected | Listed
-Row = parallel.Loaded[str | None]
+Stale = Loadable | Rejected | Listed
+LoadedRow = parallel.ParsedSource[str | None]
 """A document's source, its origin, and the document or why there is none."""
 
 _LOAD_CHARACTERS = 4_000_000
@@ -126,7 +126,7 @@ def load_stale(
     """
     started = time.perf_counter()
     made = Loaded()
-    batch: list[Row] = []
+    batch: list[LoadedRow] = []
     pending = 0
     listed = [one for one in stale if isinstance(one, Listed)]
     files = ((one, None) for one in stale if not isinstance(one, Listed))
@@ -147,7 +147,7 @@ def load_stale(
     return made
 
 
-def _commit(workspace: Workspace, batch: Sequence[Row], made: Loaded, alone: bool) -> None:
+def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alone: bool) -> None:
     config = workspace.config
     documents, quarantine = workspace.documents(), workspace.quarantine("documents")
     origins = {source.document_id: origin for source, origin, _ in batch}
@@ -230,7 +230,7 @@ def _unpacked(config: CorpusConfig, packed: Any) -> Stale:
         return Rejected(**packed)
     root = config.documents_path
     base = root.parent if root.is_file() else root
-    return Source(**packed, base=base, settings=config.documents_source)
+    return Loadable(**packed, base=base, settings=config.documents_source)
 
 
 def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import UnreadDocumentError
-from rag_pipeline.loading import Rejected, Source
+from rag_pipeline.loading import Loadable, Rejected
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
@@ -127,7 +127,7 @@ def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> s
 
 def changed_documents(
     workspace: Workspace, changed: Iterable[Listed], seen: set[str], known: Mapping[str, str]
-) -> Iterator[tuple[Source | Rejected, str | None]]:
+) -> Iterator[tuple[Loadable | Rejected, str | None]]:
     """Yield the documents of the changed objects with their origins, one object at a time.
 
     Each must be loaded before the next is asked for. Adds their ids to `seen`, and of an object

@@ -19,7 +19,7 @@ from rag_pipeline.indexing.plans import (
     quarantine_rows,
 )
 from rag_pipeline.search import vector_index
-from rag_pipeline.store import DocumentState, State, Store, Table
+from rag_pipeline.store import DocumentState, Store, Table, TableState
 from rag_pipeline.workspace import Workspace
 
 _BATCH_DOCUMENTS = 2_000
@@ -195,7 +195,7 @@ def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
 
 def finish(
     stage: TableStage, orphaned: Sequence[str], changed: bool, blamed: Sequence[str] = ()
-) -> State:
+) -> TableState:
     """Drop the orphans' rows, maintain the table if it changed, return what it now holds.
 
     Documents that are `blamed` for a model's failure lose what was made of them before, if they are
@@ -216,7 +216,7 @@ def finish(
     return stage.table.state()
 
 
-def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, State]:
+def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, TableState]:
     """Build what a plan lists in this process; return what was done and what the table holds."""
     report = Report(dropped=len(todo.orphaned))
     for shard in todo.shards:
@@ -230,7 +230,7 @@ def update(workspace: Workspace, asset: str, partition: str) -> Report:
     return update_stage(stage, plan(stage))[0]
 
 
-def _weights(stage: TableStage, before: State, stale: Sequence[str]) -> Mapping[str, int]:
+def _weights(stage: TableStage, before: TableState, stale: Sequence[str]) -> Mapping[str, int]:
     if "characters" not in stage.upstream.schema.names:
         return {d: before[d].rows for d in stale}
     if not stale:

@@ -6,6 +6,6 @@ HTML, PDF and Office files into Markdown, `parser_process` has it done in a proc
 """
 
 from rag_pipeline.loading.duplicates import duplicate_groups as duplicate_groups
+from rag_pipeline.loading.sources import Loadable as Loadable
 from rag_pipeline.loading.sources import Rejected as Rejected
-from rag_pipeline.loading.sources import Source as Source
 from rag_pipeline.loading.sources import scan as scan

@@ -12,7 +12,7 @@ from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.loading.archives import is_archive
 from rag_pipeline.loading.folder import UNSAFE, selector
 from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
-from rag_pipeline.loading.sources import Rejected, Source, read_as, scan_file
+from rag_pipeline.loading.sources import Loadable, Rejected, read_as, scan_file
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 _GONE = {"NoSuchKey", "404", "PreconditionFailed", "412"}
@@ -96,7 +96,7 @@ def _obstacle(relative: str, size: int, max_bytes: int) -> str:
 
 
 @contextmanager
-def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source | Rejected]]:
+def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Loadable | Rejected]]:
     """Yield the documents of one object; they can be loaded for as long as the block lasts.
 
     Raises UnreadDocumentError when the object has changed or gone since it was listed, or may not

@@ -9,27 +9,27 @@ from typing import NamedTuple, TypeVar
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.parser_process import stop_parsers
-from rag_pipeline.loading.sources import Rejected, Source
+from rag_pipeline.loading.sources import Loadable, Rejected
 
 _MOST_WAITING = 64
 _MOST_BYTES = 64_000_000
 """Maximum raw bytes, of at most `_MOST_WAITING` documents, that wait behind a slow one."""
 
 T = TypeVar("T")
-Loaded = tuple[Source | Rejected, T, Document | DocumentError]
+ParsedSource = tuple[Loadable | Rejected, T, Document | DocumentError]
 """A source, what it came with, and its document or why there is none."""
 
 
 class _Begun(NamedTuple):
-    source: Source | Rejected
+    source: Loadable | Rejected
     came_with: object
     future: "Future[Document]"
     n_bytes: int
 
 
 def load_all(
-    sources: Iterable[tuple[Source | Rejected, T]], processes: int
-) -> Generator[Loaded[T], None, None]:
+    sources: Iterable[tuple[Loadable | Rejected, T]], processes: int
+) -> Generator[ParsedSource[T], None, None]:
     """Load documents, up to `processes` at once; yield them in the order of the sources.
 
     Each source's bytes are read before the next source is asked for, as objects of a bucket are
@@ -52,7 +52,7 @@ def load_all(
                 stop_parsers()
 
 
-def _begin(threads: ThreadPoolExecutor, source: Source | Rejected, came_with: T) -> _Begun:
+def _begin(threads: ThreadPoolExecutor, source: Loadable | Rejected, came_with: T) -> _Begun:
     try:
         if isinstance(source, Rejected):
             raise source.error()
@@ -65,7 +65,7 @@ def _begin(threads: ThreadPoolExecutor, source: Source | Rejected, came_with: T)
     return _Begun(source, came_with, future, len(raw))
 
 
-def _ended(one: _Begun) -> Loaded[T]:
+def _ended(one: _Begun) -> ParsedSource[T]:
     try:
         return one.source, one.came_with, one.future.result()  # type: ignore[return-value]
     except DocumentError as error:

@@ -63,8 +63,8 @@ def _as_groups(value: Any) -> Any:
 
 Text = Annotated[StrictStr, AfterValidator(_not_blank)]
 Identifier = Annotated[Text, BeforeValidator(_as_id)]
-Variants = Annotated[tuple[Text, ...], AfterValidator(_not_empty)]
-VariantGroups = Annotated[tuple[Variants, ...], BeforeValidator(_as_groups)]
+Wordings = Annotated[tuple[Text, ...], AfterValidator(_not_empty)]
+VariantGroups = Annotated[tuple[Wordings, ...], BeforeValidator(_as_groups)]
 
 
 class _Record(BaseModel):

@@ -86,7 +86,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Loadable:
     """A document that can be loaded.
 
     `n_bytes` counts the raw bytes, of which `raw_hash` is the SHA-256 (hex); for a JSON record
@@ -217,7 +217,7 @@ def _from_stem(path: PurePosixPath) -> str:
 
 def scan(
     source: DocumentsSource, root: Path, seen: SeenFiles | None = None
-) -> Iterator[Source | Rejected]:
+) -> Iterator[Loadable | Rejected]:
     """List the documents under a folder, or of one file, in order of document_id.
 
     Names are held in memory, contents are not: files are hashed as the iterator advances. A file
@@ -228,14 +228,14 @@ def scan(
     return _scan(*_find(source, root), source, seen)
 
 
-def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Source | Rejected]:
+def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Loadable | Rejected]:
     """List the documents of one file under `base`, in order of document_id."""
     return _scan(base, [ListedFile(relative)], source)
 
 
 def _scan(
     base: Path, found: list[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
-) -> Iterator[Source | Rejected]:
+) -> Iterator[Loadable | Rejected]:
     located: list[Located] = []
     is_left_out = matcher(*source.exclude, hidden=True)
     for name, reason, unread in found:
@@ -339,7 +339,7 @@ def _order(document: Located) -> tuple[str, bool, str, int]:
 
 def _sources(
     located: list[Located], base: Path, source: DocumentsSource, seen: SeenFiles | None
-) -> Iterator[Source | Rejected]:
+) -> Iterator[Loadable | Rejected]:
     for document in located:
         name, whole = document.document_id, document.length is None
         if document.reason:
@@ -357,7 +357,7 @@ def _sources(
             yield Rejected(name, content_hash, oversized(n_bytes, source.max_bytes))
         else:
             offset = None if whole else document.offset
-            yield Source(
+            yield Loadable(
                 *(name, content_hash, n_bytes, base, document.relative, source, offset, raw_hash),
                 archive=document.archive,
             )

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from rag_pipeline.calls.costs import (
-    Kind,
+    CallKind,
     estimate_tokens,
     paying,
     record,
@@ -131,7 +131,7 @@ class _LocalScorer:
 
 @contextmanager
 def _charged(
-    kind: Kind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
+    kind: CallKind, name: str, prices: Mapping[str, Any], texts: Sequence[str]
 ) -> Iterator[None]:
     """Charge a call inside the block by its texts' estimated tokens, if it has a price."""
     paid = any(prices.get("models", {}).values())

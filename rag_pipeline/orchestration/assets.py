@@ -32,10 +32,10 @@ from rag_pipeline.orchestration.partitions import (
     partitions_of,
     upstream_assets,
 )
-from rag_pipeline.orchestration.pools import Place, pool_of, store_pool
+from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
-from rag_pipeline.pipeline.facts import Outcome
+from rag_pipeline.pipeline.facts import Materialized
 from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.making import make, place_facts
 from rag_pipeline.pipeline.planning import Step
@@ -145,7 +145,7 @@ def _in_turn(workspace: Workspace, context: dg.OpExecutionContext, one_run: bool
 
 
 def _wait_for_others(workspace: Workspace, context: dg.OpExecutionContext) -> None:
-    place = Place(context)
+    place = PoolPlace(context)
     wait_for_others(workspace.store, place.leave)
     place.take_again()
 
@@ -156,7 +156,7 @@ def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext)
 
     By a retry policy, Dagster would begin a canceled step again in the same process.
     """
-    place = Place(context)
+    place = PoolPlace(context)
     try:
         with lease(workspace.store, wait=True, waiting=place.leave):
             place.take_again()
@@ -175,7 +175,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
     key = asset_key(config, name)
     keys = context.partition_keys if ASSETS[name].by else [None]
     several = len(keys) > 1
-    made: dict[Step, Outcome] = {}
+    made: dict[Step, Materialized] = {}
     failed: dict[Step, Exception] = {}
     for step in (Step(name, partition) for partition in keys):
         if several:

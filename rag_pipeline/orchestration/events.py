@@ -6,13 +6,17 @@ from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import version_tags
-from rag_pipeline.pipeline.facts import Outcome, rounded_values
+from rag_pipeline.pipeline.facts import Materialized, rounded_values
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 
 def materialization(
-    workspace: Workspace, instance: dg.DagsterInstance, step: Step, outcome: Outcome, run_id: str
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    step: Step,
+    outcome: Materialized,
+    run_id: str,
 ) -> dg.AssetMaterialization:
     """Return the event of a step that another op than its asset's own, or one of many, made."""
     return dg.AssetMaterialization(

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.pipeline.facts import Columns, Fact, Link, Listing, Picture, Record, Rows
+from rag_pipeline.pipeline.facts import Columns, Fact, FactRows, Link, Listing, Picture, Record
 
 
 def metadata_of(facts: Mapping[str, Fact]) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def metadata_of(facts: Mapping[str, Fact]) -> dict[str, Any]:
 
 def _shown(fact: Fact) -> Any:
     match fact:
-        case Rows(records):
+        case FactRows(records):
             return _table(records)
         case Listing(items):
             return dg.MetadataValue.md("\n".join(f"- {item}" for item in items))

@@ -28,7 +28,7 @@ def pool_of(config: CorpusConfig, asset: str | None = None) -> str:
     return "+".join(providers) or store_pool(config)
 
 
-class Place:
+class PoolPlace:
     """The place that a step has in its pool, left while the step waits for others at work.
 
     `rag run` holds the corpus over all its steps: one that needs the place of a step that waits for

@@ -11,10 +11,10 @@ from rag_pipeline.config import (
     CorpusConfig,
     EmbeddingSettings,
     Key,
-    Level,
+    KeyLevel,
 )
 from rag_pipeline.indexing import Plan
-from rag_pipeline.pipeline.facts import Outcome
+from rag_pipeline.pipeline.facts import Materialized
 from rag_pipeline.pipeline.sharding import Shards
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store import Table
@@ -42,7 +42,7 @@ class Asset:
 
     name: str
     reads: tuple[str, ...] = ()
-    by: Level | None = None
+    by: KeyLevel | None = None
     """What its partitions are made with; None without partitions."""
     applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
     """Whether a configuration needs it."""
@@ -53,7 +53,7 @@ class Asset:
     """Its file in the store, or the folder of its builds; None for a table or an input."""
     is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
     """Whether all that it lacks is judgements that failed: another run asks for them again."""
-    update: Callable[[Workspace, Key], Outcome] | None = None
+    update: Callable[[Workspace, Key], Materialized] | None = None
     """Makes it in this process; None for what is made on demand, elsewhere."""
     sweep: Literal["", "before", "after"] = ""
     """When what the store no longer needs is freed: before it is made, or after."""

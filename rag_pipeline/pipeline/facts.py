@@ -11,7 +11,7 @@ from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report
 
 
-class Rows(NamedTuple):
+class FactRows(NamedTuple):
     """A table: records of the same fields. None is shown as empty."""
 
     records: tuple[Mapping[str, Any], ...]
@@ -48,11 +48,11 @@ class Columns(NamedTuple):
     types: tuple[tuple[str, str], ...]
 
 
-Fact = int | float | str | Rows | Listing | Record | Picture | Link | Columns
+Fact = int | float | str | FactRows | Listing | Record | Picture | Link | Columns
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Materialized:
     """What an asset was made into."""
 
     version: str
@@ -102,7 +102,7 @@ def images(charts: Mapping[str, str]) -> dict[str, Fact]:
 def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, Fact]:
     """Return records of the same fields as a table, {} where there are none."""
     kept = tuple(records)
-    return {name: Rows(kept)} if kept else {}
+    return {name: FactRows(kept)} if kept else {}
 
 
 def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Fact]:

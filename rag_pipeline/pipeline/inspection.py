@@ -17,7 +17,7 @@ from rag_pipeline.release import Release
 from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.manifest import CURRENT, readable
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
-from rag_pipeline.store import State, Table
+from rag_pipeline.store import Table, TableState
 from rag_pipeline.workspace import Workspace
 
 _BUILT_AGAIN = "remove it; the next run builds it again"
@@ -30,7 +30,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
 
     Reads every table's keys; if `full`, every byte of the store, and holds it against its hash.
     """
-    states: dict[str, State] = {}
+    states: dict[str, TableState] = {}
     findings = list(rotten_tables(workspace)) if full else []
     rotten = {f.place for f in findings}
     for name in workspace.store.tables():
@@ -53,7 +53,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
 # --- tables ---
 
 
-def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterator[Finding]:
+def _table(workspace: Workspace, name: str, states: dict[str, TableState]) -> Iterator[Finding]:
     table = workspace.store.table(name, None)
     try:
         states[name] = table.examine()
@@ -69,7 +69,7 @@ def _table(workspace: Workspace, name: str, states: dict[str, State]) -> Iterato
         yield _documents_to_drop(table, twice, "rows that are there twice")
 
 
-def _dimensions(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
+def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
     for step in steps(workspace.config):
         if step.row.unit != "texts" or step.row.table is None or step.store_name not in states:
             continue
@@ -85,7 +85,7 @@ def _dimensions(workspace: Workspace, states: dict[str, State]) -> Iterator[Find
             )
 
 
-def _rows(workspace: Workspace, states: dict[str, State]) -> Iterator[Finding]:
+def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
     """Hold each table's rows against those of the table before it, document by document."""
     for step in steps(workspace.config):
         if not step.row.sharded:

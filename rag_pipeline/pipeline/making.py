@@ -4,13 +4,13 @@ import time
 
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.pipeline import retention
-from rag_pipeline.pipeline.facts import Columns, Fact, Outcome, cost_facts, examples
+from rag_pipeline.pipeline.facts import Columns, Fact, Materialized, cost_facts, examples
 from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 
-def make(workspace: Workspace, step: Step) -> Outcome:
+def make(workspace: Workspace, step: Step) -> Materialized:
     """Make a step whatever its state is, and charge its calls to it; return what came of it.
 
     Raises the step's own RagPipelineError, and BudgetError where it would cost more than is left.
@@ -38,7 +38,7 @@ def make(workspace: Workspace, step: Step) -> Outcome:
     placed = place_facts(workspace, step)
     missing = {name: fact for name, fact in always.items() if name not in made.facts}
     facts = {**made.facts, **placed, **swept, **missing, **cost_facts(costs)}
-    return Outcome(made.version, facts, made.alerts)
+    return Materialized(made.version, facts, made.alerts)
 
 
 def place_facts(workspace: Workspace, step: Step) -> dict[str, Fact]:

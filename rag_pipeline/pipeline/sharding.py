@@ -7,11 +7,11 @@ from typing import Any
 from rag_pipeline import indexing
 from rag_pipeline.config import Key
 from rag_pipeline.indexing import Loaded, LoadFound, Report, TableStage
-from rag_pipeline.pipeline.facts import Outcome
+from rag_pipeline.pipeline.facts import Materialized
 from rag_pipeline.pipeline.updates import documents_outcome, table_outcome
 from rag_pipeline.workspace import Workspace
 
-Found = Mapping[str, Any]
+ShardPlan = Mapping[str, Any]
 """What the end needs of the plan, as JSON."""
 
 
@@ -19,17 +19,17 @@ Found = Mapping[str, Any]
 class Shards:
     """The three steps of one partition; what a shard comes to is of type `made`."""
 
-    plan: Callable[[Workspace, Key], tuple[Sequence[Sequence[Any]], Found, str]]
+    plan: Callable[[Workspace, Key], tuple[Sequence[Sequence[Any]], ShardPlan, str]]
     """Returns the shards, what the end needs, and what is to be done in words."""
     build: Callable[[Workspace, Key, Sequence[Any]], Any]
     made: type
-    finish: Callable[[Workspace, Key, Found, Sequence[Any]], Outcome]
+    finish: Callable[[Workspace, Key, ShardPlan, Sequence[Any]], Materialized]
 
 
 def shards_of_table(name: str, open_stage: Callable[[Workspace, Key], TableStage]) -> Shards:
     """Return how a table of documents' rows is built in shards of documents."""
 
-    def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], Found, str]:
+    def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], ShardPlan, str]:
         todo = indexing.plan(open_stage(workspace, key))
         told = f"{len(todo.stale)} documents stale, {len(todo.orphaned)} orphaned, "
         return todo.shards, {}, f"{told}{todo.waiting} waiting, {todo.current} current"
@@ -41,7 +41,9 @@ def shards_of_table(name: str, open_stage: Callable[[Workspace, Key], TableStage
         report.costs = costs
         return report
 
-    def finish(workspace: Workspace, key: Key, _: Found, reports: Sequence[Report]) -> Outcome:
+    def finish(
+        workspace: Workspace, key: Key, _: ShardPlan, reports: Sequence[Report]
+    ) -> Materialized:
         stage = open_stage(workspace, key)
         orphaned = indexing.plan(stage).orphaned
         total = Report(dropped=len(orphaned))
@@ -53,7 +55,7 @@ def shards_of_table(name: str, open_stage: Callable[[Workspace, Key], TableStage
     return Shards(plan, build, Report, finish)
 
 
-def _plan_documents(workspace: Workspace, _: Key) -> tuple[Sequence[Sequence[Any]], Found, str]:
+def _plan_documents(workspace: Workspace, _: Key) -> tuple[Sequence[Sequence[Any]], ShardPlan, str]:
     stale, _taken, found = indexing.plan_load(workspace)
     return indexing.load_shards(stale), asdict(found), f"{len(stale)} files or objects to load"
 

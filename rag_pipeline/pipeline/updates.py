@@ -21,7 +21,7 @@ from rag_pipeline.loading import duplicate_groups
 from rag_pipeline.pipeline.facts import (
     Fact,
     Link,
-    Outcome,
+    Materialized,
     Record,
     cost_facts,
     examples,
@@ -34,19 +34,19 @@ from rag_pipeline.pipeline.facts import (
     rounded_values,
     rows,
 )
-from rag_pipeline.store import State, state_digest
+from rag_pipeline.store import TableState, state_digest
 from rag_pipeline.store.hashes import seal_page
 from rag_pipeline.workspace import Workspace
 
 Note = dict[str, Any]
 
 
-def documents(workspace: Workspace, _: Key) -> Outcome:
+def documents(workspace: Workspace, _: Key) -> Materialized:
     """Load new and changed documents, forget those that are gone."""
     return documents_outcome(workspace, indexing.update_documents(workspace))
 
 
-def documents_outcome(workspace: Workspace, report: Report) -> Outcome:
+def documents_outcome(workspace: Workspace, report: Report) -> Materialized:
     """Return what a load came to, over all its shards."""
     state = workspace.documents().state()
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
@@ -62,10 +62,12 @@ def documents_outcome(workspace: Workspace, report: Report) -> Outcome:
         **examples("same_bytes", [", ".join(group) for group in same]),
         **rows("preview", preview(workspace.documents().open())),
     }
-    return Outcome(state_digest(state), facts)
+    return Materialized(state_digest(state), facts)
 
 
-def table_outcome(stage: TableStage, state: State, report: Report, shards: int) -> Outcome:
+def table_outcome(
+    stage: TableStage, state: TableState, report: Report, shards: int
+) -> Materialized:
     """Return what building a sharded table came to, over all its shards."""
     facts: dict[str, Fact] = {
         "dagster/row_count": sum(s.rows for s in state.values()),
@@ -79,17 +81,17 @@ def table_outcome(stage: TableStage, state: State, report: Report, shards: int) 
         **examples("longer_than_window", sorted(report.too_long)),
         **rows("preview", preview(stage.table.open())),
     }
-    return Outcome(state_digest(state), facts)
+    return Materialized(state_digest(state), facts)
 
 
-def sharded(stage: TableStage) -> Outcome:
+def sharded(stage: TableStage) -> Materialized:
     """Bring a sharded table up to date in this process, shard by shard."""
     todo = indexing.plan(stage)
     total, state = indexing.update_stage(stage, todo)
     return table_outcome(stage, state, total, len(todo.shards))
 
 
-def queries(workspace: Workspace, _: Key) -> Outcome:
+def queries(workspace: Workspace, _: Key) -> Materialized:
     """Resolve the queries' gold spans against the documents."""
     problems = runs.update_queries(workspace)
     queries = runs.load_queries(workspace)
@@ -100,10 +102,10 @@ def queries(workspace: Workspace, _: Key) -> Outcome:
         **examples("problems", problems),
         **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
     }
-    return Outcome(str(QUERIES.digest(workspace)), facts)
+    return Materialized(str(QUERIES.digest(workspace)), facts)
 
 
-def lexical_index(workspace: Workspace, key: Key) -> Outcome:
+def lexical_index(workspace: Workspace, key: Key) -> Materialized:
     """Build the BM25 indexes that are missing."""
     report = indexing.update_lexical(workspace, key)
     engines = workspace.config.lexical_engines(key)
@@ -114,10 +116,10 @@ def lexical_index(workspace: Workspace, key: Key) -> Outcome:
         "engines": ", ".join(engines),
         **examples("paths", paths),
     }
-    return Outcome("+".join(paths) or "none", facts)
+    return Materialized("+".join(paths) or "none", facts)
 
 
-def retrieval_run(workspace: Workspace, key: Key) -> Outcome:
+def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
     """Search with every query."""
     note = runs.update_run(workspace, workspace.config.configuration(key))
     facts: dict[str, Fact] = {
@@ -133,10 +135,10 @@ def retrieval_run(workspace: Workspace, key: Key) -> Outcome:
     }
     if note["weights"] is not None:
         facts["weights"] = Record(note["weights"])
-    return Outcome(note["digest"], facts)
+    return Materialized(note["digest"], facts)
 
 
-def relevance_labels(workspace: Workspace, key: Key) -> Outcome:
+def relevance_labels(workspace: Workspace, key: Key) -> Materialized:
     """Let a chat model judge the first passages of every query."""
     note = quality.update_labels(workspace, workspace.config.configuration(key))
     agreed = note["agreement"]
@@ -151,10 +153,10 @@ def relevance_labels(workspace: Workspace, key: Key) -> Outcome:
         **(rows("agreement_with_gold", table) if agreed["n"] else {}),
         **examples("errors", note["errors"]),
     }
-    return Outcome(note["digest"], facts)
+    return Materialized(note["digest"], facts)
 
 
-def answer_presence(workspace: Workspace, key: Key) -> Outcome:
+def answer_presence(workspace: Workspace, key: Key) -> Materialized:
     """Measure a run against gold spans, or against a judge's labels where one judges."""
     judge = workspace.config.evaluation.judge
     labels = quality.load_labels(workspace, key) if judge is not None else None
@@ -164,10 +166,10 @@ def answer_presence(workspace: Workspace, key: Key) -> Outcome:
         **rounded_values(headline),
         **rows("metrics", ({"metric": n, **rounded(asdict(s))} for n, s in summaries.items())),
     }
-    return Outcome(str(PRESENCE.digest(workspace, key)), facts)
+    return Materialized(str(PRESENCE.digest(workspace, key)), facts)
 
 
-def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
+def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materialized:
     """Compare the configurations, with what the calls of each cost, and write the report."""
     board = update_leaderboard(workspace, release.released(workspace), costs)
     best = {
@@ -187,10 +189,10 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Outcome:
         "report": Link(workspace.store.address(report.REPORT_FILE)),
         **images(report.images(content)),
     }
-    return Outcome(board.digest, facts)
+    return Materialized(board.digest, facts)
 
 
-def publish_release(workspace: Workspace, _: Key) -> Outcome:
+def publish_release(workspace: Workspace, _: Key) -> Materialized:
     """Release the chosen configuration, if its gate lets it through."""
     served = release.publish(workspace)
     means = {name: served.metrics.get(name, {}).get("mean") for name in headline_metrics()}
@@ -206,20 +208,20 @@ def publish_release(workspace: Workspace, _: Key) -> Outcome:
         **examples("reasons", served.reasons),
         "manifest": Record(asdict(served)),
     }
-    return Outcome(served.release_id, facts)
+    return Materialized(served.release_id, facts)
 
 
 # --- answers and what is judged of them ---
 
 
-def answers(workspace: Workspace, key: Key) -> Outcome:
+def answers(workspace: Workspace, key: Key) -> Materialized:
     """Answer every query."""
     note = quality.update_answers(workspace, workspace.config.configuration(key))
     names = ("queries", "unanswered", "flagged")
-    return Outcome(note["digest"], {**{n: note[n] for n in names}, **_judgements(note)})
+    return Materialized(note["digest"], {**{n: note[n] for n in names}, **_judgements(note)})
 
 
-def entity_scores(workspace: Workspace, key: Key) -> Outcome:
+def entity_scores(workspace: Workspace, key: Key) -> Materialized:
     """Hold the answers to the facts of the queries."""
     note = quality.update_entity_scores(workspace, workspace.config.configuration(key))
     summary = note["summary"]
@@ -239,16 +241,16 @@ def entity_scores(workspace: Workspace, key: Key) -> Outcome:
         **rows("by_type", map(rounded, by_type)),
         **_judgements(note),
     }
-    return Outcome(note["digest"], facts)
+    return Materialized(note["digest"], facts)
 
 
-def context_scores(workspace: Workspace, key: Key) -> Outcome:
+def context_scores(workspace: Workspace, key: Key) -> Materialized:
     """Judge the contexts of every query, and hold their health to the limits."""
     note = quality.update_context_scores(workspace, workspace.config.configuration(key))
     limits = workspace.config.evaluation.health
     alerts = find_alerts(Health(**note["health"]), limits, _released_relevance(workspace))
     facts = {**rounded_values(note["health"]), **_judgements(note)}
-    return Outcome(note["digest"], facts, tuple(alerts))
+    return Materialized(note["digest"], facts, tuple(alerts))
 
 
 def _released_relevance(workspace: Workspace) -> float | None:

@@ -20,12 +20,12 @@ _SEED = 15
 _LIKE = 5
 _LONGEST = 2_000
 
-Embed = Callable[[Sequence[str]], Any]
+EmbedTexts = Callable[[Sequence[str]], Any]
 """From texts to their vectors of length 1, a row each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoggedQuestion:
     """A question that stands for `asked` questions of a log; `like` are others of these."""
 
     query: str
@@ -76,8 +76,8 @@ def _query_of(line: str, where: str) -> str:
 
 
 def sample(
-    asked: Counter[str], number: int, embed: Embed, known: Collection[str] = ()
-) -> list[Asked]:
+    asked: Counter[str], number: int, embed: EmbedTexts, known: Collection[str] = ()
+) -> list[LoggedQuestion]:
     """Return at most so many questions, each of another cluster, those that stand for most first.
 
     Clusters by k-means over the questions' vectors, each weighted by how often it was asked; a
@@ -99,7 +99,7 @@ def sample(
         middle = weights[own] @ vectors[own]
         order = own[np.argsort(-(vectors[own] @ middle), kind="stable")]
         names = [queries[i] for i in order]
-        found.append(Asked(names[0], int(weights[own].sum()), tuple(names[1 : 1 + _LIKE])))
+        found.append(LoggedQuestion(names[0], int(weights[own].sum()), tuple(names[1 : 1 + _LIKE])))
     return sorted(found, key=lambda one: (-one.asked, one.query))
 
 

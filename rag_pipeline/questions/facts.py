@@ -15,8 +15,10 @@ from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.evaluation.entities.values import Quantity, quantities
 from rag_pipeline.loading.text import without_links
 
-Kind = Literal["duration", "amount", "percentage", "date", "party", "definition", "section", "rule"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+FactKind = Literal[
+    "duration", "amount", "percentage", "date", "party", "definition", "section", "rule"
+]
+KINDS: tuple[FactKind, ...] = get_args(FactKind)
 """What questions are made of, in the order in which they take turns."""
 
 _SENTENCE = (30, 500)
@@ -61,11 +63,11 @@ _EMPTY_HEADINGS = frozenset(
     "summary notes appendix annex schedule abstract conclusion references scope purpose "
     "signatures signature details about other history".split()
 )
-_KIND_OF: dict[str, Kind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
+_KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class StatedFact:
     """A fact, the span of the document that states it, and what to put into a question.
 
     `sentence` is the stating text on one line without its number and marks, its first letter small
@@ -74,7 +76,7 @@ class Fact:
     parties.
     """
 
-    kind: Kind
+    kind: FactKind
     document_id: str
     start: int
     end: int
@@ -91,7 +93,7 @@ class Fact:
         return self.sentence[slice(*self.value)].strip()
 
 
-def read_facts(document: Document) -> Iterator[Fact]:
+def read_facts(document: Document) -> Iterator[StatedFact]:
     """Yield the facts of a document, in its order."""
     text = document.text
     heading, level_start = "", -1
@@ -114,23 +116,23 @@ def read_facts(document: Document) -> Iterator[Fact]:
         if level_start >= 0 and _asks_for(heading):
             past = _section_end(spans, number, text)
             body = document.document_id, begin, past, plain(text[begin:past])
-            yield Fact("section", *body, (0, len(body[3])), heading, subject=heading)
+            yield StatedFact("section", *body, (0, len(body[3])), heading, subject=heading)
         level_start = -1
         quantities_said = list(_quantities(found, heading))
         yield from quantities_said
         defined = _DEFINED.match(sentence)
         if defined:
             meaning = (defined.end(), len(sentence))
-            yield Fact("definition", *found, meaning, heading, subject=defined[1])
+            yield StatedFact("definition", *found, meaning, heading, subject=defined[1])
         elif (is_a := _IS_A.match(sentence)) and not _DEICTIC.match(sentence):
             meaning = (is_a.end(1), len(sentence))
-            yield Fact("definition", *found, meaning, heading, subject=is_a[0])
+            yield StatedFact("definition", *found, meaning, heading, subject=is_a[0])
         elif not quantities_said and _RULE.match(sentence) and not _DEICTIC.match(sentence):
-            yield Fact("rule", *found, (0, len(sentence)), heading)
+            yield StatedFact("rule", *found, (0, len(sentence)), heading)
         if start < _HEAD and (between := _BETWEEN.search(sentence)):
             names = tuple(dict.fromkeys(n.strip(" .") for n in _NAME.findall(between[1])))
             if len(names) >= 2:
-                yield Fact("party", *found, between.span(1), heading, names=names)
+                yield StatedFact("party", *found, between.span(1), heading, names=names)
 
 
 def _is_said(sentence: str) -> bool:
@@ -151,7 +153,7 @@ def plain(text: str) -> str:
     return " ".join(_ASIDE.sub("", _MARKS.sub("", without_links(text))).split())
 
 
-def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Fact]:
+def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[StatedFact]:
     every = quantities(found[3])
     for quantity in every:
         # A sentence of several sums asks about neither: which of them is meant is not said.
@@ -159,10 +161,10 @@ def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Fact
             continue
         kind = _kind(quantity)
         if kind is not None:
-            yield Fact(kind, *found, (quantity.start, quantity.end), heading, quantity)
+            yield StatedFact(kind, *found, (quantity.start, quantity.end), heading, quantity)
 
 
-def _kind(quantity: Quantity) -> Kind | None:
+def _kind(quantity: Quantity) -> FactKind | None:
     if "percent" in quantity.value and Decimal(quantity.value[1]) in (50, 25, 75):
         return None  # half of what is seldom said
     if quantity.kind != "TIME":

@@ -11,14 +11,14 @@ from typing import NotRequired, TypedDict, TypeVar
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
 from rag_pipeline.questions.certification import Candidate, Certifier
-from rag_pipeline.questions.facts import KINDS, Fact, Kind, read_facts
+from rag_pipeline.questions.facts import KINDS, FactKind, StatedFact, read_facts
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import questions_of_two
 from rag_pipeline.questions.unanswerable import unanswerable_questions
 from rag_pipeline.questions.wording import named, questions_of, shorter
 
 T = TypeVar("T")
-_ENTITY: dict[Kind, str] = {
+_ENTITY: dict[FactKind, str] = {
     "duration": "TIME",
     "date": "TIME",
     "amount": "MONEY",
@@ -34,7 +34,7 @@ _MOST_TRIED = 6
 """Facts that are tried for each question wanted: in documents that say nothing alike none pass."""
 _FEW = 0.25
 """Questions without a document's name are asked too if those with one are fewer than this share."""
-_WHOLE: tuple[Kind, ...] = ("definition", "party", "section")
+_WHOLE: tuple[FactKind, ...] = ("definition", "party", "section")
 """Kinds whose questions are short as they are."""
 
 
@@ -100,7 +100,7 @@ def make_questions(
                 progress(len(rows), total)
 
         facts = list(_in_turns(by_document))
-        spare: list[tuple[str, Fact]] = []
+        spare: list[tuple[str, StatedFact]] = []
         for fact in facts[: _MOST_TRIED * wanted]:
             found = _certified(fact, names[fact.document_id], certifier)
             if found and found[1]:
@@ -129,7 +129,9 @@ def make_questions(
     return Made(rows, certifier.refused, sum(len(facts) for _, facts in by_document))
 
 
-def _certified(fact: Fact, names: Sequence[str], certifier: Certifier) -> tuple[str, bool] | None:
+def _certified(
+    fact: StatedFact, names: Sequence[str], certifier: Certifier
+) -> tuple[str, bool] | None:
     """Return a question of the fact that passes, and whether it needs its document's name to.
 
     The shortest of a wording that passes only with the name; where none does, a whole one without.
@@ -155,9 +157,9 @@ def _certified(fact: Fact, names: Sequence[str], certifier: Certifier) -> tuple[
     return (alone, False) if alone else None
 
 
-def _in_turns(by_document: Sequence[tuple[Document, Sequence[Fact]]]) -> Iterator[Fact]:
+def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:
     """Return facts, one of each document in turn; of a document one of each kind in turn."""
-    queues: list[list[Fact]] = []
+    queues: list[list[StatedFact]] = []
     for number, (_, facts) in enumerate(by_document):
         kinds = [[f for f in facts if f.kind == kind] for kind in KINDS]
         # Each document starts at another kind, and its facts come from all over it.
@@ -172,13 +174,13 @@ def in_turn(queues: Sequence[Iterable[T]]) -> Iterator[T]:
         yield from (one for one in turn if one is not None)
 
 
-def _spread(facts: list[Fact]) -> list[Fact]:
+def _spread(facts: list[StatedFact]) -> list[StatedFact]:
     """Return the facts so that the first few of them lie far apart."""
     order = sorted(range(len(facts)), key=lambda i: f"{i:b}"[::-1])
     return [facts[i] for i in order]
 
 
-def _row(fact: Fact, query: str) -> QuestionRow:
+def _row(fact: StatedFact, query: str) -> QuestionRow:
     gold = [GoldSpan(fact.document_id, fact.start, fact.end)]
     answer = ", ".join(fact.names) or fact.answer
     row = made_row(f"{fact.document_id}#{fact.start}:{query}", query, gold, answer, [fact.kind])
@@ -189,7 +191,7 @@ def _row(fact: Fact, query: str) -> QuestionRow:
     return row
 
 
-def _row_of_two(query: str, facts: tuple[Fact, Fact]) -> QuestionRow:
+def _row_of_two(query: str, facts: tuple[StatedFact, StatedFact]) -> QuestionRow:
     one, other = (_row(fact, query) for fact in facts)
     kinds = one.get("entities", {})
     return {

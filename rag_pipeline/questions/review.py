@@ -14,7 +14,7 @@ from rag_pipeline.questions import files
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.workspace import Workspace
 
-Decision = Literal["accept", "reject"]
+ReviewDecision = Literal["accept", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> Waiting | N
 
 
 def decide(
-    config: CorpusConfig, record: QueryRecord, decision: Decision, words: str | None = None
+    config: CorpusConfig, record: QueryRecord, decision: ReviewDecision, words: str | None = None
 ) -> None:
     """Write what becomes of a question; `words` are those that it is asked in from now on."""
     path: Path | None = config.queries_path

@@ -7,7 +7,7 @@ from random import Random
 
 from rag_pipeline.datamodels import GoldSpan
 from rag_pipeline.questions.certification import Candidate, Certifier
-from rag_pipeline.questions.facts import Fact, Kind
+from rag_pipeline.questions.facts import FactKind, StatedFact
 from rag_pipeline.questions.wording import named, questions_of
 
 _ALIKE = 0.4
@@ -22,11 +22,11 @@ _FORMS = (
 
 
 def questions_of_two(
-    facts: Sequence[Fact],
+    facts: Sequence[StatedFact],
     names: Mapping[str, Sequence[str]],
     certifier: Certifier,
     random: Random,
-) -> Iterator[tuple[str, tuple[Fact, Fact]]]:
+) -> Iterator[tuple[str, tuple[StatedFact, StatedFact]]]:
     """Yield questions that two documents answer together; each pair of documents once.
 
     Both facts are of one kind and their sentences alike; the question passes with either name.
@@ -42,10 +42,10 @@ def questions_of_two(
             yield question, (one, other)
 
 
-def pairs_alike(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
+def pairs_alike(facts: Sequence[StatedFact]) -> Iterator[tuple[StatedFact, StatedFact]]:
     """Yield pairs of quantities of one kind that alike sentences of two documents state."""
     words = {id(f): frozenset(w.casefold() for w in _WORD.findall(f.sentence)) for f in facts}
-    by_kind: defaultdict[Kind, list[Fact]] = defaultdict(list)
+    by_kind: defaultdict[FactKind, list[StatedFact]] = defaultdict(list)
     for fact in facts:
         if fact.quantity is not None:
             by_kind[fact.kind].append(fact)
@@ -59,8 +59,8 @@ def pairs_alike(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
 
 
 def _certified(
-    one: Fact,
-    other: Fact,
+    one: StatedFact,
+    other: StatedFact,
     names: Mapping[str, Sequence[str]],
     certifier: Certifier,
     random: Random,

@@ -12,7 +12,7 @@ from typing import Literal
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline.questions.certification import Certifier
-from rag_pipeline.questions.facts import Fact
+from rag_pipeline.questions.facts import StatedFact
 from rag_pipeline.questions.wording import named, questions_of
 
 Sort = Literal["not_stated", "no_such_document"]
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def unanswerable_questions(
-    facts: Sequence[Fact],
+    facts: Sequence[StatedFact],
     documents: Collection[Document],
     names: Mapping[str, Sequence[str]],
     certifier: Certifier,
@@ -63,7 +63,11 @@ def unanswerable_questions(
 
 
 def _of_no_document(
-    fact: Fact, bare: str, names: Mapping[str, Sequence[str]], invented: "_Inventor", random: Random
+    fact: StatedFact,
+    bare: str,
+    names: Mapping[str, Sequence[str]],
+    invented: "_Inventor",
+    random: Random,
 ) -> str | None:
     own = names[fact.document_id]
     name = invented.instead_of(random.choice(own)) if own else None

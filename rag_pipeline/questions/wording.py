@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from random import Random
 
-from rag_pipeline.questions.facts import Fact
+from rag_pipeline.questions.facts import StatedFact
 
 _AUXILIARY = r"shall|must|will|may|can|should|is|are|was|were"
 _LEADING = re.compile(
@@ -124,7 +124,7 @@ _NAMED = (
 )
 
 
-def questions_of(fact: Fact, random: Random) -> Iterator[str]:
+def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
     """Yield questions that the fact answers, each in another wording, without a document's name."""
     by_kind = {"definition": _definition, "party": _party, "section": _section, "rule": _rule}
     for question in by_kind.get(fact.kind, _quantity)(fact, random):
@@ -152,7 +152,7 @@ def named(question: str, name: str, random: Random) -> str:
     return _capital(form.format(question=bare, lower=_lower(bare), name=name))
 
 
-def _quantity(fact: Fact, random: Random) -> Iterator[str]:
+def _quantity(fact: StatedFact, random: Random) -> Iterator[str]:
     sentence, (start, end) = fact.sentence, fact.value
     before, after = sentence[:start], sentence[end:].rstrip(" .;")
     leading = _LEADING.match(before)
@@ -171,7 +171,7 @@ def _quantity(fact: Fact, random: Random) -> Iterator[str]:
         yield _capital(random.choice(_KEYWORDS[fact.kind]).format(" ".join(words[-7:])))
 
 
-def _turned(fact: Fact, clause: str, after: str, random: Random) -> str | None:
+def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | None:
     """Return the main clause with its auxiliary before the subject and a question for the value."""
     lead = _BEFORE.search(clause)
     assert lead is not None
@@ -210,7 +210,7 @@ def _turned(fact: Fact, clause: str, after: str, random: Random) -> str | None:
     return " ".join(part for part in parts if part)
 
 
-def _question_words(fact: Fact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:
+def _question_words(fact: StatedFact, prep: str, bound: str, noun: str) -> tuple[str, ...] | None:
     if "later" in bound or "latest" in bound or "earlier" in bound:
         prep = "within" if fact.kind == "duration" else "by"
     if noun:
@@ -227,7 +227,7 @@ def _question_words(fact: Fact, prep: str, bound: str, noun: str) -> tuple[str, 
     return (f"{prep} what percentage".strip(),)
 
 
-def _definition(fact: Fact, random: Random) -> Iterator[str]:
+def _definition(fact: StatedFact, random: Random) -> Iterator[str]:
     is_a = re.fullmatch(r"(.+?)\s+(is|are|was|were)\s+(?:an?|the|one\s+of)\s+\w+", fact.subject)
     if is_a:
         yield f"What {is_a[2]} {_lower(is_a[1])}?"
@@ -243,12 +243,12 @@ def _definition(fact: Fact, random: Random) -> Iterator[str]:
     yield from forms[:2]
 
 
-def _party(fact: Fact, random: Random) -> Iterator[str]:
+def _party(fact: StatedFact, random: Random) -> Iterator[str]:
     forms = ("Which companies are the parties?", "Between which companies was this agreed?")
     yield random.choice(forms)
 
 
-def _section(fact: Fact, random: Random) -> Iterator[str]:
+def _section(fact: StatedFact, random: Random) -> Iterator[str]:
     if topic := _topic(fact.subject):
         forms = [
             f"What is said about {topic}?",
@@ -259,7 +259,7 @@ def _section(fact: Fact, random: Random) -> Iterator[str]:
         yield from forms[:2]
 
 
-def _rule(fact: Fact, random: Random) -> Iterator[str]:
+def _rule(fact: StatedFact, random: Random) -> Iterator[str]:
     said = _SAID.match(fact.sentence)
     what = _STOP.sub("", said["what"].rstrip(" .")).strip() if said else ""
     if not said or not _is_subject(said["who"]) or _VERB.search(said["who"]):

@@ -13,15 +13,14 @@ from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan, Prompt, Reply, Span, object_schema
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.loading.quotes import Searchable
+from rag_pipeline.models.chat import Ask
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.facts import read_facts
 from rag_pipeline.questions.generation import UNANSWERABLE, Made, QuestionRow, in_turn, made_row
 from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import pairs_alike
 
-Ask = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
-"""From prompts to a reply or a failure for each, in their order."""
-Place = tuple[Document, Span]
+SourceSpan = tuple[Document, Span]
 """A passage: its document and its span there."""
 _PASSAGE = 1_500
 _EACH = 2
@@ -158,7 +157,9 @@ class _Checked:
             else:
                 self._certifier.refuse(problem)
 
-    def of_two(self, pair: tuple[Place, Place], written: dict[str, str]) -> Iterator[QuestionRow]:
+    def of_two(
+        self, pair: tuple[SourceSpan, SourceSpan], written: dict[str, str]
+    ) -> Iterator[QuestionRow]:
         """Yield the row of a question of two documents if a search finds both passages."""
         quotes = written["first_quote"], written["second_quote"]
         gold = [
@@ -186,7 +187,7 @@ class _Checked:
         return [question, f"{name}: {question}"]
 
 
-def _passages(documents: Sequence[Document], wanted: int) -> Iterator[Place]:
+def _passages(documents: Sequence[Document], wanted: int) -> Iterator[SourceSpan]:
     """Yield passages, of each document in turn, from all over it."""
     number = int(wanted * _SPARE / _EACH) + bool(wanted)
     queues = []
@@ -198,7 +199,7 @@ def _passages(documents: Sequence[Document], wanted: int) -> Iterator[Place]:
     yield from islice(in_turn(queues), number)
 
 
-def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[Place, Place]]:
+def _pairs(documents: Sequence[Document], wanted: int) -> Iterator[tuple[SourceSpan, SourceSpan]]:
     if not wanted:
         return
     by_id = {d.document_id: d for d in documents}
@@ -221,7 +222,7 @@ def _prompt(document: Document, span: Span) -> Prompt:
     return Prompt(shown, system=_SYSTEM, schema=_SCHEMA)
 
 
-def _prompt_of_two(one: Place, other: Place) -> Prompt:
+def _prompt_of_two(one: SourceSpan, other: SourceSpan) -> Prompt:
     shown = "\n\n".join(
         f"{place} document: {document.title}\n\nPassage:\n{document.text[slice(*span)]}"
         for place, (document, span) in zip(("First", "Second"), (one, other), strict=True)

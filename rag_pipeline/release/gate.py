@@ -24,7 +24,7 @@ from rag_pipeline.evaluation.scores import (
 )
 from rag_pipeline.evaluation.significance import Comparison, loss_p_values
 from rag_pipeline.release.manifest import names
-from rag_pipeline.release.margins import REFUSED, Look, Outcome, judge_metric, spent
+from rag_pipeline.release.margins import REFUSED, Look, MarginOutcome, judge_metric, spent
 from rag_pipeline.workspace import Workspace
 
 _LOOKS = "gate/looks.json"
@@ -40,7 +40,7 @@ class GateMetric:
     candidate: float | None
     released: float | None
     comparison: Comparison
-    outcome: Outcome = "undecided"
+    outcome: MarginOutcome = "undecided"
     loss: float | None = None
 
 
@@ -196,7 +196,7 @@ def _query_ids(scores: Scores) -> dict[str, None]:
     return dict.fromkeys(query_id for values in scores.values() for query_id in values)
 
 
-def _gate_metric(look: Look, outcome: Outcome) -> GateMetric:
+def _gate_metric(look: Look, outcome: MarginOutcome) -> GateMetric:
     complete = [(a, b) for a, b in look.pairs if a is not None and b is not None]
     if not complete:
         return GateMetric(None, None, look.comparison, outcome)

@@ -14,10 +14,10 @@ from rag_pipeline.config import Gate
 from rag_pipeline.evaluation.intervals import difference_interval, few_groups, standard_error
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair
 
-Outcome = Literal[
+MarginOutcome = Literal[
     "worse", "looks worse", "as good", "undecided", "too few", "too many missing", "not measured"
 ]
-REFUSED: tuple[Outcome, ...] = ("worse", "looks worse", "too few", "too many missing")
+REFUSED: tuple[MarginOutcome, ...] = ("worse", "looks worse", "too few", "too many missing")
 GUARD = 0.10
 """Share of equal candidates that the guard refuses, over all gate metrics together."""
 _MOST_MORE = 10_000
@@ -50,7 +50,7 @@ def spent(look: int) -> float:
     return ALPHA / (look * (look + 1))
 
 
-def judge_metric(look: Look, gate: Gate, alpha: float) -> tuple[Outcome, str]:
+def judge_metric(look: Look, gate: Gate, alpha: float) -> tuple[MarginOutcome, str]:
     """Return the outcome for one metric and one sentence that says it, without its name."""
     found, pairs = look.comparison, look.pairs
     known = sum(other is not None for _, other in pairs)

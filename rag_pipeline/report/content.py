@@ -32,7 +32,7 @@ _MOST_RELEASES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class EntityType:
+class EntityTypeScores:
     """Scores of the answers' facts of one type; `n` counts the facts that are expected."""
 
     kind: str
@@ -78,7 +78,7 @@ class Content:
     effects: Sequence[AxisEffect]
     slices: Sequence[Slice]
     failures: Sequence[Diagnosis]
-    entities: Sequence[EntityType]
+    entities: Sequence[EntityTypeScores]
     health: HealthFigures | None
     origin: str = ""
     """The number of synthetic questions as a sentence; "" where there is none."""
@@ -198,11 +198,11 @@ def presence(labels: Sequence[bool | None]) -> float | None:
     return 1.0 if True in labels else None if None in labels or not labels else 0.0
 
 
-def _entities(workspace: Workspace, configuration: str | None) -> list[EntityType]:
+def _entities(workspace: Workspace, configuration: str | None) -> list[EntityTypeScores]:
     note = ENTITY_SCORES.note(workspace, configuration or "")
     by_type = note.get("summary", {}).get("by_type", {})
     return [
-        EntityType(kind, found["precision"], found["recall"], found["f1"], found["facts"])
+        EntityTypeScores(kind, found["precision"], found["recall"], found["f1"], found["facts"])
         for kind, found in by_type.items()
         if found["facts"]
     ]

@@ -7,14 +7,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-Key = TypeVar("Key", str, int)
-Ranking = Sequence[tuple[Key, float]]
+Item = TypeVar("Item", str, int)
+RankedItems = Sequence[tuple[Item, float]]
 """(chunk, score) pairs, best first; each chunk, named by its id or a number, at most once."""
 
 
 def reciprocal_rank_fusion(
-    rankings: Sequence[Ranking[Key]], k: int = 60, weights: Sequence[float] | None = None
-) -> list[tuple[Key, float]]:
+    rankings: Sequence[RankedItems[Item]], k: int = 60, weights: Sequence[float] | None = None
+) -> list[tuple[Item, float]]:
     """Sum `weight / (k + rank)` over the lists, ranks counted from 1; return best first.
 
     Only the order within each list counts, not its scores. Ties are broken by chunk; without
@@ -33,8 +33,8 @@ def reciprocal_rank_fusion(
 
 
 def weighted_fusion(
-    rankings: Sequence[Ranking[Key]], weights: Sequence[float]
-) -> list[tuple[Key, float]]:
+    rankings: Sequence[RankedItems[Item]], weights: Sequence[float]
+) -> list[tuple[Item, float]]:
     """Sum `weight * score` over the lists, each list's scores scaled to 0..1; return best first.
 
     A list is scaled by its own minimum and maximum for this query; where all its scores are equal
@@ -58,7 +58,7 @@ def scaled(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return between
 
 
-def _scaled(ranking: Ranking[Key]) -> Ranking[Key]:
+def _scaled(ranking: RankedItems[Item]) -> RankedItems[Item]:
     scores = [score for _, score in ranking]
     for chunk_id, score in ranking:
         if not math.isfinite(score):
@@ -67,12 +67,14 @@ def _scaled(ranking: Ranking[Key]) -> Ranking[Key]:
     return [(chunk_id, share) for (chunk_id, _), share in zip(ranking, between, strict=True)]
 
 
-def _fuse(rankings: Sequence[Ranking[Key]], weights: Sequence[float]) -> list[tuple[Key, float]]:
+def _fuse(
+    rankings: Sequence[RankedItems[Item]], weights: Sequence[float]
+) -> list[tuple[Item, float]]:
     if len(weights) != len(rankings):
         raise ValueError(f"{len(rankings)} rankings need as many weights, got {len(weights)}")
     if any(not math.isfinite(weight) or weight < 0 for weight in weights):
         raise ValueError(f"weights must be finite and at least 0, got {list(weights)}")
-    shares: dict[Key, list[float]] = {}
+    shares: dict[Item, list[float]] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         seen = set()
         for chunk_id, score in ranking:

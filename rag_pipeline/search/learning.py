@@ -21,7 +21,7 @@ from rag_pipeline.search.reranking import maxsim
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.retrievers import Search
 from rag_pipeline.search.retrievers.hybrid import candidates_of, neighbour_means
-from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Weights
+from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, PartWeights
 
 FOLDS = 5
 _COMPARED = 50
@@ -76,7 +76,9 @@ def example_of(
     return Example(features[at], np.stack(means, axis=1)[at], late, answers)
 
 
-def learn(examples: Sequence[Example], folds: Sequence[int], settings: LearnedRetriever) -> Weights:
+def learn(
+    examples: Sequence[Example], folds: Sequence[int], settings: LearnedRetriever
+) -> PartWeights:
     """Return the weights that rank answering chunks best, judged on folds they are not fitted to.
 
     Of several strengths of regularisation the one is taken whose mean reciprocal rank on the
@@ -96,7 +98,7 @@ def learn(examples: Sequence[Example], folds: Sequence[int], settings: LearnedRe
     return settings.weights() if chosen is None else _fit(examples, settings, chosen)
 
 
-def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -> Weights:
+def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -> PartWeights:
     """Return the weights that make the answering chunks most likely, near the ones that are set.
 
     A weight that is 0 stays 0: what it weighs is not looked at.
@@ -113,11 +115,11 @@ def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -
     return {name: round(float(w), 4) for name, w in zip(WEIGHTS, weights, strict=True)}
 
 
-def _values(weights: Weights) -> Floats:
+def _values(weights: PartWeights) -> Floats:
     return np.array([weights[name] for name in WEIGHTS])
 
 
-def _reciprocal_ranks(examples: Sequence[Example], weights: Weights) -> Floats:
+def _reciprocal_ranks(examples: Sequence[Example], weights: PartWeights) -> Floats:
     *near, share = _values(weights)
     ranks = []
     for one in examples:

@@ -22,7 +22,7 @@ from rag_pipeline.serving.tracing import record_stages
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 100_000
 
-Query = Annotated[str, Field(description="The question, in plain words.", max_length=4000)]
+QueryText = Annotated[str, Field(description="The question, in plain words.", max_length=4000)]
 DatasetInfo = Annotated[
     str,
     Field(
@@ -159,7 +159,7 @@ def build_mcp(
 
     @mcp.tool(annotations={"readOnlyHint": True})
     async def assistant(
-        query: Query,
+        query: QueryText,
         context: Context,
         dataset_info: DatasetInfo = "",
         document_name: DocumentName = "",
@@ -199,7 +199,7 @@ def build_mcp(
 
     @mcp.tool(annotations={"readOnlyHint": True})
     async def file_discover(
-        query: Query,
+        query: QueryText,
         dataset_info: DatasetInfo = "",
         top_k_return: TopK = 10,
         do_file_rerank: bool = False,
@@ -216,7 +216,7 @@ def build_mcp(
 
     @mcp.tool(annotations={"readOnlyHint": True})
     async def search_chunks(
-        query: Query,
+        query: QueryText,
         dataset_info: DatasetInfo = "",
         document_name: DocumentName = "",
         top_k_return: TopK = 10,

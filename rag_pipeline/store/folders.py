@@ -28,7 +28,7 @@ FILES = "FILES.json"
 _BLOCK = 1 << 20
 _UNUSED_SECONDS = 30 * 24 * 3600
 
-Listed = Mapping[str, Mapping[str, Any]]
+FileRecords = Mapping[str, Mapping[str, Any]]
 
 
 def list_files(folder: Path) -> bytes:
@@ -42,10 +42,10 @@ def list_files(folder: Path) -> bytes:
     return json.dumps({"files": files}, indent=1).encode()
 
 
-def read_list(content: bytes, place: str) -> Listed:
+def read_list(content: bytes, place: str) -> FileRecords:
     """Read a `FILES.json`; raise StoreError when it is torn or names a file outside its folder."""
     try:
-        listed: Listed = json.loads(content)["files"]
+        listed: FileRecords = json.loads(content)["files"]
         for name, entry in listed.items():
             inside = PurePosixPath(name)
             if inside.is_absolute() or ".." in inside.parts or len(entry["sha256"]) != 64:
@@ -118,7 +118,7 @@ def copied(source: IO[bytes] | pa.NativeFile, target: IO[bytes], most: int | Non
     return digest.hexdigest()
 
 
-def _is_whole(folder: Path, listed: Listed) -> bool:
+def _is_whole(folder: Path, listed: FileRecords) -> bool:
     try:
         return all(
             (folder / name).stat().st_size == entry["bytes"]

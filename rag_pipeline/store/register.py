@@ -5,7 +5,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from rag_pipeline.calls.registers import Change
+from rag_pipeline.calls.registers import RegisterChange
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.store import Store
 
@@ -22,7 +22,7 @@ class BucketRegister:
     store: Store
     portion_seconds: float = 5.0
 
-    def update(self, name: str, change: Change) -> None:
+    def update(self, name: str, change: RegisterChange) -> None:
         """Write what was changed unless another was first; then change what that one has left."""
         files, path = self.store.files, f"{_FOLDER}/{name}"
         until, pause = time.monotonic() + _PATIENCE, 0.05

@@ -18,7 +18,7 @@ class DocumentState(NamedTuple):
     rows: int
 
 
-State = Mapping[str, DocumentState]
+TableState = Mapping[str, DocumentState]
 
 
 class _Known(dict[str, DocumentState]):
@@ -27,7 +27,7 @@ class _Known(dict[str, DocumentState]):
     digest: str = ""
 
 
-Key = tuple[str, str, int]
+StateKey = tuple[str, str, int]
 """Table name, the identity it was given when it was created, version."""
 
 
@@ -35,10 +35,10 @@ class StateCache:
     """The states of the table versions that were read last; a version never changes."""
 
     def __init__(self) -> None:
-        self._states: OrderedDict[Key, State] = OrderedDict()
+        self._states: OrderedDict[StateKey, TableState] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: Key, read: Callable[[], dict[str, DocumentState]]) -> State:
+    def get(self, key: StateKey, read: Callable[[], dict[str, DocumentState]]) -> TableState:
         """Return the state of one version, reading it if it is not known."""
         with self._lock:
             if key in self._states:
@@ -53,7 +53,7 @@ class StateCache:
         return state
 
 
-def state_digest(state: State) -> str:
+def state_digest(state: TableState) -> str:
     """Hash what a table holds: documents, contents, fingerprints and row counts."""
     if isinstance(state, _Known):
         state.digest = state.digest or _digest(state)
@@ -61,7 +61,7 @@ def state_digest(state: State) -> str:
     return _digest(state)
 
 
-def _digest(state: State) -> str:
+def _digest(state: TableState) -> str:
     digest = hashlib.sha256()
     for document_id in sorted(state):
         digest.update(repr((document_id, *state[document_id])).encode())

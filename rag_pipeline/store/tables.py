@@ -13,7 +13,7 @@ import pyarrow as pa
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store.failures import clear_errors, is_of_store, one_line
 from rag_pipeline.store.sql import id_filters
-from rag_pipeline.store.states import DocumentState, State, StateCache
+from rag_pipeline.store.states import DocumentState, StateCache, TableState
 
 if TYPE_CHECKING:
     import lancedb
@@ -160,7 +160,7 @@ class Table:
             table = self._open_if_created()
             return 0 if table is None else int(table.count_rows())
 
-    def state(self, version: int | None = None) -> State:
+    def state(self, version: int | None = None) -> TableState:
         """Return what each document's rows were made from.
 
         A document with rows of more than one origin is returned with an empty fingerprint, so
@@ -299,7 +299,7 @@ class Table:
             )
             return int(done.bytes_removed)
 
-    def examine(self) -> State:
+    def examine(self) -> TableState:
         """Return the newest version's state as its files say; raise StoreError when it is torn."""
         with clear_errors(self.name, "read"):
             table = self.open()

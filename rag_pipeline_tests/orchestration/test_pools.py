@@ -19,7 +19,7 @@ from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
-from rag_pipeline.pipeline.facts import Outcome
+from rag_pipeline.pipeline.facts import Materialized
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
@@ -122,7 +122,7 @@ def test_a_step_that_waits_for_others_keeps_no_place_from_them(
         monkeypatch.setattr(time, "sleep", others_turn)
         # What each does first when it is its turn.
         monkeypatch.setattr(one_run_job, "_update", at_work)
-        monkeypatch.setattr(assets, "make", lambda *_: Outcome("1", dict(at_work())))
+        monkeypatch.setattr(assets, "make", lambda *_: Materialized("1", dict(at_work())))
         monkeypatch.setattr(assets, "hold_budget_of_step", at_work)
         definitions = build_definitions(config, retries=None, one_run=one_run)
         done = definitions.resolve_job_def(job).execute_in_process(

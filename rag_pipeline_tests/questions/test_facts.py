@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from rag_pipeline.datamodels import Document
-from rag_pipeline.questions.facts import Fact, read_facts
+from rag_pipeline.questions.facts import StatedFact, read_facts
 
 TEXT = """# Service agreement
 
@@ -23,7 +23,7 @@ This agreement is made on 3 May 2021 between Acme Rockets Inc. and Birch Paper L
 """
 
 
-def facts(text: str = TEXT, kind: str = "") -> Sequence[Fact]:
+def facts(text: str = TEXT, kind: str = "") -> Sequence[StatedFact]:
     document = Document("a.md", "hash", text, title="Service agreement")
     return [f for f in read_facts(document) if f.kind == kind or not kind]
 

@@ -24,7 +24,7 @@ from rag_pipeline.indexing import STAGES, read_documents, update, update_lexical
 from rag_pipeline.release import Release
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, open_index
-from rag_pipeline.store import State, Store, quoted, state_digest
+from rag_pipeline.store import Store, TableState, quoted, state_digest
 from rag_pipeline.workspace import Workspace
 
 _NAME = "released"
@@ -136,7 +136,7 @@ class ExpandedDataset:
         self.documents.prune(self._own_documents())
         return self.documents.live()
 
-    def _own_documents(self) -> State:
+    def _own_documents(self) -> TableState:
         version = self._released.release().pinned.documents_version
         return self._released.workspace.documents().state(version)
 

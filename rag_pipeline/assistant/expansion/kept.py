@@ -21,7 +21,7 @@ from rag_pipeline.config import CorpusConfig, Expansion
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.indexing import document_rows
-from rag_pipeline.store import State, Store, Table
+from rag_pipeline.store import Store, Table, TableState
 
 PREFIX = "expanded/"
 """Prefix of the ids of kept documents; a corpus's own document of such a name is left alone."""
@@ -162,7 +162,7 @@ class ExpandedDocuments:
         Store(self._config.store_url, self._config.corpus).files.remove_folder(FOLDER)
         return count
 
-    def prune(self, state: State | None = None) -> list[Kept]:
+    def prune(self, state: TableState | None = None) -> list[Kept]:
         """Drop what is past its time, and what the corpus (in this state) has itself by now."""
         own = set(state or ())
         hashes = {one.content_hash for one in (state or {}).values()}

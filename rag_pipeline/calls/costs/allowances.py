@@ -26,7 +26,7 @@ _SEEN_SECONDS = 90.0
 """Time in seconds after which a machine that was not seen is not waited for."""
 
 
-class State(NamedTuple):
+class Spending(NamedTuple):
     """What is spent, what is set aside, what may be spent now, and whether others may give back."""
 
     spent: float
@@ -45,7 +45,7 @@ class Allowance:
 
     def state(
         self, connection: sqlite3.Connection, need: float, known: float, held: float, others: bool
-    ) -> State:
+    ) -> Spending:
         """Return what this machine may spend; ask for more where `need` does not fit.
 
         `known` is what this machine knows to be spent by all, `held` what its calls on the way may
@@ -53,9 +53,9 @@ class Allowance:
         """
         row = self._row(connection)
         if row is not None and row.granted - row.used - held >= need:
-            return State(row.used, held, row.granted - row.used - held, others)
+            return Spending(row.used, held, row.granted - row.used - held, others)
         row = row or _Row(uuid4().hex, 0.0, 0.0)
-        found = [State(0.0, 0.0, 0.0, others)]
+        found = [Spending(0.0, 0.0, 0.0, others)]
         after = [row]
 
         def change(content: bytes | None) -> bytes:
@@ -76,7 +76,7 @@ class Allowance:
             ledgers[row.ledger] = {
                 "used": used, "granted": granted, "seen": time.time(), "open": others or more > 0
             }  # fmt: skip
-            found[0] = State(spent, held + promised, more, others or awaited)
+            found[0] = Spending(spent, held + promised, more, others or awaited)
             after[0] = _Row(row.ledger, granted, used)
             return json.dumps(entry).encode()
 

@@ -12,7 +12,7 @@ from rag_pipeline.calls import telemetry
 from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
-from rag_pipeline.calls.costs.purposes import Kind, measuring
+from rag_pipeline.calls.costs.purposes import CallKind, measuring
 from rag_pipeline.calls.costs.reservations import settling
 from rag_pipeline.calls.registers import sharing_limits
 from rag_pipeline.errors import ProviderError, TransientError
@@ -29,7 +29,7 @@ def charging(ledger: Ledger) -> Iterator[None]:
 
 
 def record(
-    kind: Kind,
+    kind: CallKind,
     provider: str,
     model: str,
     *,
@@ -64,7 +64,7 @@ def require_budget(provider: str, model: str, base_url: str | None = None) -> No
 
 @asynccontextmanager
 async def paying(
-    kind: Kind,
+    kind: CallKind,
     provider: str,
     model: str,
     expected: ChargedTokens,

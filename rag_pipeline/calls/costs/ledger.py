@@ -21,7 +21,7 @@ from rag_pipeline.calls.costs import allowances, learning, purposes, reservation
 from rag_pipeline.calls.costs.allowances import Allowance
 from rag_pipeline.calls.costs.encodings import encoder
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
-from rag_pipeline.calls.costs.purposes import Charge, Kind
+from rag_pipeline.calls.costs.purposes import CallKind, Charge
 from rag_pipeline.calls.costs.reservations import Cost, Purse
 from rag_pipeline.calls.costs.tokens import Learned, Sampled
 from rag_pipeline.calls.databases import (
@@ -75,7 +75,7 @@ class Ledger:
 
     def record(
         self,
-        kind: Kind,
+        kind: CallKind,
         provider: str,
         model: str,
         tokens: ChargedTokens,
@@ -222,7 +222,7 @@ class Ledger:
             )
         return price
 
-    def learned(self, provider: str, model: str, kind: Kind, asset: str) -> Learned:
+    def learned(self, provider: str, model: str, kind: CallKind, asset: str) -> Learned:
         """Return what is known of a model's tokens, and of the length of an asset's replies."""
         found = Learned()
         if self.path.exists():  # a plan makes no file

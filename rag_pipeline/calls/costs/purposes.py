@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 from rag_pipeline.calls.contexts import setting
 from rag_pipeline.calls.costs.tokens import Estimate, estimate_of
 
-Kind = Literal["chat", "embedding", "rerank"]
+CallKind = Literal["chat", "embedding", "rerank"]
 Group = Literal["asset", "model", "configuration", "day"]
 GROUPS: tuple[str, ...] = get_args(Group)
 _NOBODY = "-"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rag_pipeline.calls import owners
 from rag_pipeline.calls.contexts import setting
-from rag_pipeline.calls.costs.allowances import Allowance, State
+from rag_pipeline.calls.costs.allowances import Allowance, Spending
 from rag_pipeline.calls.databases import add_column
 from rag_pipeline.errors import BudgetError
 
@@ -104,7 +104,7 @@ class Purse:
             said = f"about {more:.4f} USD more would go over budget_usd {self.budget:g}: {has}"
         return BudgetError(f"{said}; what was done is kept, raise budget_usd to go on")
 
-    def _state(self, connection: sqlite3.Connection, need: float) -> State:
+    def _state(self, connection: sqlite3.Connection, need: float) -> Spending:
         connection.execute("BEGIN IMMEDIATE")
         rows = connection.execute(
             "SELECT owner, total(usd) FROM reservations WHERE corpus = ? GROUP BY owner",
@@ -113,7 +113,7 @@ class Purse:
         held, spent = sum(usd for _, usd in rows), self.spent(connection)
         others = any(owners.lives(self.owners, owner) for owner, _ in rows if owner)
         if self.allowance is None:
-            return State(spent, held, self.budget - spent - held, others)
+            return Spending(spent, held, self.budget - spent - held, others)
         return self.allowance.state(connection, need, spent, held, others)
 
     def _add(self, connection: sqlite3.Connection, amounts: Mapping[str, float]) -> None:

@@ -11,7 +11,7 @@ from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.datamodels import Answered, Query
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.answer_presence import Span, answers
+from rag_pipeline.evaluation.answer_presence import SpanLike, answers
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
 from rag_pipeline.evaluation.entities import find
 
@@ -116,7 +116,7 @@ def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
     return used
 
 
-def best_levels(query: Query, chunks: Iterable[Span], contexts: int) -> list[Level]:
+def best_levels(query: Query, chunks: Iterable[SpanLike], contexts: int) -> list[Level]:
     """Return the levels of the best contexts that there are, best first, of `chunks`.
 
     `chunks` are all of the documents that the gold spans lie in; those of other documents are
@@ -132,7 +132,7 @@ def _has_gold(query: Query) -> bool:
     return any(span.end > span.start for span in query.gold_spans)
 
 
-def _gold_level(chunk: Span, query: Query) -> Level:
+def _gold_level(chunk: SpanLike, query: Query) -> Level:
     if any(answers(chunk, gold) for gold in query.gold_spans):
         return "high"
     same = [gold for gold in query.gold_spans if gold.document_id == chunk.document_id]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from rapidfuzz import fuzz
 
 from rag_pipeline.evaluation.entities.bounds import bound_of
-from rag_pipeline.evaluation.entities.values import Quantity, Value, quantities, states
+from rag_pipeline.evaluation.entities.values import FactValue, Quantity, quantities, states
 
 _TOKEN = re.compile(r"[$€£]?\d+(?:[.,]\d+)*%?|[^\W_]+(?:['’][^\W_]+)*|&")
 _NEGATIONS = frozenset({"not", "no", "never", "without", "none", "nor", "neither", "non"})
@@ -99,7 +99,7 @@ def _stemmer():  # type: ignore[no-untyped-def]
 
 
 @lru_cache(maxsize=20_000)
-def value_of(kind: str, text: str) -> Value | None:
+def value_of(kind: str, text: str) -> FactValue | None:
     """Return the value of a text that is one quantity of its type, with little around it."""
     if kind not in _QUANTITY_TYPES:
         return None

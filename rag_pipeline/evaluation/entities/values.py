@@ -14,7 +14,7 @@ from rag_pipeline.evaluation.entities.dates import moments
 from rag_pipeline.evaluation.entities.durations import periods
 from rag_pipeline.evaluation.entities.numbers import read_number as read_number
 
-Value = tuple[str | Decimal | int, ...]
+FactValue = tuple[str | Decimal | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Quantity:
     kind: str
     start: int
     end: int
-    value: Value
+    value: FactValue
 
 
 def quantities(text: str) -> list[Quantity]:
@@ -40,7 +40,7 @@ def quantities(text: str) -> list[Quantity]:
     return kept
 
 
-def same_value(one: Value, other: Value) -> bool:
+def same_value(one: FactValue, other: FactValue) -> bool:
     """Tell whether two values are the same; a date without a year fits any year.
 
     1/2/2024 is the second of January and the first of February: it fits both. Cents are those of
@@ -66,14 +66,14 @@ def same_value(one: Value, other: Value) -> bool:
     return one == other
 
 
-def states(said: Value, wanted: Value) -> bool:
+def states(said: FactValue, wanted: FactValue) -> bool:
     """Tell whether what is said states what is wanted: a day states its month too."""
     if wanted[0] == "month" and said[0] == "date" and len(said) == 4:
         return (said[1], said[3]) == wanted[1:]
     return same_value(said, wanted)
 
 
-def _readings(value: Value) -> list[Value]:
+def _readings(value: FactValue) -> list[FactValue]:
     _, first, second, year = value
     return [("date", first, second, year), ("date", second, first, year)]
 

@@ -15,7 +15,7 @@ from rag_pipeline.loading.importers import (
     legalbench_rag,
 )
 from rag_pipeline.loading.importers.dataset import DataSet
-from rag_pipeline.loading.importers.destination import Progress, write
+from rag_pipeline.loading.importers.destination import CopyProgress, write
 
 _READERS: dict[str, Callable[[Path], DataSet]] = {
     "legalbench-rag": legalbench_rag.read,
@@ -44,7 +44,7 @@ class ImportReport:
 
 
 def import_dataset(
-    format: str, source: Path, destination: Path, progress: Progress | None = None
+    format: str, source: Path, destination: Path, progress: CopyProgress | None = None
 ) -> ImportReport:
     """Import a public data set; the same source gives the same files, byte for byte.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rag_pipeline.datamodels import Chunk
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.dataset import DataSet, Evidence, SpanNotFoundError, safe_path
+from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, SpanNotFoundError, safe_path
 from rag_pipeline.loading.importers.parsing import (
     NonBlank,
     SourceRecord,
@@ -82,7 +82,7 @@ def read(source: Path) -> DataSet:
         except SpanNotFoundError as error:
             dataset.skip(query_id, str(error))
             continue
-        evidence = [Evidence(c.document_id, c.start, c.end, c.text) for c in golden]
+        evidence = [GivenSpan(c.document_id, c.start, c.end, c.text) for c in golden]
         tags = (question.meta.repo_name,) if question.meta.repo_name else ()
         dataset.add_query(query_id, question.query, evidence, answer=question.answer, tags=tags)
     return dataset

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.dataset import DataSet, Evidence, safe_path
+from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, safe_path
 from rag_pipeline.loading.importers.parsing import SourceRecord, parse, read_bytes
 
 _QUESTIONS = "questions_df.csv"
@@ -48,7 +48,7 @@ def read(source: Path) -> DataSet:
             dataset.skip(question.query_id, f"the corpus {question.corpus_id!r} is not there")
             continue
         evidence = [
-            Evidence(document_id, r.start_index, r.end_index, r.content)
+            GivenSpan(document_id, r.start_index, r.end_index, r.content)
             for r in question.references
         ]
         dataset.add_query(

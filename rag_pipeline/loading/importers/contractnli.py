@@ -15,7 +15,7 @@ from pydantic import Field
 
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.folder import UNSAFE
-from rag_pipeline.loading.importers.dataset import DataSet, Evidence
+from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
 from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file
 
 _NAME_BYTES = 180
@@ -96,7 +96,7 @@ def _add(
 
 def _evidence(
     document: _Contract, document_id: str, annotation: _Annotation, where: str
-) -> list[Evidence]:
+) -> list[GivenSpan]:
     if annotation.choice == "NotMentioned":
         return []
     for i, index in enumerate(annotation.spans):
@@ -105,7 +105,7 @@ def _evidence(
                 f"{where}.spans[{i}]: expected an index of the document's {len(document.spans)} "
                 f"spans, got {index}"
             )
-    return [Evidence(document_id, *document.spans[i]) for i in sorted(annotation.spans)]
+    return [GivenSpan(document_id, *document.spans[i]) for i in sorted(annotation.spans)]
 
 
 def _document_id(file_name: str, dataset: DataSet) -> str:

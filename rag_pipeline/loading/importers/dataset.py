@@ -16,7 +16,7 @@ class SpanNotFoundError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class GivenSpan:
     """A gold span as the set gives it; `content` is the text that must be there, if known."""
 
     document_id: str
@@ -78,7 +78,7 @@ class DataSet:
         self,
         query_id: str,
         query: str,
-        evidence: Iterable[Evidence],
+        evidence: Iterable[GivenSpan],
         *,
         answer: str | None = None,
         tags: Sequence[str] = (),

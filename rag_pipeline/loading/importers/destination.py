@@ -13,7 +13,7 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.loading.importers.dataset import DataSet, safe_path
 from rag_pipeline.loading.importers.parsing import SourceRecord, parse_file
 
-Progress = Callable[[int, int], None]
+CopyProgress = Callable[[int, int], None]
 
 _MARKER = ".rag-import.json"
 _PART = ".rag-import.part"
@@ -25,7 +25,7 @@ class _Marker(SourceRecord):
 
 
 def write(
-    dataset: DataSet, format: str, destination: Path, progress: Progress | None
+    dataset: DataSet, format: str, destination: Path, progress: CopyProgress | None
 ) -> tuple[Path, ...]:
     """Write documents, chunks and queries; return their paths.
 

@@ -6,7 +6,7 @@ Every file under `corpus/` becomes a document, those without questions too; ever
 from pathlib import Path
 
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.importers.dataset import DataSet, Evidence, safe_path
+from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan, safe_path
 from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file, read_bytes
 
 
@@ -57,7 +57,7 @@ def _read_corpus(corpus: Path, dataset: DataSet) -> None:
 def _read_benchmark(path: Path, dataset: DataSet) -> None:
     for number, test in enumerate(parse_file(_Benchmark, path).tests, start=1):
         evidence = [
-            Evidence(
+            GivenSpan(
                 safe_path(s.file_path, f"{path}: tests[{number - 1}].snippets[{i}].file_path"),
                 *s.span,
                 s.answer,

@@ -10,9 +10,9 @@ from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
-Table = tuple[list[list[Word]], list[list[str]]]
+TableCells = tuple[list[list[Word]], list[list[str]]]
 """Rows of words, and the cells that they make."""
-Side = tuple[float, float]
+Edges = tuple[float, float]
 """Where something begins and ends from left to right."""
 
 _FIGURE = re.compile(
@@ -39,13 +39,13 @@ class _Row:
     size: float
     label_end: float
     """Where the words before the first figure end."""
-    figures: list[Side]
+    figures: list[Edges]
     """Sides of the figures, their signs included."""
     others: bool
     """Whether other words stand behind the first figure."""
 
 
-def figure_tables(words: Sequence[Word]) -> list[Table]:
+def figure_tables(words: Sequence[Word]) -> list[TableCells]:
     """Return the tables of a page in which each row is a label and two figures or more.
 
     Nothing else may stand beside them: text set in columns has none.
@@ -54,7 +54,7 @@ def figure_tables(words: Sequence[Word]) -> list[Table]:
         return []
     rows = [_row(sorted(row, key=lambda w: w.x0)) for row in rows_of(words)]
     rows.sort(key=lambda row: row.base)
-    tables: list[Table] = []
+    tables: list[TableCells] = []
     start = 0
     while start < len(rows):
         past, ends = _run(rows, start)
@@ -73,7 +73,7 @@ def _row(words: list[Word]) -> _Row:
     while label and first and _CURRENCY.fullmatch(label[-1].text) and len(groups[first - 1]) == 1:
         first -= 1
         label.pop()
-    figures: list[Side] = []
+    figures: list[Edges] = []
     others = False
     begin: float | None = None
     for group in groups[first:]:
@@ -105,7 +105,7 @@ def _is_figure(group: Sequence[Word]) -> bool:
     return bool(_FIGURE.fullmatch(join(group)))
 
 
-def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Side]]:
+def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
     """Return where the rows of a table that begins at `start` end, 0 for none, and its columns."""
     if not _is_full(rows[start]):
         return 0, []
@@ -148,7 +148,7 @@ def _is_full(row: _Row) -> bool:
     )
 
 
-def _table(rows: Sequence[_Row], start: int, past: int, sides: list[Side]) -> Table | None:
+def _table(rows: Sequence[_Row], start: int, past: int, sides: list[Edges]) -> TableCells | None:
     """Return the cells of rows, with those of the heads above them."""
     label_end = max(row.label_end for row in rows[start:past] if row.figures)
     if label_end > sides[0][0]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from rag_pipeline.loading.page_map import Box
 from rag_pipeline.loading.pdf.columns import read_columns, table_line
-from rag_pipeline.loading.pdf.figures import Table
+from rag_pipeline.loading.pdf.figures import TableCells
 from rag_pipeline.loading.pdf.frame import around, turn_back
 from rag_pipeline.loading.pdf.furniture import without_line_numbers
 from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word, read_glyphs
@@ -78,7 +78,7 @@ def _visible(glyphs: PageGlyphs) -> list[Word]:
     ]  # fmt: skip
 
 
-def _stand_ins(index: int, table: Table) -> list[Word]:
+def _stand_ins(index: int, table: TableCells) -> list[Word]:
     words = [word for row in table[0] for word in row]
     x0, x1 = min(w.x0 for w in words), max(w.x1 for w in words)
     y, end = min(w.base for w in words), max(w.base for w in words)
@@ -89,7 +89,7 @@ def _stand_ins(index: int, table: Table) -> list[Word]:
     return found
 
 
-def _with_tables(lines: list[Line], tables: list[Table]) -> list[Line]:
+def _with_tables(lines: list[Line], tables: list[TableCells]) -> list[Line]:
     found: list[Line] = []
     placed: set[int] = set()
     for line in lines:

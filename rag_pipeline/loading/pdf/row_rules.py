@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.drawings import Rule
-from rag_pipeline.loading.pdf.figures import Table
+from rag_pipeline.loading.pdf.figures import TableCells
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
@@ -39,7 +39,7 @@ def row_ruled(
     box: tuple[float, float, float, float],
     levels: Sequence[float],
     borders: Sequence[float],
-) -> Table | None:
+) -> TableCells | None:
     """Return the table in a box between level lines, if each two of them hold one row."""
     if not borders or len(levels) < _LEAST_ROWS:
         return None

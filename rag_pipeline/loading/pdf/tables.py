@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rag_pipeline.loading.pdf.columns import between, rows_of
 from rag_pipeline.loading.pdf.drawings import Rule
-from rag_pipeline.loading.pdf.figures import Table, figure_tables
+from rag_pipeline.loading.pdf.figures import TableCells, figure_tables
 from rag_pipeline.loading.pdf.frame import Sides
 from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
@@ -28,10 +28,12 @@ _NUMERIC = re.compile(
 )
 
 
-def ruled_tables(words: Sequence[Word], rules: Sequence[Rule]) -> tuple[list[Word], list[Table]]:
+def ruled_tables(
+    words: Sequence[Word], rules: Sequence[Rule]
+) -> tuple[list[Word], list[TableCells]]:
     """Take drawn tables, and those of figures, out of a page: the rest of its words, the tables."""
     rest = list(words)
-    tables: list[Table] = []
+    tables: list[TableCells] = []
     rules = rules if 2 <= len(rules) <= _MOST_RULES else ()
     used: list[Sides] = []
     for group in _touching(rules):
@@ -168,7 +170,7 @@ def _positions(values: Iterable[float]) -> list[float]:
     return found
 
 
-def _grid(words: Sequence[Word], xs: list[float], ys: list[float], box: Sides) -> Table | None:
+def _grid(words: Sequence[Word], xs: list[float], ys: list[float], box: Sides) -> TableCells | None:
     inside = _inside(words, box)
     n_rows, n_columns = len(ys) - 1, len(xs) - 1
     if not inside or n_rows < 1 or n_columns < 2 or n_rows * n_columns < 4:
@@ -242,7 +244,7 @@ def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
     return found
 
 
-def _between_rules(words: Sequence[Word], levels: Sequence[float]) -> Table | None:
+def _between_rules(words: Sequence[Word], levels: Sequence[float]) -> TableCells | None:
     """Return the table between level rules, as books set them, if there is one."""
     rows = rows_of(words)
     if len(rows) < 2 or len(words) < 4:
@@ -297,7 +299,7 @@ def _is_inside(word: Word, box: Sides) -> bool:
     return box[0] - 2 <= x <= box[2] + 2 and box[1] <= y <= box[3]
 
 
-def _without(words: Sequence[Word], table: Table) -> list[Word]:
+def _without(words: Sequence[Word], table: TableCells) -> list[Word]:
     held = {id(word) for row in table[0] for word in row}
     return [word for word in words if id(word) not in held]
 

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from rag_pipeline.calls import Endpoint, Received, failure_of_status, open_endpoint
-from rag_pipeline.calls.costs import ChargedTokens, Kind, paying, record
+from rag_pipeline.calls.costs import CallKind, ChargedTokens, paying, record
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.config.models import EmbeddingSettings, EmbedRequest, InputType
@@ -97,13 +97,13 @@ class Server:
         return key or "none"
 
     def paying(
-        self, kind: Kind, tokens: int, texts: Sequence[str], searches: int = 0
+        self, kind: CallKind, tokens: int, texts: Sequence[str], searches: int = 0
     ) -> AbstractAsyncContextManager[None]:
         """Hold the budget over one request of about so many tokens; see `costs.paying`."""
         expected, address = ChargedTokens(tokens, searches=searches), self._settings.base_url
         return paying(kind, self.provider, self._model, expected, base_url=address, texts=texts)
 
-    def charge(self, kind: Kind, usage: Usage) -> None:
+    def charge(self, kind: CallKind, usage: Usage) -> None:
         """Note what a reply costs, whatever it says."""
         address = self._settings.base_url
         record(kind, self.provider, self._model, base_url=address, **asdict(usage))

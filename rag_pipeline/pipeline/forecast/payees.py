@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from rag_pipeline.calls.costs import FREE, ChargedTokens, Kind, Learned, vendor
+from rag_pipeline.calls.costs import FREE, CallKind, ChargedTokens, Learned, vendor
 from rag_pipeline.config import (
     ChatSettings,
     Configuration,
@@ -85,26 +85,26 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
     return [one for one in used if payee_of(workspace, one) is not None]
 
 
-def learned_of(workspace: Workspace, step: Step) -> Callable[[Kind, Settings | None], Learned]:
+def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings | None], Learned]:
     """Return what is known of the tokens of the models that a step pays, by the kind of call."""
     config = workspace.config
-    payees: dict[Kind, Payee | None] = {}
+    payees: dict[CallKind, Payee | None] = {}
     for model in _models_of(config, step)[:1]:
-        own: Kind = "chat" if isinstance(model, ChatSettings) else "embedding"
+        own: CallKind = "chat" if isinstance(model, ChatSettings) else "embedding"
         payees[own] = payee_of(workspace, model)
     if step.asset == "retrieval_run":
         configuration = _configuration(config, step)
         reranker = config.rerankers[configuration.reranker]
-        scoring: Kind = "chat" if reranker.chat_asked(config) else "rerank"
+        scoring: CallKind = "chat" if reranker.chat_asked(config) else "rerank"
         payees[scoring] = paid_reranker(workspace, configuration)
 
     @cache
-    def of_payee(kind: Kind, payee: Payee | None) -> Learned:
+    def of_payee(kind: CallKind, payee: Payee | None) -> Learned:
         if payee is None:
             return Learned()
         return workspace.ledger.learned(payee.provider, payee.model, kind, step.asset)
 
-    def learned(kind: Kind, model: Settings | None) -> Learned:
+    def learned(kind: CallKind, model: Settings | None) -> Learned:
         if isinstance(model, ChatSettings | EmbeddingSettings | PassageReranker):
             return of_payee(kind, payee_of(workspace, model))
         return of_payee(kind, payees.get(kind))

@@ -11,14 +11,14 @@ from rag_pipeline.config import CorpusConfig, PassageReranker
 from rag_pipeline.store import Store, Table
 from rag_pipeline.workspace import Workspace
 
-Rows = dict[str, list[pa.RecordBatch]]
+StoredRows = dict[str, list[pa.RecordBatch]]
 """Rows by their document."""
 
 
 class DryTable(Table):
     """A table of the store, with other rows for the documents that were made anew."""
 
-    made: Rows
+    made: StoredRows
 
     def hold(self, document_ids: Iterable[str], batches: Iterable[pa.RecordBatch]) -> int:
         """Put rows, each batch of one document, in the place of all that the documents have.
@@ -70,7 +70,7 @@ class DryStore(Store):
     def __init__(self, store: Store) -> None:
         super().__init__(store.url, store.corpus)
         self._states = store._states
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, StoredRows] = {}
         self._written: dict[str, bytes] = {}
 
     def table(self, name: str, schema: pa.Schema) -> DryTable:

@@ -106,7 +106,7 @@ class HybridRetriever(TermRetriever):
         return self.model_copy(update={"document_weight": 0.0, "split_query": False})
 
 
-class Candidates(NamedTuple):
+class ScoredCandidates(NamedTuple):
     """The chunks that are compared, in the order of their positions, with what scores them."""
 
     positions: Positions
@@ -118,7 +118,7 @@ class Candidates(NamedTuple):
     """The scores of their documents; 0 where `document_weight` is 0."""
 
 
-def candidates_of(search: Search, settings: HybridRetriever) -> Candidates:
+def candidates_of(search: Search, settings: HybridRetriever) -> ScoredCandidates:
     """Return the best chunks of each search, and the chunks of the leading documents."""
     index, question, vector = search.index, search.question, search.vector
     where, allowed, terms = search.where, search.allowed, index.terms
@@ -156,7 +156,7 @@ def candidates_of(search: Search, settings: HybridRetriever) -> Candidates:
     if settings.document_weight:
         of_documents = scores[terms.document_of[positions]]
     by_terms = _met(index, question.ask, bm25) * scaled(by_terms[positions])
-    return Candidates(positions, scaled(similarities), by_terms, of_documents)
+    return ScoredCandidates(positions, scaled(similarities), by_terms, of_documents)
 
 
 def _met(index: Index, ask: str, scores: Floats) -> float:

@@ -7,7 +7,7 @@ from pydantic import Field
 from rag_pipeline.search.retrievers.hybrid import HybridRetriever
 
 WEIGHTS = ("dense_weight", "lexical_weight", "document_weight", "neighbour_weight")
-Weights = dict[str, float]
+PartWeights = dict[str, float]
 """A value for each of `WEIGHTS`."""
 
 
@@ -25,6 +25,6 @@ class LearnedRetriever(HybridRetriever):
     fusion: Literal["weighted"] = "weighted"
     minimum_queries: int = Field(default=50, ge=10)
 
-    def weights(self) -> Weights:
+    def weights(self) -> PartWeights:
         """Return the weights that are set."""
         return {name: getattr(self, name) for name in WEIGHTS}
