@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from rag_pipeline.config import Configuration, fingerprint
@@ -25,7 +26,10 @@ _NAMED = 20
 
 
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
-    """Return the configuration to serve and why: the named one, or the best by `serve_metric`."""
+    """Return the configuration to serve and why: the named one, or the best by `serve_metric`.
+
+    The reasons after the first name what was rolled back, which leaves the choice to the others.
+    """
     config = workspace.config
     board = load_leaderboard(workspace).configurations
     evaluated = {row.name for row in board}
@@ -49,6 +53,8 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
             f"{config.corpus}: every evaluated build was rolled back; change something and run "
             f"again"
         )
+    back = ", ".join(row.name for row in board if row.name not in values)
+    also = [f"not chosen, as the build was rolled back: {back}"] if back else []
     common, complete = comparable(values, config.gate.maximum_missing)
     if not common:
         if any(v is not None for own in values.values() for v in own.values()):
@@ -58,14 +64,15 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
                 f"(gate.maximum_missing); evaluate again"
             )
         first = next(name for name in config.all_configurations if name in evaluated)
-        return config.configuration(first), ["no query has gold: the first one listed"]
+        return config.configuration(first), ["no query has gold: the first one listed", *also]
     means = {name: mean_of_known(values[name][q] for q in common) or 0.0 for name in complete}
     best = max(complete, key=lambda name: means[name])
     left_out = len(values) - len(complete)
     return config.configuration(best), [
         f"best {metric}: {means[best]:.4f} over {len(common)} queries, of "
         f"{len(board)} configurations"
-        + (f"; {left_out} lack it on too many queries" if left_out else "")
+        + (f"; {left_out} lack it on too many queries" if left_out else ""),
+        *also,
     ]
 
 
@@ -105,7 +112,7 @@ def served_digests(workspace: Workspace, configuration: Configuration) -> set[st
 
 def gate(workspace: Workspace) -> Decision:
     """Return whether what would be chosen now may be released; change nothing."""
-    configuration, _ = choose(workspace)
+    configuration, why = choose(workspace)
     name = configuration.name
     problems = obstacles(workspace, configuration)
     if problems:
@@ -113,7 +120,8 @@ def gate(workspace: Workspace) -> Decision:
     before = current_id(workspace)
     if before and load(workspace, before).digest in served_digests(workspace, configuration):
         return Decision(name, True, (f"it is what {before} serves already",))
-    return decide(workspace, name, released(workspace, configuration))
+    decision = decide(workspace, name, released(workspace, configuration))
+    return replace(decision, reasons=(*decision.reasons, *why[1:]))
 
 
 def check_gate(workspace: Workspace, _: str = "") -> CheckResult:

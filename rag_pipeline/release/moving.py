@@ -77,7 +77,7 @@ def _publish_once(workspace: Workspace) -> Release | None:
     decision = decide(workspace, configuration.name, released(workspace, configuration))
     if not decision.allowed:
         keep_refusal(workspace, configuration.name)
-        raise CheckFailedError(_refusal(workspace, decision))
+        raise CheckFailedError(_refusal(workspace, decision, reasons[1:]))
     board = load_leaderboard(workspace).configurations
     pinned = Pinned(**note["pinned"])
     if pinned.documents_version is None:  # of a run by an earlier version
@@ -141,10 +141,11 @@ def _mixed(workspace: Workspace, pinned: Pinned) -> list[str]:
     ]
 
 
-def _refusal(workspace: Workspace, decision: Decision) -> str:
+def _refusal(workspace: Workspace, decision: Decision, also: Sequence[str]) -> str:
+    reasons = "; ".join((*decision.reasons, *also))
     return (
         f"{workspace.config.corpus}: {decision.candidate} is not released, against "
-        f"{decision.against}: {'; '.join(decision.reasons)}. See `rag compare` and `rag explain`; "
+        f"{decision.against}: {reasons}. See `rag compare` and `rag explain`; "
         f"to serve it all the same, set gate.metrics to [] in {workspace.config.where}"
     )
 
