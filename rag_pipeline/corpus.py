@@ -44,7 +44,13 @@ from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import open_index
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all, with_tokens
+from rag_pipeline.search.retrieval import (
+    Retrieved,
+    check_query,
+    remembering,
+    retrieve_all,
+    with_tokens,
+)
 from rag_pipeline.search.staged import Boost, ContextAwareRetriever, single_pass
 from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
@@ -157,8 +163,7 @@ class Corpus:
         and so other scores, than those that were measured. With `tokens` the chunks hold what the
         packaged model's index keeps of them. Raises what `search` raises.
         """
-        if not query.strip():
-            raise InputError("the query is empty")
+        check_query(query)
         if k < 1:
             raise InputError(f"k is {k}; it must be at least 1")
         served = self._open()

@@ -20,6 +20,7 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import InputError
 from rag_pipeline.search.fusion import reciprocal_rank_fusion
 from rag_pipeline.search.reranking import Weights
+from rag_pipeline.search.retrieval import check_query
 from rag_pipeline.search.staged import Discovered, documents_of, together
 
 MAX_QUERY_CHARACTERS = 4_000
@@ -163,8 +164,7 @@ class Searcher:
 
 def checked(query: str) -> None:
     """Raise InputError for an empty or overlong query."""
-    if not query.strip():
-        raise InputError("the query is empty")
+    check_query(query)
     if len(query) > MAX_QUERY_CHARACTERS:
         raise InputError(
             f"the query has {len(query)} characters; at most {MAX_QUERY_CHARACTERS} are read"

@@ -1,6 +1,7 @@
 """A user's filter in LanceDB's SQL -> one condition that stands by itself, or a clear error."""
 
 import re
+from contextlib import suppress
 
 from rag_pipeline.errors import InputError
 
@@ -9,6 +10,17 @@ _PIECES = re.compile(
     r"""|(?P<paren>[()])|(?P<refused>;|--|/\*|['"`$])"""
 )
 """Literals and quoted names, which may hold anything; parentheses; what ends or hides a part."""
+_DEEPEST = 20
+"""Most parentheses inside each other: the time to parse some doubles with each."""
+_MOST_OPERATORS = 50
+"""Most operators without an AND or OR between them: some 900 overflow the stack of the process."""
+_OPERATOR = re.compile(r"::|[-+*/%|&^~<>=!\[]|\b(?:IS|I?LIKE|IN|NOT|BETWEEN|AT|COLLATE)\b", re.I)
+_JOINING = re.compile(r"\b(?:AND|OR)\b", re.I)
+_BETWEEN = re.compile(r"\bBETWEEN\b", re.I)
+_GROWING = re.compile(
+    r"\b((?:array_|list_)?(?:repeat|resize)|[lr]pad|(?:regexp_)?replace|overlay)[\"`]?\s*\(", re.I
+)
+"""Functions that make texts and lists of any size, and so use up the memory of the process."""
 
 
 def filter_of(*parts: str | None) -> str | None:
@@ -24,17 +36,18 @@ def filter_of(*parts: str | None) -> str | None:
 
 def as_written(where: str) -> str:
     """Return a filter without the parentheses that `filter_of` puts around a single part."""
-    inner = where[1:-1]
-    try:
-        return as_written(inner) if where == _alone(inner) else where
-    except InputError:
-        return where
+    for _ in range(3):
+        inner = where[1:-1]
+        with suppress(InputError):
+            if where == f"({inner})" == _alone(inner):
+                where = inner
+    return where
 
 
 def _alone(where: str) -> str:
     if not where.strip():
         raise InputError("--where: the filter is empty; leave it out to search everything")
-    depth = 0
+    depth, deepest = 0, 0
     for piece in _PIECES.finditer(where):
         if piece["refused"]:
             raise InputError(
@@ -42,8 +55,27 @@ def _alone(where: str) -> str:
                 f"filter is one condition, without a second statement, comments or open quotes"
             )
         depth += {"(": 1, ")": -1}.get(piece["paren"] or "", 0)
+        deepest = max(deepest, depth)
         if depth < 0:
             break
     if depth:
         raise InputError(f"--where {where!r}: its parentheses do not match")
+    _check_size(where, deepest)
     return f"({where})"
+
+
+def _check_size(where: str, deepest: int) -> None:
+    """Raise InputError for a filter that would end the process, or take all its time or memory."""
+    shown = where if len(where) <= 200 else f"{where[:200]}…"
+    if deepest - (len(where) - len(where.lstrip("("))) > _DEEPEST:
+        raise InputError(f"--where {shown!r}: more than {_DEEPEST} parentheses inside each other")
+    outside = re.sub("'(?:[^']|'')*'", "''", where)
+    terms = [*_JOINING.split(outside), " ".join(_BETWEEN.findall(outside))]
+    if max(len(_OPERATOR.findall(term)) for term in terms) > _MOST_OPERATORS:
+        raise InputError(
+            f"--where {shown!r}: more than {_MOST_OPERATORS} operators without AND or OR between"
+        )
+    if growing := _GROWING.search(outside):
+        raise InputError(
+            f"--where {shown!r}: {growing[1]}() can make texts of any size; leave it out"
+        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from rag_pipeline.config import PassageReranker, Reranker, Retriever
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.errors import ProviderError, TextsFailedError
+from rag_pipeline.errors import InputError, ProviderError, TextsFailedError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.adaptive_selection import select
 from rag_pipeline.search.filters import filter_of
@@ -84,6 +84,16 @@ class Retrieved:
     """Those of the index, where the chunks hold their tokens (see `with_tokens`)."""
     read: Candidates | None = field(default=None, compare=False, repr=False)
     """The rows of the table that the search has read."""
+
+
+def check_query(query: str) -> None:
+    """Raise InputError for a query that is empty or no text: a terminal may send any bytes."""
+    if not query.strip():
+        raise InputError("the query is empty")
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"the query is not UTF-8 text, at character {error.start + 1}") from None
 
 
 def retrieve_all(

@@ -188,6 +188,7 @@ def test_a_release_pins_versions_against_rebuilding_and_clean_up(tmp_path, built
     ("query", "k", "where", "message"),
     [
         ("  ", 5, None, "the query is empty"),
+        ("caf\udce9", 5, None, "the query is not UTF-8 text, at character 4"),
         ("hotel", 0, None, "k is 0"),
         ("hotel", 5, "nonsense ===", "--where 'nonsense ==='"),
         ("hotel", 5, "no_such_column = 1", "no_such_column"),
