@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rag_pipeline import Corpus
 from rag_pipeline.calls import CallCache
@@ -22,6 +23,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.pop("DAGSTER_HOME", None)
 # What the tests import stays: looking through it every 700 objects takes a tenth of their time.
 gc.set_threshold(50_000, 20, 50)
+# A busy machine must not fail a test.
+settings.register_profile(
+    "without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("without a clock")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

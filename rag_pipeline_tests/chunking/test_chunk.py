@@ -71,7 +71,7 @@ def check_laws(text: str, chunks: Sequence[Chunk]) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=TEXTS)
 def test_chunks_are_ordered_trimmed_slices_that_cover_the_text(method: Chunking, text: str) -> None:
     chunks = chunk(document(text), method, embed=hashed)
@@ -82,7 +82,7 @@ def test_chunks_are_ordered_trimmed_slices_that_cover_the_text(method: Chunking,
 
 
 @pytest.mark.parametrize("method", METHODS[3:], ids=NAMES[3:])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=TEXTS)
 def test_the_maximum_holds_and_chunks_do_not_overlap(method: Chunking, text: str) -> None:
     chunks = chunk(document(text), method, embed=hashed)

@@ -56,7 +56,7 @@ def test_six_hundred_chinese_characters_are_more_than_the_model_reads():
     assert max(map(tokens, cut(CHINESE, by_both))) <= 200
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(alphabet="ab 。.\n|#本", max_size=300))
 def test_no_chunk_exceeds_the_limit_and_all_of_the_text_is_in_one(text):
     for method in METHODS:

@@ -39,7 +39,7 @@ def test_a_sentence_over_the_maximum_is_cut_at_words() -> None:
 
 
 @pytest.mark.parametrize("overlap", [0, 20, 59])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     text=st.lists(
         st.sampled_from(

@@ -6,14 +6,13 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline_tests.testing.scanning import outcomes
 
 
-@settings(deadline=None)  # the first document loads the model of languages
 @given(st.text(min_size=1, alphabet=st.characters(exclude_categories=["Cs"])))
 def test_any_json_text_round_trips_or_is_refused(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

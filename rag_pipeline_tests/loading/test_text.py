@@ -5,14 +5,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline.datamodels import Document
 from rag_pipeline_tests.testing.scanning import load, outcomes
 
 
-@settings(deadline=None)  # the first document loads the model of languages
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\x00")))
 def test_any_text_round_trips(text: str) -> None:
     raw = f"x{text}".encode()

@@ -46,7 +46,7 @@ def test_a_token_weighs_by_the_chunks_that_hold_it(batches):
     np.testing.assert_allclose(weights, expected, rtol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=150),
     words=st.integers(0, 5),

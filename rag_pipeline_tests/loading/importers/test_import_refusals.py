@@ -218,9 +218,7 @@ JSON_VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_in_any_place_is_imported_or_refused(
     tmp_path: Path, format: str, data: st.DataObject

@@ -209,7 +209,7 @@ def test_postings_are_carried_over_block_by_block(monkeypatch):
         assert made.lengths.tolist() == [2, 3, 3]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(documents_of, documents_of, st.integers(1, 3))
 def test_carrying_over_what_did_not_change_is_building_from_all(
     before: Documents, after: Documents, text_weight: int

@@ -86,7 +86,7 @@ def test_without_contexts_the_weight_of_the_text_changes_nothing(tmp_path: Path)
         assert dict(thrice.search(query, 200)) == pytest.approx(expected, rel=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     texts=st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12).map(" ".join), max_size=9),
     query=st.lists(st.sampled_from("abcdefgz"), max_size=4).map(" ".join),
