@@ -18,18 +18,25 @@ def fingerprint(*parts: Any) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, Settings):
             settings = value.fingerprinted()
+            settings |= {n: _inner(v, settings[n]) for n, v in value if n in settings}
             if isinstance(value, RemoteModel):
                 settings["base_url"] = value.place
-            for name, inner in value:
-                if not isinstance(inner, Settings) or name not in settings:
-                    continue
-                # Settings inside of settings select code too; version 1 was never written down.
-                version = {"code_version": inner.code_version} if inner.code_version > 1 else {}
-                left_out = inner.added - inner.fingerprinted().keys()
-                kept = {n: v for n, v in settings[name].items() if n not in left_out}
-                settings[name] = {**kept, **version}
             return {"code_version": value.code_version, **settings}
         raise TypeError(f"cannot fingerprint {type(value).__name__}")
 
     canonical = json.dumps(parts, default=plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _inner(value: Any, shown: Any) -> Any:
+    """Return what a fingerprint is made of, of settings inside of settings, alone or in a list.
+
+    They select code too; version 1 was never written down.
+    """
+    if isinstance(value, Settings):
+        own = value.fingerprinted().keys() & shown.keys()
+        version = {"code_version": value.code_version} if value.code_version > 1 else {}
+        return {**{n: _inner(v, shown[n]) for n, v in value if n in own}, **version}
+    if isinstance(value, tuple | list):
+        return [_inner(*pair) for pair in zip(value, shown, strict=True)]
+    return shown

@@ -10,6 +10,7 @@ from rag_pipeline.config import (
     ContextAwareRetriever,
     CorpusConfig,
     HybridRetriever,
+    Settings,
     fingerprint,
     load_config,
 )
@@ -64,3 +65,29 @@ def test_settings_of_a_later_version_count_once_they_are_set():
     staged = [ContextAwareRetriever(method="context_aware", over=o) for o in (plain, varied)]
     assert fingerprint(plain) != fingerprint(varied)
     assert fingerprint(staged[0]) != fingerprint(staged[1])
+
+
+def test_settings_inside_of_settings_are_left_out_as_those_outside():
+    class Border(Settings):
+        operational = frozenset({"seconds"})
+        added = frozenset({"keep"})
+        pattern: str = "x"
+        seconds: float = 1.0
+        keep: bool = False
+
+    class Borders(Settings):
+        first: Border = Border()
+        others: tuple[Border, ...] = ()
+
+    class Cuts(Settings):
+        borders: Borders = Borders()
+
+    def made(**border: object) -> str:
+        borders = {"first": border, "others": [border]}
+        return fingerprint(Cuts.model_validate({"borders": borders}))
+
+    assert made(seconds=2.0) == made(keep=False) == made()
+    assert len({made(), made(keep=True), made(pattern="y")}) == 3
+    before = made()
+    Border.code_version = 2
+    assert made() != before
