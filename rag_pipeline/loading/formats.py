@@ -95,11 +95,24 @@ def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Par
     body = message.get_body(("plain", "html"))
     text = ""
     if body is not None:
-        content = body.get_content()
+        try:
+            content = body.get_content()
+        except LookupError:  # a charset that Python does not know, such as "unknown-8bit"
+            content = _utf8_of(document_id, body)
         text = html(content.encode()) if body.get_content_subtype() == "html" else content
     names = [part.get_filename() or "" for part in message.iter_attachments()]
     sent = getattr(message["Date"], "datetime", None)
     return _mail(fields, text, names, sent.date().isoformat() if sent else "")
+
+
+def _utf8_of(document_id: str, body: Any) -> str:
+    try:
+        return str(body.get_payload(decode=True).decode())
+    except UnicodeDecodeError:
+        charset = body.get_param("charset")
+        raise DocumentError(
+            document_id, f"its charset {charset!r:.80} is not known, and it is not UTF-8 text"
+        ) from None
 
 
 def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> Parsed:

@@ -69,6 +69,13 @@ def notebook() -> bytes:
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}).encode()
 
 
+def odd_mail(charset: str, body: bytes) -> bytes:
+    return b"Subject: a\r\nContent-Type: text/plain; charset=%s\r\n\r\n%s" % (
+        charset.encode(),
+        body,
+    )
+
+
 def mail(html: bool = False) -> bytes:
     message = EmailMessage()
     message["Subject"] = "Kündigung"
@@ -186,6 +193,7 @@ def test_separated_values_are_read_as_they_are_and_have_rows(tmp_path: Path) -> 
         ("a.ipynb", b"[", "corrupt .ipynb"),
         ("a.ipynb", b"{}", "corrupt .ipynb: 'cells'"),
         ("a.eml", b"hello", "not a mail: it has none of From"),
+        ("c.eml", odd_mail("unknown-8bit", b"caf\xe9"), "charset 'unknown-8bit' is not known"),
         ("a.epub", b"PK", "corrupt .epub: File is not a zip file"),
         ("a.epub", packed({"a": "b"}), "corrupt .epub: .*META-INF/container.xml"),
         ("a.odt", packed({"content.xml": "<a>"}), "corrupt .odt"),
@@ -208,3 +216,9 @@ def test_broken_files_are_refused_with_their_reason(
 
 def test_a_book_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     assert "zip bomb" in refusal(tmp_path / "a.epub", packed({"a.xhtml": b"0" * 40_000_000}))
+
+
+def test_a_mail_of_an_unknown_charset_is_read_as_utf8(tmp_path: Path) -> None:
+    for charset in ("utf8mb4-x", "base64"):
+        document = load(tmp_path / "a.eml", odd_mail(charset, "Café".encode()))
+        assert document.text.endswith("\nCafé")
