@@ -33,7 +33,7 @@ from rag_pipeline.release.manifest import verify
 from rag_pipeline.release.settings import ReleasedSettings
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
-from rag_pipeline.store import Table
+from rag_pipeline.store import Store, Table
 from rag_pipeline.store.folders import copied, sha256_of
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
@@ -157,16 +157,21 @@ def import_release(
     Raises InputError for a file that is torn, altered or no bundle, before anything is changed,
     and StoreError for a store with builds of its own, whose tables it would replace.
     """
+    _check_imports_alone(workspace.store)  # nobody waits for a refusal
     with lease(workspace.store, wait=True, waiting=waiting):
+        _check_imports_alone(workspace.store)
         return _import(workspace, file)
 
 
-def _import(workspace: Workspace, file: Path) -> Release:
-    store = workspace.store
+def _check_imports_alone(store: Store) -> None:
     if store.tables() and store.read_json(_IMPORTED) is None:
         raise StoreError(
             f"{store.url}/{store.corpus}: has builds of its own; import into another store"
         )
+
+
+def _import(workspace: Workspace, file: Path) -> Release:
+    store = workspace.store
     building = store.files.new_folder("lexical/imported")
     try:
         with _opened(file) as archive:
