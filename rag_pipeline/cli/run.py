@@ -299,10 +299,13 @@ def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
         found = corpus.search(question, k=1)
         show_chunks(found, question, corpus.places(found))
     changed = f"[dim]# after a change in the documents or in {escape(shown_path(file))}[/dim]"
+    judged: tuple[tuple[str, ...], str] = (("leaderboard", "--sort", "nDCG@10"), "")
+    if config.queries_path is None:
+        judged = (("questions",), "  [dim]# to have something to measure with[/dim]")
     console.print("Next:")
     for arguments, comment in (
         (("search", "your question"), ""),
-        (("leaderboard", "--sort", "nDCG@10"), ""),
+        judged,
         (("plan",), f"  {changed}"),
     ):
         line = rag(*arguments, file=file, corpus=config.corpus)

@@ -41,6 +41,14 @@ def test_from_init_to_search_beside_other_corpora(here: Path, output: str) -> No
     assert planned.startswith("everything is current")
 
 
+def test_a_run_with_nothing_to_measure_with_leads_to_questions(here: Path) -> None:
+    write_corpus(here).unlink()
+    rag("init", "mine", "--documents", "documents")
+    _, made, planned = follow(rag("run").out, "search", "questions", "plan")
+    assert "synthetic questions" in made
+    assert "find their gold spans" in planned
+
+
 def test_from_a_data_set_to_a_corpus(here: Path) -> None:
     SMALL["contractnli"](Path("set"))
     (written,) = follow(rag("import", "contractnli", "set", "an imported set").out, "init")

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from rag_pipeline.assistant.expansion import ExpandedDocuments
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Show and forget what was found outside."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Show and forget what was found outside.",
 )
 
 

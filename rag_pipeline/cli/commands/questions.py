@@ -24,6 +24,7 @@ class _MakeByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_MakeByDefault,
+    add_completion=False,
     rich_markup_mode=None,
     help="Make questions from the documents, and review them.",
 )
