@@ -248,6 +248,20 @@ def test_a_new_question_leaves_those_known_that_were_asked_before(
     assert made[Step("retrieval_run", "by_voyage")] == 1 + 1
 
 
+def test_a_deleted_document_takes_its_rows_and_its_question_along(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    file = write(tmp_path, **settings_for(tmp_path, server.url))
+    billed_by_step(file, server)
+    (tmp_path / "documents" / "policy" / "travel.md").unlink()
+    reranking = {row.step: row for row in foretold(file)}[Step(RERANKING, "by_llm")]
+    assert reranking.asks == 3 * 4, "three questions are left, of four passages each"
+    chunkings = {"recursive_150": {"method": "recursive", "max_characters": 130}}
+    write_file(tmp_path, **settings_for(tmp_path, server.url, chunkings=chunkings))
+    chunks = {row.step: row for row in foretold(file)}[Step("chunks", "recursive_150")]
+    assert (chunks.stale, chunks.orphaned) == (3, 1), "it is not cut once more"
+
+
 def test_a_changed_document_and_a_forgotten_answer(
     tmp_path: Path, built: tuple[Path, ModelServer]
 ) -> None:

@@ -11,7 +11,7 @@ from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, 
 from rag_pipeline.release import publish
 from rag_pipeline.search.pinned import open_index
 from rag_pipeline.workspace import Workspace
-from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
+from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
 
 def edit(folder, number):
@@ -212,3 +212,13 @@ def test_a_search_in_stages_discovers_documents_and_without_stages_is_the_search
         *("hotel price a night", 3), boost=lambda document_id, _: [document_id], boosted_files=1
     )
     assert staged.boosted == {"policy/travel.md": ["policy/travel.md"]}
+
+
+def test_answers_read_no_more_than_the_release_was_measured_with(tmp_path, run_all):
+    retrievers = {"dense": {"method": "dense", "top_k": 20, "top_n": 2}}
+    file = write_corpus(tmp_path, retrievers=retrievers, configurations=[rule("plain")])
+    run_all(file)
+    corpus = Corpus.load(file)
+    assert len(corpus.retrieve("hotel price a night", 5, deepen=False).chunks) == 2
+    assert len(corpus.retrieve("hotel price a night", 1, deepen=False).chunks) == 1
+    assert len(corpus.search("hotel price a night", k=5)) == 5, "who asks for more gets them"
