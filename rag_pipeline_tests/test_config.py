@@ -92,6 +92,21 @@ def test_a_missing_file_is_named(tmp_path):
         load_config(tmp_path / "absent.yaml")
 
 
+def test_what_merges_a_part_of_the_file_may_say_other_than_it(tmp_path):
+    attributes = yaml.safe_dump({**ATTRIBUTES, "chunkings": "HERE"}, default_flow_style=True)
+    file = tmp_path / "defs.yaml"
+    chunkings = (
+        "{semantic_1_5: &one {method: semantic, threshold: 1.5}, "
+        "recursive_500: &two {<<: *one, threshold: 2.5}, three: {<<: *two, window: 2}}"
+    )
+    file.write_text(
+        f"type: rag_pipeline.RagPipeline\nattributes: {attributes.replace('HERE', chunkings)}"
+    )
+    one, two, three = (c.model_dump() for c in load_config(file).chunkings.values())
+    assert two == {**one, "threshold": 2.5}
+    assert three == {**two, "window": 2}
+
+
 def test_relative_paths_belong_to_the_folder_that_has_the_documents(tmp_path, monkeypatch):
     (tmp_path / "workspace.yaml").touch()
     (tmp_path / "documents").mkdir()

@@ -53,6 +53,8 @@ BROKEN_YAML: list[tuple[bytes, str]] = [
     (b"---\na: 1\n---\nb: 2", "not valid YAML"),
     (b"{" * 5000, "not valid YAML"),
     (b"a: " + b"1" * 5000, "not valid YAML"),
+    (FILE.replace(b"  queries:", b"  corpus: two\n  queries:"), "'corpus' stands twice; give it"),
+    (b"a: {? [1] : 2, b: 1, b: 2}", "'b' stands twice"),
     (FILE.replace(b"corpus: tiny", b"corpus: caf\xe9"), "not UTF-8 text"),
     (FILE.decode().encode("utf-16"), "not UTF-8 text"),
     (FILE.replace(b"  chunkings:", b" chunkings:"), "not valid YAML"),

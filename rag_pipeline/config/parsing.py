@@ -21,6 +21,20 @@ _ENVIRONMENT = re.compile(
 )
 
 
+class _OnceEach(yaml.SafeLoader):
+    """Refuses a key that stands twice, of which YAML takes the last without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                said = f"{key.value!r} stands twice; give it another name, or leave one out"
+                raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
+            seen.add(key.value)
+        return node
+
+
 def parse_config(attributes: Any, file: Path | None = None) -> CorpusConfig:
     """Validate a corpus file's attributes, `{{ env.NAME }}` replaced by environment variables.
 
@@ -53,7 +67,7 @@ def load_config(file: str | Path) -> CorpusConfig:
     """
     file = Path(file).expanduser()
     try:
-        raw = yaml.safe_load(file.read_text(encoding="utf-8"))
+        raw = yaml.load(file.read_text(encoding="utf-8"), _OnceEach)
     except OSError as error:
         raise ConfigError(f"{file}: cannot read the corpus file: {error.strerror}") from None
     except UnicodeDecodeError as error:
