@@ -51,7 +51,7 @@ from rag_pipeline.search.retrieval import (
     retrieve_all,
     with_tokens,
 )
-from rag_pipeline.search.staged import Boost, ContextAwareRetriever, single_pass
+from rag_pipeline.search.staged import Boost, single_pass, with_stages
 from rag_pipeline.search.widening import EXPAND, widened
 from rag_pipeline.workspace import Workspace
 
@@ -167,7 +167,7 @@ class Corpus:
         if k < 1:
             raise InputError(f"k is {k}; it must be at least 1")
         served = self._open()
-        settings = _staged(served.retriever, stages) if stages else served.retriever
+        settings = with_stages(served.retriever, stages) if stages else served.retriever
         top_k = settings.top_k
         if deepen:
             top_k = max(k, top_k)
@@ -388,17 +388,3 @@ def _give_way() -> None:
         thread = get_native_id()
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
-
-
-def _staged(settings: Retriever, stages: tuple[int, int]) -> Retriever:
-    """Return a retriever with other stages than its own."""
-    files, variants = stages
-    if isinstance(settings, ContextAwareRetriever):
-        return settings.model_copy(update={"boosted_files": files, "variants": variants})
-    return ContextAwareRetriever(
-        method="context_aware",
-        over=single_pass(settings),
-        top_k=settings.top_k,
-        boosted_files=files,
-        variants=variants,
-    )

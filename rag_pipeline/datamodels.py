@@ -6,15 +6,11 @@ Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pydantic import TypeAdapter
-
-T = TypeVar("T")
 
 MetadataValue = str | int | float | bool
 Span = tuple[int, int]
@@ -390,14 +386,3 @@ class ContextJudgement:
     contexts: tuple[Judged, ...]
     missing: tuple[str, ...] = ()
     overall: str = ""
-
-
-def read_as(kind: type[T], value: Any) -> T:
-    """Return JSON's value as a data class; raise pydantic's ValidationError for any other."""
-    read: T = _adapter(kind).validate_python(value)  # type: ignore[arg-type]  # mypy: no hash
-    return read
-
-
-@cache  # building one takes a millisecond
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)

@@ -21,7 +21,7 @@ os.environ.pop("COLUMNS", None)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # And no test writes into the history that `make up` shows.
 os.environ.pop("DAGSTER_HOME", None)
-# What the tests import stays: looking through it every 700 objects takes a tenth of their time.
+# What the tests import stays: looking through it every 700 objects takes 2 % of the time.
 gc.set_threshold(50_000, 20, 50)
 # A busy machine must not fail a test.
 settings.register_profile(

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.datamodels import read_as
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.evaluation.best_of_many import BestOfMany
+from rag_pipeline.evaluation.results import read_as
 from rag_pipeline.evaluation.scores import direction
 from rag_pipeline.evaluation.significance import Comparison
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary

@@ -7,9 +7,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import ChatSettings, CorpusConfig, Evaluation, Settings, fingerprint
@@ -17,6 +19,8 @@ from rag_pipeline.evaluation.answer_scores import AnswerScore
 from rag_pipeline.workspace import Workspace
 
 _FOLDER = "evaluation"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,3 +227,14 @@ CONTEXT_SCORES = JudgedResults(
 SCORES: tuple[Results, ...] = (PRESENCE, ENTITY_SCORES, CONTEXT_SCORES)
 """The files that hold metrics, one row a query."""
 JUDGED = {results.name: results for results in (LABELS, ANSWERS, ENTITY_SCORES, CONTEXT_SCORES)}
+
+
+def read_as(kind: type[T], value: Any) -> T:
+    """Return JSON's value as a data class; raise pydantic's ValidationError for any other."""
+    read: T = _adapter(kind).validate_python(value)  # type: ignore[arg-type]  # mypy: no hash
+    return read
+
+
+@cache  # building one takes a millisecond
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)

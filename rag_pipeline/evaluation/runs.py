@@ -19,10 +19,10 @@ from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, MiniLMEmbedding, Retriever, fingerprint
 from rag_pipeline.config.rerankers import PassageReranker
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Query, ScoredChunk, read_as
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
-from rag_pipeline.evaluation.results import QUERIES, RUN
+from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queries
 from rag_pipeline.search.index import Index

@@ -103,6 +103,20 @@ def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
     return over
 
 
+def with_stages(settings: RetrieverSettings, stages: tuple[int, int]) -> ContextAwareRetriever:
+    """Return a retriever with other `boosted_files` and `variants` than its own."""
+    files, variants = stages
+    if isinstance(settings, ContextAwareRetriever):
+        return settings.model_copy(update={"boosted_files": files, "variants": variants})
+    return ContextAwareRetriever(
+        method="context_aware",
+        over=single_pass(settings),
+        top_k=settings.top_k,
+        boosted_files=files,
+        variants=variants,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Discovered:
     """A document that the single pass found, with the score of its best chunk (MaxP).

@@ -6,11 +6,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pyarrow as pa
 
 from rag_pipeline.errors import StoreError
+from rag_pipeline.store.columns import (
+    FORMAT,
+    added_columns,
+    format_of,
+    identity_of,
+    same_columns,
+    stamp,
+)
 from rag_pipeline.store.failures import clear_errors, is_of_store, one_line
 from rag_pipeline.store.sql import id_filters
 from rag_pipeline.store.states import DocumentState, StateCache, TableState
@@ -18,9 +25,6 @@ from rag_pipeline.store.states import DocumentState, StateCache, TableState
 if TYPE_CHECKING:
     import lancedb
 
-FORMAT = 1
-"""Format of tables, raised when older code would misread what newer code has written; 0 is a table
-from before formats were recorded, which differs from 1 in nothing else."""
 KEEP_VERSIONS = timedelta(days=1)
 MAX_FRAGMENTS = 16
 """Maximum number of fragments of a table before they are merged, which rewrites all small ones."""
@@ -58,16 +62,16 @@ class Table:
                 except ValueError:  # another process was first
                     self.open()
                 return
-            if added := _added_columns(table.schema, self.schema):
+            if added := added_columns(table.schema, self.schema):
                 table.add_columns(added)  # of which earlier rows hold nulls
                 table = self.open()
-            if not _same_columns(table.schema, self.schema):
+            if not same_columns(table.schema, self.schema):
                 self._database.create_table(self.name, schema=self._stamped(), mode="overwrite")
-            elif _format(table) < FORMAT:
-                table.to_lance().update_schema_metadata(_stamp())
+            elif format_of(table.schema) < FORMAT:
+                table.to_lance().update_schema_metadata(stamp())
 
     def _stamped(self) -> pa.Schema:
-        return self.schema.with_metadata(_stamp())
+        return self.schema.with_metadata(stamp())
 
     def exists(self) -> bool:
         """Return whether the table has been created."""
@@ -98,7 +102,7 @@ class Table:
             table = self._database.open_table(self.name) if created is None else created
             if version is not None:
                 table.checkout(version)
-            written = _format(table)
+            written = format_of(table.schema)
         except BaseException as error:
             if not is_of_store(error):
                 raise
@@ -126,8 +130,7 @@ class Table:
     @property
     def identity(self) -> str | None:
         """Return what the table was given when it was created; None for those of long ago."""
-        identity = (self.open().schema.metadata or {}).get(_IDENTITY)
-        return None if identity is None else identity.decode()
+        return identity_of(self.open().schema)
 
     def files(self) -> dict[int, set[str]]:
         """Return the files of each version that is there, by paths below the table's folder."""
@@ -169,10 +172,10 @@ class Table:
         table = self._open_if_created(version)
         if table is None:
             return {}
-        identity = (table.schema.metadata or {}).get(_IDENTITY)
+        identity = identity_of(table.schema)
         if identity is None:
             return self._read_state(table)
-        key = (self.name, identity.decode(), int(table.version))
+        key = (self.name, identity, int(table.version))
         return self._states.get(key, lambda: self._read_state(table))
 
     def _read_state(self, table: "lancedb.table.Table") -> dict[str, DocumentState]:
@@ -382,30 +385,3 @@ def indexes(lance: Any) -> list[dict[str, Any]]:
 def index_names(lance: Any) -> dict[str, str]:
     """Return the names of a Lance dataset's indexes by the column that each is of."""
     return {index.field_names[0]: index.name for index in lance.describe_indices()}
-
-
-_FORMAT, _IDENTITY = b"rag_pipeline.format", b"rag_pipeline.identity"
-
-
-def _stamp() -> dict[str, str]:
-    return {_FORMAT.decode(): str(FORMAT), _IDENTITY.decode(): uuid4().hex}
-
-
-def _format(table: "lancedb.table.Table") -> int:
-    return int((table.schema.metadata or {}).get(_FORMAT, b"0"))
-
-
-def _added_columns(stored: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
-    """Return the columns at the end of the wanted ones that the stored ones lack, if nullable."""
-    added = [wanted.field(place) for place in range(len(stored.names), len(wanted.names))]
-    fits = stored.names == wanted.names[: len(stored.names)]
-    return added if fits and all(field.nullable for field in added) else []
-
-
-def _same_columns(stored: pa.Schema, wanted: pa.Schema) -> bool:
-    # JSON columns come back as binary with an extension name, so only the vector's width counts.
-    if stored.names != wanted.names:
-        return False
-    if "vector" not in wanted.names:
-        return True
-    return bool(stored.field("vector").type == wanted.field("vector").type)

@@ -22,10 +22,10 @@ from rag_pipeline.answering.intent import Kind
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Query, ScoredChunk, read_as
+from rag_pipeline.datamodels import Answer, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.evaluation.quality.calibration import calibrated
-from rag_pipeline.evaluation.results import ANSWERS
+from rag_pipeline.evaluation.results import ANSWERS, read_as
 from rag_pipeline.evaluation.runs import (
     load_asks,
     load_queries,
