@@ -4,6 +4,7 @@ python -m benchmarks.bench_cycles --cycles 200
 """
 
 import argparse
+import gc
 import tempfile
 import time
 from collections.abc import Iterator
@@ -82,6 +83,7 @@ def cycles(folder: Path, count: int, documents: int = DOCUMENTS) -> Iterator[Cyc
 
 
 def _measure(workspace: Workspace, store: Path, number: int, seconds: float) -> Cycle:
+    gc.collect()  # what waits to be collected is not left open
     files = [path for path in store.rglob("*") if path.is_file()]
     tables = [workspace.store.table(name, None).open() for name in workspace.store.tables()]
     return Cycle(
