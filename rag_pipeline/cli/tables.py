@@ -23,7 +23,7 @@ from rag_pipeline.cli.estimates import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.evaluation.board import Board, BoardRow
-from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC
+from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC, short_name
 from rag_pipeline.evaluation.scores import added_metrics, is_share
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.release import Release
@@ -72,7 +72,13 @@ def show_leaderboard(board: Board) -> None:
     roomy = console.width >= (110 if against else _NARROW)
     counted = ("n", "missing", "chunks") if roomy else ("n", "missing")
     paid = any(row.costs.usd or not row.costs.is_known for row in rows)
-    for name in (_short(by), "95 %", *map(_short, metrics), *counted, *(["USD"] if paid else [])):
+    for name in (
+        short_name(by),
+        "95 %",
+        *map(short_name, metrics),
+        *counted,
+        *(["USD"] if paid else []),
+    ):
         table.add_column(name, justify="right", no_wrap=True)
     for kind in against:
         table.add_column(f"vs {kind}", no_wrap=True)
@@ -100,7 +106,7 @@ def show_leaderboard(board: Board) -> None:
     if rows and against:
         named = " ".join(f"{kind.capitalize()}: {escape(name)}." for kind, name in against.items())
         console.print(
-            f"{named} Verdicts are on {_short(by)}, query by query, at a family error of 5 %.",
+            f"{named} Verdicts are on {short_name(by)}, query by query, at a family error of 5 %.",
             style="dim",
         )
     if board.chosen and rows:
@@ -193,12 +199,6 @@ def show_import(report: "ImportReport", destination: Path) -> None:
 def _by_name(metric: str) -> tuple[str, int]:
     name, _, at = metric.partition("@")
     return name, int(at or 0)
-
-
-def _short(metric: str) -> str:
-    names = {"AnswerPresence": "AP", "DocumentPresence": "Doc", "DocumentMismatch": "Miss"}
-    name, at, k = metric.partition("@")
-    return f"{names.get(name, name)}{at}{k}"
 
 
 def _mean(metric: str, found: Summary) -> str:

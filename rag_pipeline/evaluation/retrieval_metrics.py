@@ -175,3 +175,10 @@ def _check_agreement(
                 f"{'answers but is not' if label else 'does not answer but is'} among the relevant "
                 f"chunk ids; take both from the same chunking and query"
             )
+
+
+def short_name(metric: str) -> str:
+    """Return the heading of a metric's column: AP@5, Doc@5, Miss@5."""
+    names = {"AnswerPresence": "AP", "DocumentPresence": "Doc", "DocumentMismatch": "Miss"}
+    name, at, k = metric.partition("@")
+    return f"{names.get(name, name)}{at}{k}"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 from rag_pipeline.evaluation.axes import CUTOFFS
+from rag_pipeline.evaluation.retrieval_metrics import short_name
 from rag_pipeline.evaluation.scores import added_metrics
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.report.charts import DARK_PALETTE, PALETTE, STYLE, interval_strip, standalone
@@ -65,7 +66,7 @@ def render(content: Content) -> str:
         cutoffs=CUTOFFS,
         most_slices=_MOST_SLICES,
         most_failures=_MOST_FAILURES,
-        short=lambda m: m.replace("AnswerPresence", "AP"),
+        short=short_name,
         strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
         cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",
         broken=_breakable,
