@@ -1,6 +1,7 @@
 """The same run on a bucket, served on loopback: store and documents."""
 
 import boto3
+import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
@@ -20,6 +21,7 @@ def metrics(file):
     return {row["name"]: row["metrics"] for row in board}
 
 
+@pytest.mark.long
 def test_a_run_on_a_bucket_equals_the_local_run(tmp_path, bucket, run_dagster):
     local = write_corpus(tmp_path / "local")
     for name, text in DOCUMENTS.items():

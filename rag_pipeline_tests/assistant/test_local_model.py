@@ -30,6 +30,7 @@ def check(made, steps):
         assert not source.verified or text[source.start : source.end] == source.text
 
 
+@pytest.mark.long
 def test_a_question_gets_through(talking):
     with llama_server(context_tokens=2048) as url:
         assistant = talking(f"{url}/v1", CHAT, passages=1, boosted_files=0, model_seconds=240)

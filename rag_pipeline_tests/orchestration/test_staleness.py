@@ -118,6 +118,7 @@ def wanted(file, home):
     return bool(asked), {*found.requests, *found.waiting, *found.stuck}
 
 
+@pytest.mark.long
 def test_dagster_calls_stale_what_a_run_would_make(tmp_path, built, home, monkeypatch):
     for change in (edit, add, delete, threshold, model, query, None):
         with monkeypatch.context() as patch:

@@ -15,6 +15,7 @@ from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
 
 
+@pytest.mark.long
 def test_a_store_stays_level_over_re_index_cycles(tmp_path):
     measured = list(cycles(tmp_path, 14, documents=20))
     # Fragments gather over some cycles before they are compacted: halves, not single cycles.

@@ -131,6 +131,7 @@ def test_a_large_table_is_indexed_once_and_still_finds_the_nearest(tmp_path, mon
     assert hits / found >= 0.95
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cycles", "fragments"), [(20, 8), pytest.param(48, 16, marks=pytest.mark.bench)]
 )

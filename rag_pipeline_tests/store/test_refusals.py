@@ -50,6 +50,7 @@ def from_the_first_write_of(place: str, what: str, reads_too: bool) -> Fault:
     return fault
 
 
+@pytest.mark.long
 def test_a_bucket_that_refuses_on_the_way_costs_one_error_and_no_call(
     behind, bucket, tmp_path, monkeypatch
 ):
