@@ -218,8 +218,7 @@ def forget(workspace: Workspace, release: Release) -> bool:
         workspace.store.write_json(file, asdict(release))
         return False
     remove(workspace, release.release_id)
-    for name in (release.pinned.vector_table, workspace.documents().name):
-        table = workspace.store.table(name, None)
+    for table, _ in pinned_tables(workspace, release.pinned):
         if table.exists():
             table.unpin(release.release_id)
     return True
