@@ -3,14 +3,11 @@
 import importlib
 import json
 import os
-import sys
-from typing import Any
 
 import boto3
 import dagster as dg
 import pytest
 import yaml
-from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from rag_pipeline.config import parse_config
 from rag_pipeline.errors import ConfigError, StoreError
@@ -65,24 +62,6 @@ def test_a_secret_that_cannot_be_used_is_named_and_not_shown(secrets, monkeypatc
     with pytest.raises(ConfigError, match=message) as told:
         load_secrets()
     assert "sk-not-json" not in str(told.value)
-
-
-def test_what_a_step_prints_is_kept_in_the_bucket(bucket, tmp_path):
-    logs = {"bucket": "bucket", "prefix": "logs", "local_dir": str(tmp_path / "logs")}
-    manager = {
-        "module": "dagster_aws.s3.compute_log_manager",
-        "class": "S3ComputeLogManager",
-        "config": {**logs, "skip_empty_files": True},
-    }
-    with dg.DagsterInstance.local_temp(str(tmp_path), {"compute_logs": manager}) as instance:
-        key = ["run", "compute_logs", "step"]
-        with instance.compute_log_manager.capture_logs(key):
-            sys.stdout.write("what the step said\n")
-            sys.stdout.flush()
-        manager_made: Any = instance.compute_log_manager
-        assert manager_made.cloud_storage_has_logs(key, ComputeIOType.STDOUT)
-    listed = boto3.client("s3").list_objects_v2(Bucket="bucket", Prefix="logs/")["Contents"]
-    assert len(listed) == 1, "an empty stderr is not kept"
 
 
 OURS = """
