@@ -15,8 +15,8 @@ import openai
 
 from benchmarks.processes import kibibytes
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.faulty_calls import run_killed, run_with_faults
 
 CONCURRENCY = 64

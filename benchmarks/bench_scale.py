@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from benchmarks.processes import kibibytes
 from benchmarks.scale_corpus import Asked, ScaleCorpus
-from rag_pipeline.config import MaxSimReranker, NoReranker, load_config
+from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.indexing import (
     TableStage,
@@ -43,6 +43,8 @@ from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.pipeline.template import write_corpus_file
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.lexical_index import open_lexical_index
+from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
+from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import Index, read_question, retrieve
 from rag_pipeline.search.staged import single_pass
 from rag_pipeline.workspace import Workspace

@@ -36,13 +36,10 @@ How it is used
     assistant          a question -> an answer over released corpora, in stages
     serving            the assistant by MCP, HTTP and Dify; a retriever for LangChain
     cli                `rag`
-
-Modules that have moved are still found by their earlier names (`_earlier_names`).
 """
 
 from typing import TYPE_CHECKING, Any
 
-from rag_pipeline import _earlier_names
 from rag_pipeline.datamodels import (
     Chunk,
     ContextualizedChunk,
@@ -68,8 +65,6 @@ __all__ = [
     "RagPipelineError",
     "ScoredChunk",
 ]
-
-_earlier_names.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_
 from rag_pipeline.calls.registers import Register, Scoped, deployed_register
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.calls.telemetry import stage
-from rag_pipeline.config import ChatSettings, CorpusConfig, Key, Models, keeps_tokens
+from rag_pipeline.config import ChatSettings, CorpusConfig, Key, Models
 from rag_pipeline.config.addresses import (
     addresses_of,
     at_first_addresses,
@@ -165,7 +165,7 @@ class Workspace:
     def vector_index(self, key: str) -> Table:
         """Return the vector index of one `chunking.contextualizer.embedding`."""
         own = Key.parse(key).at("embedding")
-        tokens = keeps_tokens(self.config.embeddings[own.embedding])
+        tokens = self.config.embeddings[own.embedding].keeps_tokens
         schema = vector_schema(self.embedder(own.embedding).dimension, tokens)
         return self.store.table(f"vector_index.{own}", schema)
 

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.answering.llm import Ask, write_answers
+from rag_pipeline.answering.llm import Ask, ChatAnswers, write_answers
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
-from rag_pipeline.config import ChatAnswers, ChatModel, LLMContext
 from rag_pipeline.contextualization import context_prompts
+from rag_pipeline.contextualization.llm import LLMContext
 from rag_pipeline.datamodels import Answer, Answered, Chunk, Document, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.context_quality.llm import judge_with_llm
 from rag_pipeline.evaluation.entities.llm import extract_with_llm
 from rag_pipeline.evaluation.llm_relevance import judge_passages
 from rag_pipeline.models.chat import Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.llama_server import llama_server
 
 TEXT = (

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from rag_pipeline.cli.plan import show_plan
-from rag_pipeline.config import ChatModel, VoyageEmbedding, fingerprint, load_config
+from rag_pipeline.config import fingerprint, load_config
 from rag_pipeline.config.addresses import addresses_of, at_first_addresses, moved_models
 from rag_pipeline.corpus import Corpus
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.pipeline.forecast import forecast
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
@@ -98,21 +99,7 @@ def test_another_model_of_the_same_name_is_one_where_the_file_says_so(
     assert run_all(file) == [], "that name is kept too"
 
 
-def test_a_store_of_an_earlier_version_is_current_and_its_answers_hold(
-    tmp_path: Path, servers: tuple[ModelServer, ModelServer]
-) -> None:
-    before, after = servers
-    file = write_corpus(tmp_path, **settings(before))
-    run_all(file)
-    Workspace(load_config(file)).store.remove_file("models.json")
-    assert not any(step.runs for step in forecast(Workspace(load_config(file))))
-    # It moves at once: then the file says where it was.
-    write_file(tmp_path, **settings(after, known_as=before.url))
-    assert run_all(file) == []
-    assert after.requests == []
-
-
-def test_names_and_fingerprints_of_models_that_stay_are_those_of_earlier_versions() -> None:
+def test_a_moved_model_keeps_its_identity_and_its_fingerprint() -> None:
     chat = ChatModel(provider="openai", model="m", base_url="http://one/v1")
     assert chat.identity == "openai:http://one/v1:m:0.0:None:1024"
     own = ChatModel(provider="openai", model="m")
@@ -122,8 +109,6 @@ def test_names_and_fingerprints_of_models_that_stay_are_those_of_earlier_version
     assert fingerprint(moved) == fingerprint(chat)
     home = chat.model_copy(update={"known_as": ""})
     assert home.identity == own.identity
-    # The fingerprint of the version before `known_as` was there.
-    assert fingerprint(VoyageEmbedding(provider="voyage")) == "ffbfdc4c0e35b12c"
 
 
 def test_a_variant_that_names_another_model_is_not_known_by_the_address_of_the_one_before(

@@ -37,8 +37,10 @@ def test_importing_the_package_imports_nothing_heavy():
 
 def test_the_stages_are_plain_functions_for_notebooks(tmp_path):
     from rag_pipeline.chunking import chunk
-    from rag_pipeline.config import DocumentsSource, RecursiveChunking, StructuralContext
+    from rag_pipeline.chunking.recursive import RecursiveChunking
+    from rag_pipeline.config import DocumentsSource
     from rag_pipeline.contextualization import contextualize
+    from rag_pipeline.contextualization.structural import StructuralContext
     from rag_pipeline.loading import Rejected, scan
 
     (tmp_path / "a.md").write_text("# Leave\n\n" + "Parents may take sixteen weeks. " * 10)

@@ -19,7 +19,6 @@ class FixedChunking(ChunkingSettings):
     Tokens are those of the embedding that `tokens_of` names, by default the packaged one.
     """
 
-    added = frozenset({"tokens_of"})
     method: Literal["fixed"]
     tokens: int = Field(default=200, ge=8)
     overlap: int = Field(default=0, ge=0)

@@ -65,7 +65,6 @@ class SizedChunking(ChunkingSettings):
     a table or of fenced code is cut unless it is too long itself, and no chunk ends in a heading.
     """
 
-    added = frozenset({"max_tokens", "tokens_of"})
     max_characters: int | None = Field(default=500, ge=32)
     max_tokens: int | None = Field(default=None, ge=16)
     tokens_of: EmbeddingName | None = None

@@ -1,8 +1,5 @@
 """The typed corpus file: the variants of each stage, the configurations, and their fingerprints."""
 
-from importlib import import_module
-from typing import Any
-
 from rag_pipeline.config.assistant import AssistantSettings as AssistantSettings
 from rag_pipeline.config.assistant import Expansion as Expansion
 from rag_pipeline.config.assistant import FolderSource as FolderSource
@@ -17,7 +14,6 @@ from rag_pipeline.config.configurations import ConfigurationRule as Configuratio
 from rag_pipeline.config.contextualizers import Contextualizer as Contextualizer
 from rag_pipeline.config.contextualizers import ContextualizerSettings as ContextualizerSettings
 from rag_pipeline.config.corpus import CorpusConfig as CorpusConfig
-from rag_pipeline.config.corpus import keeps_tokens as keeps_tokens
 from rag_pipeline.config.evaluation import AnswerMethod as AnswerMethod
 from rag_pipeline.config.evaluation import Answers as Answers
 from rag_pipeline.config.evaluation import AnswerSettings as AnswerSettings
@@ -41,7 +37,6 @@ from rag_pipeline.config.models import EmbeddingSettings as EmbeddingSettings
 from rag_pipeline.config.parsing import COMPONENT_TYPE as COMPONENT_TYPE
 from rag_pipeline.config.parsing import load_config as load_config
 from rag_pipeline.config.parsing import parse_config as parse_config
-from rag_pipeline.config.plugins import built_in
 from rag_pipeline.config.rerankers import PassageReranker as PassageReranker
 from rag_pipeline.config.rerankers import Reranker as Reranker
 from rag_pipeline.config.rerankers import RerankerSettings as RerankerSettings
@@ -57,12 +52,3 @@ from rag_pipeline.config.settings import Name as Name
 from rag_pipeline.config.settings import RemoteModel as RemoteModel
 from rag_pipeline.config.settings import Retention as Retention
 from rag_pipeline.config.settings import Settings as Settings
-
-
-def __getattr__(name: str) -> Any:
-    """Import the settings of a built-in method or model, which stand beside their code."""
-    if name == "SinglePass":
-        return import_module("rag_pipeline.search.retrievers").SinglePass
-    if name[:1].isupper() and (point := built_in(name)) is not None:
-        return point.load()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

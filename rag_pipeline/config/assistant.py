@@ -56,8 +56,8 @@ class AssistantSettings(Settings):
     """The way from a question to an answer; without `chat`, by rules and verbatim sentences.
 
     How an answer is made from its passages is set in `evaluation.answers`, so that what is served
-    is what is measured; `passages` is the earlier name of its `contexts`. `files` is how many
-    leading documents an answer lists. A question is searched for as the release's retriever says;
+    is what is measured. `files` is how many leading documents an answer lists. A question is
+    searched for as the release's retriever says;
     where `boosted_files` or `variants` is set, with so many stages instead. `reflections` bounds
     how often a model may improve its answer. What a model does not do within `model_seconds` of
     being asked, rules do.
@@ -68,7 +68,6 @@ class AssistantSettings(Settings):
     files: int = Field(default=5, ge=1, le=50)
     boosted_files: int | None = Field(default=None, ge=0, le=50)
     variants: int | None = Field(default=None, ge=0, le=5)
-    passages: int | None = Field(default=None, ge=1, le=100)
     rewrite_queries: bool = False
     reflections: int = Field(default=0, ge=0, le=5)
     expansion: Expansion | None = None

@@ -87,22 +87,6 @@ class CorpusConfig(Settings):
     _base: Path = Path()
     _file: Path | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _passages_are_contexts(cls, values: Any) -> Any:
-        """Take `assistant.passages` for `evaluation.answers.contexts`, where that is not set."""
-        try:
-            passages = values["assistant"]["passages"]
-            evaluation = dict(values.get("evaluation") or {})
-            answers = dict(evaluation.get("answers") or {})
-        except (KeyError, TypeError, ValueError):
-            return values
-        if not isinstance(passages, int) or "contexts" in answers:
-            return values
-        method = answers.get("method", "extractive")
-        answers |= {"method": method, "contexts": min(passages, 50)}
-        return {**values, "evaluation": {**evaluation, "answers": answers}}
-
     @model_validator(mode="after")
     def _names_resolve(self) -> "CorpusConfig":
         seen: dict[str, int] = {}
@@ -387,11 +371,6 @@ class CorpusConfig(Settings):
             self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key
         }
         return tuple(e for e in get_args(LexicalEngine) if e in engines)
-
-
-def keeps_tokens(settings: Embedding) -> bool:
-    """Return whether an embedding's index holds token vectors."""
-    return settings.keeps_tokens
 
 
 def packaged_embedding() -> EmbeddingSettings:

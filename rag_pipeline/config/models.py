@@ -156,7 +156,7 @@ class EmbeddingSettings(Settings):
 class ChatSettings(Settings):
     """A chat model; `batch` sends calls through the vendor's batches, if it has them."""
 
-    operational = frozenset({"batch", "batch_poll_seconds"})
+    not_fingerprinted = frozenset({"batch", "batch_poll_seconds"})
     prices: ClassVar[Mapping[str, Any]] = {}
     """A vendor's entry of the prices file; `{"date": …, "models": {"*": {}}}` is free."""
     provider: str

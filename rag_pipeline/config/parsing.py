@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
@@ -19,6 +20,11 @@ COMPONENT_TYPE = "rag_pipeline.RagPipeline"
 _ENVIRONMENT = re.compile(
     r"""\{\{\s*env(?:\.(?P<plain>\w+)|\(\s*["'](?P<called>\w+)["']\s*\))\s*\}\}"""
 )
+
+RENAMED: Mapping[str, str] = {
+    "assistant.passages": "evaluation.answers.contexts",
+}
+"""Place of a setting that has another name now -> that name. `*` stands for any text."""
 
 
 class _OnceEach(yaml.SafeLoader):
@@ -132,6 +138,8 @@ def _explain(error: Any) -> str:
     place = ".".join(path)
     if kind == "missing":
         return f"{place}: missing"
+    if kind == "extra_forbidden" and (now := _new_name(place)):
+        return f"{place}: this setting is called {now}"
     if kind == "extra_forbidden":
         allowed = sorted({name for m in models for name in m.model_fields})
         return f"{place}: unknown setting; allowed here: {', '.join(allowed)}"
@@ -151,6 +159,10 @@ def _explain(error: Any) -> str:
         message = str(context["error"])
         return f"{place}: {message}" if place else message
     return f"{place}: {_shown(error['input'])}: {error['msg']}"
+
+
+def _new_name(place: str) -> str | None:
+    return next((now for earlier, now in RENAMED.items() if fnmatchcase(place, earlier)), None)
 
 
 def _standing_at(

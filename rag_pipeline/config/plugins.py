@@ -110,12 +110,6 @@ def origin(group: str, name: str) -> str:
     return f"{group}: {_origin(point)}"
 
 
-def built_in(name: str) -> EntryPoint | None:
-    """Return the entry point of our own class of a name, None where there is none."""
-    own = (point for point in _installed() if point.module.startswith("rag_pipeline."))
-    return next((point for point in own if point.attr == name), None)
-
-
 @cache
 def _installed() -> EntryPoints:
     # Unlike `entry_points()` this reads every copy of a distribution's metadata: an egg-info folder

@@ -38,7 +38,6 @@ class RetrieverSettings(Settings):
     A method of one's own is a `search.retrievers.SinglePassRetriever`.
     """
 
-    added = frozenset({"near_duplicates", "most_per_document", "expand"})
     method: str
     top_k: int = Field(default=50, ge=1, le=10_000)
     top_n: int | None = Field(default=None, ge=1)

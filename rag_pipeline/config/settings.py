@@ -64,17 +64,12 @@ class Settings(BaseModel):
         frozen=True, extra="forbid", protected_namespaces=(), defer_build=True
     )
     code_version: ClassVar[int] = 1
-    operational: ClassVar[frozenset[str]] = frozenset()
-    """Settings that change how results are got and not what they are: in no fingerprint."""
-    added: ClassVar[frozenset[str]] = frozenset()
-    """Settings of a later version, in no fingerprint while they have their default: that is what
-    the earlier version did."""
+    not_fingerprinted: ClassVar[frozenset[str]] = frozenset()
+    """Settings that change no result, such as a timeout; no fingerprint depends on them."""
 
     def fingerprinted(self) -> dict[str, Any]:
-        """Return the settings that a fingerprint is made of, as plain JSON values."""
-        fields = type(self).model_fields
-        unset = {n for n, value in self if n in self.added and value == fields[n].default}
-        return self.model_dump(mode="json", exclude={*self.operational, *unset})
+        """Return the settings that go into a fingerprint."""
+        return {name: value for name, value in self if name not in self.not_fingerprinted}
 
     def names(self) -> Iterator[tuple[str, str, str]]:
         """Yield the settings that name a variant: place, section and name (see `NameIn`)."""
@@ -136,7 +131,7 @@ class RemoteModel(Settings):
     when nothing succeeds for that long the run stops.
     """
 
-    operational = frozenset(
+    not_fingerprinted = frozenset(
         "api_key_env timeout_seconds max_concurrency requests_per_minute tokens_per_minute "
         "patience_seconds known_as price".split()
     )

@@ -78,7 +78,6 @@ class StructuralContext(ContextualizerSettings):
     """
 
     code_version = 3
-    added = frozenset({"table_heads"})
     method: Literal["structural"]
     max_characters: int = Field(default=400, ge=16)
     table_heads: bool = False

@@ -17,7 +17,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.config import Configuration, MiniLMEmbedding, Retriever, fingerprint
+from rag_pipeline.config import Configuration, Retriever, fingerprint
 from rag_pipeline.config.rerankers import PassageReranker
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
@@ -25,6 +25,7 @@ from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queries
+from rag_pipeline.models.providers.minilm import MiniLMEmbedding
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.pinned import Pinned, hold_index, pin
 from rag_pipeline.search.reranking.models import passage_scorer

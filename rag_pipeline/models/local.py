@@ -48,7 +48,7 @@ class LocalEmbedding(EmbeddingSettings):
 class LocalChat(ChatSettings):
     """A chat model of this process."""
 
-    operational = ChatSettings.operational | {"context_window"}
+    not_fingerprinted = ChatSettings.not_fingerprinted | {"context_window"}
     max_concurrency: ClassVar[int] = 1
     """Number of answers that are made at a time, each in a thread of its own."""
 

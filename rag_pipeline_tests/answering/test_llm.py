@@ -1,5 +1,5 @@
 from rag_pipeline.answering import read_answer, supports, write_answers
-from rag_pipeline.config import ChatAnswers
+from rag_pipeline.answering.llm import ChatAnswers
 from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply

@@ -9,10 +9,10 @@ pytest.importorskip("dspy", reason="needs the extra `dspy`")
 from rag_pipeline.assistant import Intent
 from rag_pipeline.assistant.language_model import LanguageModel, numbered
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError
 from rag_pipeline.models.chat import ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of

@@ -8,8 +8,8 @@ pytest.importorskip("dspy", reason="needs the extra `dspy`")
 
 from rag_pipeline.assistant import open_assistant
 from rag_pipeline.assistant.model import ModelOrRules
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError, MissingExtraError, ProviderError
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.model_faults import CUT, HANG, Fault
 from rag_pipeline_tests.testing.model_server import serving
 from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, signature_of

@@ -3,8 +3,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rag_pipeline.calls import CallCache, CallCounts, Claims
-from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.faulty_calls import run_killed, run_with_faults
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving

@@ -6,7 +6,7 @@ import pytest
 from rag_pipeline.calls import open_endpoint
 from rag_pipeline.calls.limits import RateLimiter, read_duration
 from rag_pipeline.calls.registers import FileRegister
-from rag_pipeline.config import ChatModel
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
 

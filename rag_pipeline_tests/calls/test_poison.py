@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel, CohereReranker, OpenAIEmbedding
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextsFailedError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
+from rag_pipeline.models.providers.http_rerank import CohereReranker
+from rag_pipeline.models.providers.openai import ChatModel, OpenAIEmbedding
 from rag_pipeline.search.reranking import Asked, score_passages
 from rag_pipeline_tests.testing.model_faults import HANG, Failure, Fault, poison, short
 from rag_pipeline_tests.testing.model_replies import DIMENSION

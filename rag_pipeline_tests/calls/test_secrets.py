@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel, CohereReranker, OpenAIEmbedding, VoyageEmbedding
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import Evaluator
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
+from rag_pipeline.models.providers.http_rerank import CohereReranker
+from rag_pipeline.models.providers.openai import ChatModel, OpenAIEmbedding
+from rag_pipeline.models.providers.voyage import VoyageEmbedding
 from rag_pipeline.search.reranking.passages import Asked, score_passages
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import rule, write_corpus

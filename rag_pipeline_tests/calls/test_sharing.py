@@ -16,11 +16,12 @@ import pytest
 from rag_pipeline.calls import CallCache, sharing
 from rag_pipeline.calls.costs import ChargedTokens, Ledger, charging
 from rag_pipeline.calls.sharing import Exchange
-from rag_pipeline.config import ChatModel, load_config
+from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import BudgetError, StoreError
 from rag_pipeline.models.batches import BatchNotes
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.store import SHARED_CALLS, Store
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus

@@ -8,15 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import (
-    Chunking,
-    FixedChunking,
-    GivenChunking,
-    MarkdownChunking,
-    RecursiveChunking,
-    SemanticChunking,
-    SentencesChunking,
-)
+from rag_pipeline.chunking.fixed import FixedChunking
+from rag_pipeline.chunking.given import GivenChunking
+from rag_pipeline.chunking.markdown import MarkdownChunking
+from rag_pipeline.chunking.recursive import RecursiveChunking
+from rag_pipeline.chunking.semantic import SemanticChunking
+from rag_pipeline.chunking.windows import SentencesChunking
+from rag_pipeline.config import Chunking
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.models.providers import Vectors
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.chunking import chunk, read_given_chunks
-from rag_pipeline.config import GivenChunking
+from rag_pipeline.chunking.given import GivenChunking
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import DocumentError, InputError
 

@@ -14,9 +14,10 @@ from rag_pipeline.calls.costs import (
 from rag_pipeline.cli.costs import show_costs
 from rag_pipeline.cli.estimates import estimate_lines, keep_outcome, outcome
 from rag_pipeline.cli.plan import show_plan
-from rag_pipeline.config import ChatModel, fingerprint, load_config
+from rag_pipeline.config import fingerprint, load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.models.chat import Prompt, expected_tokens
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.pipeline.forecast import forecast, hold_budget, is_known, pays
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace

@@ -222,12 +222,3 @@ def test_metadata_of_an_earlier_build_on_the_path_hides_no_entry_point(site):
 def test_a_group_that_nothing_is_installed_for_asks_for_an_installation():
     with pytest.raises(ConfigError, match=r"rag_pipeline\.none: no entry points .* pip install -e"):
         load_group("rag_pipeline.none")
-
-
-@pytest.mark.parametrize("name", ["FixedChunking", "GivenChunking", "SemanticChunking"])
-def test_settings_are_still_imported_from_config(name):
-    from rag_pipeline import config
-
-    assert issubclass(getattr(config, name), ChunkingSettings)
-    with pytest.raises(AttributeError, match="no attribute 'NoChunking'"):
-        _ = config.NoChunking

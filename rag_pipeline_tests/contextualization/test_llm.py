@@ -4,12 +4,14 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.calls.costs import most_tokens
-from rag_pipeline.config import ChatModel, LLMContext, load_config, parse_config
+from rag_pipeline.config import load_config, parse_config
 from rag_pipeline.contextualization import context_prompts, contextualize_with_model, is_too_long
+from rag_pipeline.contextualization.llm import LLMContext
 from rag_pipeline.datamodels import Chunk, Document
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Usage
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.pipeline.facts import Listing
 from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace

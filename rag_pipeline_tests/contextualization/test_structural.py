@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline.chunking import chunk
-from rag_pipeline.config import NoContext, RecursiveChunking, StructuralContext
+from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.contextualization import contextualize
-from rag_pipeline.contextualization.structural import structural_contexts
+from rag_pipeline.contextualization.none import NoContext
+from rag_pipeline.contextualization.structural import StructuralContext, structural_contexts
 from rag_pipeline.datamodels import Chunk, Document
 
 STRUCTURAL = StructuralContext(method="structural")

@@ -3,7 +3,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rag_pipeline.config import ChatContext, RuleContext
 from rag_pipeline.datamodels import Answer, Answered, Citation, GoldSpan, Query, ScoredChunk
 from rag_pipeline.evaluation.context_quality import (
     CONTEXT_METRICS,
@@ -17,6 +16,8 @@ from rag_pipeline.evaluation.context_quality import (
     ranking_penalty,
     was_used,
 )
+from rag_pipeline.evaluation.context_quality.llm import ChatContext
+from rag_pipeline.evaluation.context_quality.rules import RuleContext
 
 RATES = RuleContext()
 

@@ -9,9 +9,9 @@ import pytest
 
 from rag_pipeline.calls import CallCache, CallCounts
 from rag_pipeline.calls.costs import Ledger, Prices, charging
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import CUT_REPLY, EXPIRED, Failure, Fault

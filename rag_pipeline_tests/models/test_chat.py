@@ -7,9 +7,9 @@ import pytest
 
 from rag_pipeline.calls import CallCache, CallCounts
 from rag_pipeline.calls.costs import Ledger, Prices, attributed, charging
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
 

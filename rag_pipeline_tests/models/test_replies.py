@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import Failure, Fault, finished
 from rag_pipeline_tests.testing.model_replies import Body, completed

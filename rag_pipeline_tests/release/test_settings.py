@@ -2,8 +2,9 @@ from typing import Literal
 
 import pytest
 
+from rag_pipeline.answering.llm import ChatAnswers
 from rag_pipeline.chunking.recursive import RecursiveChunking
-from rag_pipeline.config import ChatAnswers, load_config
+from rag_pipeline.config import load_config
 from rag_pipeline.config.rerankers import RerankerSettings
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.errors import ConfigError

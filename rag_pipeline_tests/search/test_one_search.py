@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel, ContextAwareRetriever, JinaReranker, LLMReranker
 from rag_pipeline.models.chat import ask
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.models.providers import open_scorer
+from rag_pipeline.models.providers.http_rerank import JinaReranker
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.search.reranking import score_by_chat, score_passages
+from rag_pipeline.search.reranking.llm import LLMReranker
 from rag_pipeline.search.retrieval import retrieve_all
+from rag_pipeline.search.staged import ContextAwareRetriever
 from rag_pipeline_tests.testing.model_replies import score_of
 from rag_pipeline_tests.testing.model_server import serving
 from rag_pipeline_tests.testing.search_index import (

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rag_pipeline.config import MaxSimReranker
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.models.providers import Tokens
@@ -16,6 +15,7 @@ from rag_pipeline.search.fusion import weighted_fusion
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim
+from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.retrieval import (
     EncodedQuestion,
     rank,

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.config import ContextAwareRetriever, HybridRetriever, NoReranker
 from rag_pipeline.models.embedding import Embedded
+from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import remembering, retrieve_all
-from rag_pipeline.search.staged import LocalExpansion, together
+from rag_pipeline.search.retrievers.hybrid import HybridRetriever
+from rag_pipeline.search.staged import ContextAwareRetriever, LocalExpansion, together
 
 NONE = NoReranker(method="none")
 

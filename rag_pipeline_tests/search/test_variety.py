@@ -1,7 +1,7 @@
 import pytest
 
-from rag_pipeline.config import DenseRetriever
 from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.search.retrievers.dense import DenseRetriever
 from rag_pipeline.search.variety import varied
 
 CLAUSE = (

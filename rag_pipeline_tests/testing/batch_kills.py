@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import Failure

@@ -46,6 +46,11 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("documents/max_bytes", 0, "documents.max_bytes: 0"),
     ("corpus", "a b", "corpus: 'a b': use 1 to 64 letters"),
     ("serv", "x", "serv: unknown setting; allowed here: "),
+    (
+        "assistant",
+        {"passages": 3},
+        "assistant.passages: this setting is called evaluation.answers.contexts",
+    ),
     ("serve", "nope", "serve: 'nope' is not one of: best, semantic_1_5.none"),
     ("baseline", "nope", "baseline: 'nope' is not one of: semantic_1_5.none"),
     (

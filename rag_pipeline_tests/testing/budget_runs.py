@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import ChargedTokens, Ledger, Price, Prices, charging
-from rag_pipeline.config import ChatModel
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import CUT, CUT_REPLY, Chance, Failure, Fault, garbled

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, Reply, ask
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_faults import (
     CUT,

@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from rag_pipeline.config import (
-    DenseRetriever,
-    HybridRetriever,
-    Lexical,
-    LexicalRetriever,
-    MaxSimReranker,
-    NoReranker,
-)
+from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, rows_of, vector_schema
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search import vector_index
 from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
+from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
+from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrieval import EncodedQuestion
+from rag_pipeline.search.retrievers.dense import DenseRetriever
+from rag_pipeline.search.retrievers.hybrid import HybridRetriever
+from rag_pipeline.search.retrievers.lexical import LexicalRetriever
 from rag_pipeline.store import Store
 
 DIMENSION = 8

@@ -29,7 +29,6 @@ class ChatContext(ContextJudge):
     """
 
     code_version = 2
-    added = frozenset({"overall"})
     judge: Literal["llm"]
     chat: ChatName
     overall: bool = False

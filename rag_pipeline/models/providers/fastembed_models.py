@@ -27,7 +27,7 @@ class FastEmbedEmbedding(EmbeddingSettings):
     Texts over the model's window are cut only with `truncate`.
     """
 
-    operational: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
+    not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path", "threads"})
     provider: Literal["fastembed"]
     model: str = Field(default="BAAI/bge-small-en-v1.5", min_length=1)
     path: str | None = None

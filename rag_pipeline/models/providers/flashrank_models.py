@@ -23,7 +23,7 @@ class FlashRankReranker(ModelReranker):
     The folder is called as flashrank calls the model, such as `ms-marco-MiniLM-L-12-v2`.
     """
 
-    operational: ClassVar[frozenset[str]] = frozenset({"path"})
+    not_fingerprinted: ClassVar[frozenset[str]] = frozenset({"path"})
     method: Literal["flashrank"]
     model: str = Field(default="ms-marco-MiniLM-L-12-v2", min_length=1)
     path: str

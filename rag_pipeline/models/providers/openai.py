@@ -21,7 +21,7 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
     through the provider's Batch API: at a lower price, answered within a day.
     """
 
-    operational = RemoteModel.operational | ChatSettings.operational
+    not_fingerprinted = RemoteModel.not_fingerprinted | ChatSettings.not_fingerprinted
 
     api_key_env: str = "OPENAI_API_KEY"
     temperature: float | None = Field(default=0.0, ge=0.0, le=2.0)

@@ -49,7 +49,7 @@ class RemoteEmbedding(RemoteModel, EmbeddingSettings):
     the limit is cut only with `truncate`, else an error names it.
     """
 
-    operational: ClassVar[frozenset[str]] = RemoteModel.operational | {
+    not_fingerprinted: ClassVar[frozenset[str]] = RemoteModel.not_fingerprinted | {
         "max_texts",
         "max_request_tokens",
     }

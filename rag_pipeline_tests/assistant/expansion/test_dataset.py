@@ -9,7 +9,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import Intent, ReleasedDataset, open_assistant
 from rag_pipeline.assistant.expansion.dataset import released_config
-from rag_pipeline.config import RecursiveChunking
+from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.datamodels import Answer, Citation, Formed
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline_tests.testing.builds import run

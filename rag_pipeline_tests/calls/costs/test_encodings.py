@@ -6,8 +6,8 @@ import pytest
 
 from rag_pipeline.calls.costs import Ledger, encodings, estimate_tokens, estimating
 from rag_pipeline.calls.costs.tokens import Sampled
-from rag_pipeline.config import ChatModel
 from rag_pipeline.models.chat import Prompt, expected_tokens
+from rag_pipeline.models.providers.openai import ChatModel
 
 
 @pytest.mark.parametrize(

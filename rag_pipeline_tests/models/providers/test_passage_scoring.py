@@ -5,12 +5,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache, CallCounts
-from rag_pipeline.config import LLMReranker, Reranker
+from rag_pipeline.config import Reranker
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Scorer, Usage, open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
 from rag_pipeline.search.reranking import Asked, Relevance, score_by_chat, score_passages
+from rag_pipeline.search.reranking.llm import LLMReranker
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_server import serving
 

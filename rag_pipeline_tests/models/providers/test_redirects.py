@@ -8,12 +8,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from rag_pipeline.calls import CallCache
-from rag_pipeline.config import ChatModel, Embedding, Reranker
+from rag_pipeline.config import Embedding, Reranker
 from rag_pipeline.errors import CallsStoppedError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.models.providers.http import check_redirect
+from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.search.reranking import Asked, score_passages
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import Body
