@@ -25,7 +25,7 @@ from rag_pipeline.config import (
     Retriever,
     load_config,
 )
-from rag_pipeline.config.addresses import of_today
+from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import DocumentError, InputError
 from rag_pipeline.evaluation.board import Board
@@ -201,14 +201,14 @@ class Corpus:
         """
         recorded = self.searched().typed_settings()
         if recorded.answers is not None:
-            return recorded.answers, self._of_today(recorded.asked_by_answers())
+            return recorded.answers, self._at_current_endpoints(recorded.asked_by_answers())
         config = self.workspace.config
         answers = config.evaluation.answers
         return answers, {name: config.chat(name) for name in answers.named_chats()}
 
-    def _of_today(self, chats: Mapping[str, ChatSettings]) -> dict[str, ChatSettings]:
+    def _at_current_endpoints(self, chats: Mapping[str, ChatSettings]) -> dict[str, ChatSettings]:
         config = self.workspace.config
-        return {name: of_today(config, chat) for name, chat in chats.items()}
+        return {name: at_current_endpoint(config, chat) for name, chat in chats.items()}
 
     def calibration(self) -> Calibration:
         """Return how surely the release's passages answer, as it was fitted to its questions.
@@ -374,10 +374,10 @@ class Corpus:
         return Served(
             release,
             index,
-            open_embedder(now.located(of_today(now, settings.embedding))),
+            open_embedder(now.located(at_current_endpoint(now, settings.embedding))),
             settings.retriever,
-            of_today(now, settings.reranker),
-            self._of_today(settings.asked_by_reranker()),
+            at_current_endpoint(now, settings.reranker),
+            self._at_current_endpoints(settings.asked_by_reranker()),
             self.workspace.cache,
         )
 

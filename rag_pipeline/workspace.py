@@ -14,14 +14,14 @@ from rag_pipeline.calls.registers import Register, Scoped, deployed_register
 from rag_pipeline.calls.sharing import Exchange
 from rag_pipeline.calls.telemetry import stage
 from rag_pipeline.config import ChatSettings, CorpusConfig, Key, Models
-from rag_pipeline.config.addresses import (
-    addresses_of,
-    at_first_addresses,
+from rag_pipeline.config.endpoints import (
+    endpoints_of,
     model_of,
     provider_of,
     remote_models,
+    with_first_endpoints,
 )
-from rag_pipeline.config.models import TokenStarts
+from rag_pipeline.config.models import TokenStarts, embedding_or_packaged
 from rag_pipeline.datamodels import (
     CHUNKS_SCHEMA,
     CONTEXTUALIZED_CHUNKS_SCHEMA,
@@ -55,7 +55,7 @@ class Workspace:
         """Return the settings, in which a model that has moved is known by its first address."""
         if not any(remote_models(self._given)):
             return self._given
-        return at_first_addresses(self._given, self.store.read_json(_ADDRESSES) or {})
+        return with_first_endpoints(self._given, self.store.read_json(_ADDRESSES) or {})
 
     @cached_property
     def store(self) -> Store:
@@ -133,7 +133,7 @@ class Workspace:
 
     def _note_addresses(self) -> None:
         """Note under which addresses models are known, before anything of them is kept."""
-        known = addresses_of(self.config)
+        known = endpoints_of(self.config)
         if known and not self._are_noted:
             before = self.store.read_json(_ADDRESSES) or {}
             if {**before, **known} != before:
@@ -227,12 +227,12 @@ class _Models:
         return self.workspace.config
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
-        embedder = open_embedder(self.config.located(self.config.sentence_embedding(embedding)))
+        embedder = open_embedder(self.config.located(embedding_or_packaged(self.config, embedding)))
         with charging(self.workspace.ledger):
             return embed(texts, embedder, self.workspace.cache, "document", self.counts)
 
     def token_starts(self, text: str, embedding: str | None) -> TokenStarts:
-        return self.config.located(self.config.sentence_embedding(embedding)).token_starts(text)
+        return self.config.located(embedding_or_packaged(self.config, embedding)).token_starts(text)
 
     def ask(self, prompts: Sequence[Prompt], chat: str) -> list[Reply | ProviderError]:
         if chat not in self.chats:

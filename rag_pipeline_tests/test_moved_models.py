@@ -8,7 +8,7 @@ import pytest
 
 from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import fingerprint, load_config
-from rag_pipeline.config.addresses import addresses_of, at_first_addresses, moved_models
+from rag_pipeline.config.endpoints import endpoints_of, moved_models, with_first_endpoints
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.pipeline.forecast import forecast
@@ -64,7 +64,7 @@ def test_nothing_is_asked_again_of_a_server_that_has_moved_and_what_is_new_is_as
     assert after.requests == []
     show_plan(file, as_json=False)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"chats.small is asked at {after.url} and known as {before.url}" in said
+    assert f"chats.small is called at {after.url} and keeps the answers of {before.url}" in said
 
     corpus = Corpus.load(file)
     corpus.search("How expensive may a hotel be?", k=2)
@@ -90,7 +90,7 @@ def test_another_model_of_the_same_name_is_one_where_the_file_says_so(
     before, after = servers
     file = write_corpus(tmp_path, **settings(before))
     run_all(file)
-    write_file(tmp_path, **settings(after, known_as="another"))
+    write_file(tmp_path, **settings(after, cache_identity="another"))
     found = {f.step.asset: f for f in forecast(Workspace(load_config(file)))}
     assert found["vector_index"].runs
     assert found["contextualized_chunks"].asks
@@ -104,10 +104,10 @@ def test_a_moved_model_keeps_its_identity_and_its_fingerprint() -> None:
     assert chat.identity == "openai:http://one/v1:m:0.0:None:1024"
     own = ChatModel(provider="openai", model="m")
     assert own.identity == "openai:api.openai.com:m:0.0:None:1024"
-    moved = chat.model_copy(update={"base_url": "http://two/v1", "known_as": "http://one/v1"})
+    moved = chat.model_copy(update={"base_url": "http://two/v1", "cache_identity": "http://one/v1"})
     assert moved.identity == chat.identity
     assert fingerprint(moved) == fingerprint(chat)
-    home = chat.model_copy(update={"known_as": ""})
+    home = chat.model_copy(update={"cache_identity": ""})
     assert home.identity == own.identity
 
 
@@ -117,11 +117,11 @@ def test_a_variant_that_names_another_model_is_not_known_by_the_address_of_the_o
     with serving() as server:
         config = load_config(write_corpus(tmp_path, **settings(server)))
         other = load_config(write_file(tmp_path, **settings(server, base_url="http://two/v1")))
-    first = addresses_of(config)
+    first = endpoints_of(config)
     assert set(first) == {"chats.small", "embeddings.own", "rerankers.jina"}
-    pinned = at_first_addresses(other, first)
+    pinned = with_first_endpoints(other, first)
     assert len(list(moved_models(pinned))) == 3
     changed = {**first, "chats.small": {**first["chats.small"], "model": "openai another"}}
-    pinned = at_first_addresses(other, changed)
-    assert pinned.chats["small"].known_as is None  # type: ignore[attr-defined]
+    pinned = with_first_endpoints(other, changed)
+    assert pinned.chats["small"].cache_identity is None  # type: ignore[attr-defined]
     assert len(list(moved_models(pinned))) == 2

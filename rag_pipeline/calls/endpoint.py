@@ -292,7 +292,7 @@ def open_endpoint(name: str, settings: RemoteModel) -> Endpoint:
 
     What a call asks for, and how long its reply may be, makes no endpoint of its own.
     """
-    other = {"max_concurrency", "known_as", "price"}
+    other = {"max_concurrency", "cache_identity", "price"}
     way = settings.model_dump(include=set(RemoteModel.model_fields), exclude=other)
     return _endpoint(name, RemoteModel(**way))
 

@@ -8,8 +8,7 @@ from rag_pipeline.chunking.given import read_given_chunks as read_given_chunks
 from rag_pipeline.chunking.sizes import SizedChunking
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
-from rag_pipeline.config.corpus import packaged_embedding
-from rag_pipeline.config.models import TokenStarts
+from rag_pipeline.config.models import TokenStarts, packaged_embedding
 from rag_pipeline.datamodels import Chunk, Document, Prompt, Reply, Span, Vectors
 from rag_pipeline.errors import DocumentError, ProviderError
 from rag_pipeline.loading.code import symbols_of

@@ -5,10 +5,9 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from rag_pipeline.chunking.spans import trim
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
-from rag_pipeline.config.corpus import packaged_embedding
-from rag_pipeline.config.models import TokenStarts
+from rag_pipeline.config.models import TokenStarts, embedding_or_packaged, packaged_embedding
 from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.datamodels import Document, Span
 
@@ -35,13 +34,13 @@ class FixedChunking(ChunkingSettings):
         starts = models.token_starts(document.text, self.tokens_of)
         return fixed_spans(document.text, self.tokens, self.overlap, starts)
 
-    def asked(self, config: CorpusConfig) -> list[Settings]:
+    def models_used(self, config: CorpusFile) -> list[Settings]:
         """Return no model: counting tokens asks none."""
         return []
 
-    def made_from(self, config: CorpusConfig) -> list[Any]:
+    def made_from(self, config: CorpusFile) -> list[Any]:
         """Return the model whose tokens are counted, where it is not the packaged one."""
-        return [config.sentence_embedding(self.tokens_of)] if self.tokens_of else []
+        return [embedding_or_packaged(config, self.tokens_of)] if self.tokens_of else []
 
 
 def fixed_spans(

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
 from rag_pipeline.datamodels import Document, Span
 from rag_pipeline.errors import ConfigError, InputError
@@ -24,24 +24,24 @@ class GivenChunking(ChunkingSettings):
         """Return the document's spans; they are taken untrimmed."""
         return self._read(models.config).get(document.document_id, ())
 
-    def covers(self, config: CorpusConfig, document_id: str) -> bool:
+    def covers(self, config: CorpusFile, document_id: str) -> bool:
         """Return whether the file has spans of a document."""
         return document_id in self._read(config)
 
-    def made_from(self, config: CorpusConfig) -> list[Any]:
+    def made_from(self, config: CorpusFile) -> list[Any]:
         """Return the hash of the file."""
         return [hashlib.sha256(self.file(config).read_bytes()).hexdigest()]
 
-    def check(self, config: CorpusConfig) -> None:
+    def check(self, config: CorpusFile) -> None:
         """Raise ConfigError or InputError where the file is not there or can't be read."""
         self._read(config)
 
-    def _read(self, config: CorpusConfig) -> Mapping[str, Sequence[Span]]:
+    def _read(self, config: CorpusFile) -> Mapping[str, Sequence[Span]]:
         path = self.file(config)
         stat = path.stat()
         return _read_once(path, stat.st_mtime_ns, stat.st_size)
 
-    def file(self, config: CorpusConfig) -> Path:
+    def file(self, config: CorpusFile) -> Path:
         """Return where the spans stand; raise ConfigError where no file is."""
         if self.path:
             path = config.path(self.path)

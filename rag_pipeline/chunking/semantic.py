@@ -12,8 +12,9 @@ from rag_pipeline.chunking.lines import whole_lines
 from rag_pipeline.chunking.recursive import recursive_spans
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.chunking.sizes import Limit, SizedChunking
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import Models
+from rag_pipeline.config.models import embedding_or_packaged
 from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.datamodels import Document, Span, Vectors
 
@@ -46,9 +47,9 @@ class SemanticChunking(SizedChunking):
             text, self, lambda texts: models.vectors(texts, self.embedding), limit
         )
 
-    def asked(self, config: CorpusConfig) -> list[Settings]:
+    def models_used(self, config: CorpusFile) -> list[Settings]:
         """Return the settings of the model that sentences are compared with."""
-        return [config.sentence_embedding(self.embedding)]
+        return [embedding_or_packaged(config, self.embedding)]
 
 
 def semantic_spans(

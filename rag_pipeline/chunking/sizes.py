@@ -6,9 +6,9 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field, ValidatorFunctionWrapHandler, model_validator
 
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusFile
 from rag_pipeline.config.chunkings import ChunkingSettings, Models
-from rag_pipeline.config.models import TokenStarts
+from rag_pipeline.config.models import TokenStarts, embedding_or_packaged
 from rag_pipeline.config.settings import EmbeddingName, Settings
 from rag_pipeline.errors import ConfigError
 
@@ -93,24 +93,24 @@ class SizedChunking(ChunkingSettings):
         starts = models.token_starts(text, self.tokens_of)
         return Limit(self.max_characters, self.max_tokens, starts)
 
-    def asked(self, config: CorpusConfig) -> list[Settings]:
+    def models_used(self, config: CorpusFile) -> list[Settings]:
         """Return no model: counting tokens asks none."""
         return []
 
-    def made_from(self, config: CorpusConfig) -> list[Any]:
+    def made_from(self, config: CorpusFile) -> list[Any]:
         """Return the models asked, and the one whose tokens are counted."""
-        counted = [config.sentence_embedding(self.tokens_of)] if self.by_tokens else []
+        counted = [embedding_or_packaged(config, self.tokens_of)] if self.by_tokens else []
         return [*super().made_from(config), *counted]
 
-    def check(self, config: CorpusConfig) -> None:
+    def check(self, config: CorpusFile) -> None:
         """Raise ConfigError where chunks may be larger than what the model reads."""
         if self.max_tokens is not None:
             check_window(self.max_tokens, self.tokens_of, config)
 
 
-def check_window(tokens: int, embedding: str | None, config: CorpusConfig) -> None:
+def check_window(tokens: int, embedding: str | None, config: CorpusFile) -> None:
     """Raise ConfigError where an embedding reads less than so many tokens of a text."""
-    window = config.sentence_embedding(embedding).window
+    window = embedding_or_packaged(config, embedding).window
     if window is not None and tokens > window - _SPECIAL_TOKENS:
         raise ConfigError(
             f"max_tokens: {tokens} are more than the {window - _SPECIAL_TOKENS} that "

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from rag_pipeline.config import ChatSettings, CorpusConfig, RemoteModel, Settings
-from rag_pipeline.config.rerankers import AskingReranker, ModelReranker, PassageReranker
+from rag_pipeline.config.rerankers import FunctionReranker, ModelReranker, PassageReranker
 from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.evaluation.scores import check_metric_names
 from rag_pipeline.loading.queries import read_queries
@@ -46,7 +46,7 @@ def _open(config: CorpusConfig, settings: Settings) -> None:
         variable = settings.api_key_env
         if not os.environ.get(variable):
             raise ConfigError(f"the environment variable {variable} is not set; set it to your key")
-    if isinstance(settings, ChatSettings | AskingReranker):
+    if isinstance(settings, ChatSettings | FunctionReranker):
         return
     if isinstance(settings, ModelReranker):
         _ = open_scorer(config.located(settings)).identity

@@ -11,7 +11,7 @@ from rag_pipeline.cli.estimates import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import CorpusConfig, load_config
-from rag_pipeline.config.addresses import moved_models
+from rag_pipeline.config.endpoints import moved_models
 from rag_pipeline.pipeline.forecast import (
     ERROR,
     RERANKING,

@@ -46,6 +46,7 @@ from rag_pipeline.config.retrievers import LexicalEngine as LexicalEngine
 from rag_pipeline.config.retrievers import Retriever as Retriever
 from rag_pipeline.config.retrievers import RetrieverSettings as RetrieverSettings
 from rag_pipeline.config.settings import Alerts as Alerts
+from rag_pipeline.config.settings import CorpusFile as CorpusFile
 from rag_pipeline.config.settings import DocumentsSource as DocumentsSource
 from rag_pipeline.config.settings import Gate as Gate
 from rag_pipeline.config.settings import Name as Name

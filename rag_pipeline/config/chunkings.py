@@ -2,25 +2,22 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.config.plugins import CHUNKINGS, VariantsOf
-from rag_pipeline.config.settings import Settings
+from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Document, Prompt, Reply, Span, Vectors
 from rag_pipeline.errors import ProviderError
-
-if TYPE_CHECKING:
-    from rag_pipeline.config.corpus import CorpusConfig
 
 
 class Models(Protocol):
     """The models of a corpus file: each distinct call is made once, counted and paid for."""
 
     @property
-    def config(self) -> "CorpusConfig":
+    def config(self) -> CorpusFile:
         """Return the corpus file."""
 
     def vectors(self, texts: Sequence[str], embedding: str | None) -> Vectors:
@@ -47,7 +44,7 @@ class ChunkingSettings(Settings):
         Raises DocumentError for a document that can't be cut; it is quarantined.
         """
 
-    def covers(self, config: "CorpusConfig", document_id: str) -> bool:
+    def covers(self, config: CorpusFile, document_id: str) -> bool:
         """Return whether it has chunks for a document."""
         return True
 

@@ -2,16 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.plugins import CONTEXTUALIZERS, VariantsOf
-from rag_pipeline.config.settings import Settings
+from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Chunk, ContextualizedChunk, Document
 from rag_pipeline.errors import CallsStoppedError, ProviderError
-
-if TYPE_CHECKING:
-    from rag_pipeline.config.corpus import CorpusConfig
 
 Chunked = tuple[Document, Sequence[Chunk]]
 """A document with its chunks in the order of their offsets."""
@@ -45,7 +42,7 @@ class ContextualizerSettings(Settings):
             else:
                 yield document, made
 
-    def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: "CorpusConfig") -> bool:
+    def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
         """Return whether a model can't read the document as a whole; such are counted."""
         return False
 

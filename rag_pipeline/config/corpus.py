@@ -18,8 +18,8 @@ from rag_pipeline.config.contextualizers import Contextualizer
 from rag_pipeline.config.evaluation import Evaluation, ExtractiveAnswers
 from rag_pipeline.config.fingerprints import fingerprint
 from rag_pipeline.config.keys import Key, KeyLevel
-from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, EmbeddingSettings
-from rag_pipeline.config.plugins import CONTEXTUALIZERS, EMBEDDINGS, RERANKERS, load_group
+from rag_pipeline.config.models import ChatSettings, ChatVariant, Embedding, packaged_embedding
+from rag_pipeline.config.plugins import CONTEXTUALIZERS, RERANKERS, load_group
 from rag_pipeline.config.rerankers import Reranker
 from rag_pipeline.config.retrievers import Lexical, LexicalEngine, Retriever
 from rag_pipeline.config.settings import (
@@ -323,10 +323,6 @@ class CorpusConfig(Settings):
         with self._at(f"{section}.{name}"):
             return [settings, *settings.made_from(self)]
 
-    def sentence_embedding(self, name: str | None) -> Embedding:
-        """Return the model that sentences are compared with: a variant's, or the packaged one."""
-        return self.embeddings[name] if name else packaged_embedding()
-
     # --- fingerprints, left to right ---
 
     def documents_fingerprint(self) -> str:
@@ -371,9 +367,3 @@ class CorpusConfig(Settings):
             self.engine(c) for c in self.all_configurations.values() if c.context_key == context_key
         }
         return tuple(e for e in get_args(LexicalEngine) if e in engines)
-
-
-def packaged_embedding() -> EmbeddingSettings:
-    """Return the settings of the packaged model, which needs no key and no network."""
-    settings: EmbeddingSettings = load_group(EMBEDDINGS)["minilm"](provider="minilm")
-    return settings

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from rag_pipeline.config.settings import RemoteModel, Settings
+from rag_pipeline.config.settings import Settings
 
 
 def fingerprint(*parts: Any) -> str:
@@ -26,10 +26,7 @@ def fingerprint(*parts: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Settings):
-        settings = {"code_version": value.code_version, **value.fingerprinted()}
-        if isinstance(value, RemoteModel):
-            settings["base_url"] = value.place
-        return settings
+        return {"code_version": value.code_version, **value.fingerprinted()}
     try:
         return to_jsonable_python(value)
     except PydanticSerializationError:

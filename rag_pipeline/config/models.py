@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, VariantsOf
-from rag_pipeline.config.settings import Settings
+from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, VariantsOf, load_group
+from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Messages, Schema, Usage, Vectors
 
 InputType = Literal["document", "query"]
@@ -182,3 +182,17 @@ class ChatSettings(Settings):
 
 Embedding = Annotated[EmbeddingSettings, VariantsOf(EMBEDDINGS, "provider")]
 ChatVariant = Annotated[ChatSettings, VariantsOf(CHATS, "provider")]
+
+
+def packaged_embedding() -> EmbeddingSettings:
+    """Return the settings of the packaged model, which needs no key and no network."""
+    settings: EmbeddingSettings = load_group(EMBEDDINGS)["minilm"](provider="minilm")
+    return settings
+
+
+def embedding_or_packaged(config: CorpusFile, name: str | None) -> EmbeddingSettings:
+    """Return a variant of `embeddings`, the packaged model for None."""
+    if name is None:
+        return packaged_embedding()
+    settings: EmbeddingSettings = config.section("embeddings")[name]
+    return settings

@@ -23,6 +23,7 @@ _ENVIRONMENT = re.compile(
 
 RENAMED: Mapping[str, str] = {
     "assistant.passages": "evaluation.answers.contexts",
+    "*.known_as": "cache_identity",
 }
 """Place of a setting that has another name now -> that name. `*` stands for any text."""
 

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -20,16 +19,13 @@ from pydantic import Field
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.config.models import ChatSettings
 from rag_pipeline.config.plugins import RERANKERS, VariantsOf
-from rag_pipeline.config.settings import Settings
+from rag_pipeline.config.settings import CorpusFile, Settings
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import ProviderError
 
-if TYPE_CHECKING:
-    from rag_pipeline.config.corpus import CorpusConfig
 
-
-class Asked(NamedTuple):
-    """A query with the passages that are to be scored for it."""
+class RerankInput(NamedTuple):
+    """A query and the passages to score for it."""
 
     query: str
     passages: tuple[str, ...]
@@ -86,10 +82,10 @@ class RerankerSettings(Settings):
     """Whether it needs an embedding with token vectors."""
     method: str
 
-    def chat_asked(self, config: "CorpusConfig") -> ChatSettings | None:
-        """Return the chat model that it asks, if it asks one."""
-        asked = self.asked(config)
-        return next((one for one in asked if isinstance(one, ChatSettings)), None)
+    def chat_used(self, config: CorpusFile) -> ChatSettings | None:
+        """Return the chat model that scores the passages, if one does."""
+        used = self.models_used(config)
+        return next((one for one in used if isinstance(one, ChatSettings)), None)
 
 
 class PassageReranker(RerankerSettings):
@@ -119,12 +115,12 @@ class ModelReranker(PassageReranker):
         """
 
 
-class AskingReranker(PassageReranker):
-    """A reranker that asks the models of the corpus file, or none."""
+class FunctionReranker(PassageReranker):
+    """A reranker that is one function; the function may call the models of the corpus file."""
 
     @abstractmethod
-    def relevance(self, asked: Sequence[Asked], models: Models) -> list[Relevance]:
-        """Return the scores of each query's passages, or the error that a model failed with."""
+    def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:
+        """Return the scores of each query's passages, or the error of the failed model."""
 
 
 Reranker = Annotated[RerankerSettings, VariantsOf(RERANKERS, "method")]

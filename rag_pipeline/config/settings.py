@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -17,9 +18,6 @@ from pydantic import (
 
 from rag_pipeline.config.prices import Price
 from rag_pipeline.config.schedules import CRON
-
-if TYPE_CHECKING:
-    from rag_pipeline.config.corpus import CorpusConfig
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 Name = Annotated[str, StringConstraints(pattern=_NAME)]
@@ -57,6 +55,24 @@ EmbeddingName = Annotated[str, NameIn("embeddings")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
+class CorpusFile(Protocol):
+    """The parts of a corpus file that settings of one variant may read."""
+
+    @property
+    def where(self) -> str:
+        """Return the name of the file in error messages."""
+
+    @property
+    def queries_path(self) -> Path | None:
+        """Return the queries file, or None."""
+
+    def path(self, value: str) -> Path:
+        """Resolve a path of the file against its base."""
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """Return the named settings of a section."""
+
+
 class Settings(BaseModel):
     """A frozen group of settings that refuses unknown names."""
 
@@ -86,19 +102,19 @@ class Settings(BaseModel):
         """Return the variants of `chats` that are named here, in the order of the settings."""
         return list(dict.fromkeys(name for _, section, name in self.names() if section == "chats"))
 
-    def asked(self, config: "CorpusConfig") -> list["Settings"]:
-        """Return the settings of the models that are asked: the variants that are named."""
+    def models_used(self, config: CorpusFile) -> list["Settings"]:
+        """Return the settings of the models that are called: by default all that are named."""
         return [config.section(section)[name] for _, section, name in self.names()]
 
-    def made_from(self, config: "CorpusConfig") -> list[Any]:
-        """Return what results depend on besides these settings: by default the models asked.
+    def made_from(self, config: CorpusFile) -> list[Any]:
+        """Return further inputs of the fingerprint: by default the models that are called.
 
-        It goes into the fingerprint. Raises ConfigError where it is not there.
+        Raises ConfigError for a missing input, such as a file.
         """
-        return [*self.asked(config)]
+        return [*self.models_used(config)]
 
-    def check(self, config: "CorpusConfig") -> None:
-        """Raise ConfigError or InputError where a run would fail for what these settings say."""
+    def check(self, config: CorpusFile) -> None:
+        """Raise ConfigError or InputError if a run with these settings would fail."""
 
 
 def _marks(*annotations: Any) -> Iterator[NameIn]:
@@ -133,13 +149,14 @@ class RemoteModel(Settings):
 
     not_fingerprinted = frozenset(
         "api_key_env timeout_seconds max_concurrency requests_per_minute tokens_per_minute "
-        "patience_seconds known_as price".split()
+        "patience_seconds cache_identity price".split()
     )
     base_url: str | None = None
-    known_as: str | None = None
-    """What stands for the address in the keys of kept answers and in fingerprints.
+    cache_identity: str | None = None
+    """The name of the model's address in call keys and in fingerprints, instead of `base_url`.
 
-    For a model that has moved an earlier `base_url` ("" for the vendor's own), or any name.
+    Set the earlier `base_url` for a model that has moved ("" for the vendor's own address). Set
+    any other name for another model at the same address.
     """
     price: Price | None = None
     """What the model charges where it stands in no prices file, and before what stands there."""
@@ -164,9 +181,13 @@ class RemoteModel(Settings):
         return url
 
     @property
-    def place(self) -> str | None:
-        """Return what stands for the address wherever the model is told from others."""
-        return self.base_url if self.known_as is None else self.known_as or None
+    def identity_url(self) -> str | None:
+        """Return the address in call keys and fingerprints; None for the vendor's own."""
+        return self.base_url if self.cache_identity is None else self.cache_identity or None
+
+    def fingerprinted(self) -> dict[str, Any]:
+        """Return the settings that go into a fingerprint."""
+        return super().fingerprinted() | {"base_url": self.identity_url}
 
 
 class DocumentsSource(Settings):

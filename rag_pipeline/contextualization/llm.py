@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from rag_pipeline.calls.costs import most_tokens
-from rag_pipeline.config import ChatSettings, ContextualizerSettings, CorpusConfig, Models
+from rag_pipeline.config import ChatSettings, ContextualizerSettings, CorpusFile, Models
 from rag_pipeline.config.contextualizers import Chunked, Outcome
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.contextualization.structural import (
@@ -93,7 +93,7 @@ class LLMContext(ContextualizerSettings):
             )
         return self
 
-    def made_from(self, config: CorpusConfig) -> list[Any]:
+    def made_from(self, config: CorpusFile) -> list[Any]:
         """Return the chat model, and with `structural` what makes the other part."""
         given = [StructuralContext(method="structural")] if self.structural else []
         return [*super().made_from(config), *given]
@@ -108,13 +108,13 @@ class LLMContext(ContextualizerSettings):
     def contextualize(self, documents: Iterable[Chunked], models: Models) -> Iterator[Outcome]:
         """Ask about all documents at once, so that many prompts are in flight."""
         chunked = list(documents)
-        chat = models.config.chat(self.chat)
+        chat = models.config.section("chats")[self.chat]
         made = contextualize_with_model(chunked, self, chat, partial(models.ask, chat=self.chat))
         yield from zip((document for document, _ in chunked), made, strict=True)
 
-    def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusConfig) -> bool:
+    def is_too_long(self, document: Document, chunks: Sequence[Chunk], c: CorpusFile) -> bool:
         """Return whether document and chunk may not fit the model's window together."""
-        return is_too_long(document, chunks, self, c.chat(self.chat))
+        return is_too_long(document, chunks, self, c.section("chats")[self.chat])
 
 
 def contextualize_with_model(

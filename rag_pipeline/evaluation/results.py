@@ -100,7 +100,7 @@ class JudgedResults(Results):
         judges = [self.settings(config.evaluation)]
         if self is CONTEXT_SCORES:
             judges += config.evaluation.scores
-        asked = (model for judge in judges for model in judge.asked(config))
+        asked = (model for judge in judges for model in judge.models_used(config))
         return [model for model in asked if isinstance(model, ChatSettings)]
 
     def made_from(self, workspace: Workspace, configuration: str) -> str:
@@ -114,7 +114,7 @@ class JudgedResults(Results):
             for score in config.evaluation.scores:
                 own = score.metrics if isinstance(score, AnswerScore) else ()
                 metrics = [[m.name, m.version] for m in own]
-                parts += [score, metrics, *score.asked(config)]
+                parts += [score, metrics, *score.models_used(config)]
         parts += [before.digest(workspace, configuration) for before in self.reads]
         if self.reads_queries:
             parts.append(QUERIES.digest(workspace))

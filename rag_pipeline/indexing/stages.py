@@ -68,7 +68,7 @@ def _contextualized_chunks(workspace: Workspace, key: Key) -> TableStage:
     config, key = workspace.config, key.at("contextualizer")
     settings = config.contextualizers[key.contextualizer]
     # A batch may take a day, and the shards of one process follow each other.
-    in_batches = any(isinstance(m, ChatSettings) and m.batch for m in settings.asked(config))
+    in_batches = any(isinstance(m, ChatSettings) and m.batch for m in settings.models_used(config))
     table = workspace.contextualized_chunks(key)
     return TableStage(
         key,

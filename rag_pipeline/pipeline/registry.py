@@ -81,7 +81,7 @@ def _judged(results: JudgedResults) -> "partial[Asset]":
 
 
 def _models(config: CorpusConfig, stage: Settings) -> list[ModelSettings]:
-    return [s for s in stage.asked(config) if isinstance(s, ChatSettings | EmbeddingSettings)]
+    return [s for s in stage.models_used(config) if isinstance(s, ChatSettings | EmbeddingSettings)]
 
 
 def _costs(workspace: Workspace) -> Mapping[str, Totals]:

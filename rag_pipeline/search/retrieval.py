@@ -34,7 +34,7 @@ from rag_pipeline.search.ranking import (
 )
 from rag_pipeline.search.ranking import EncodedQuestion as EncodedQuestion
 from rag_pipeline.search.ranking import rank as rank
-from rag_pipeline.search.reranking import Asked, Relevance, Weights
+from rag_pipeline.search.reranking import Relevance, RerankInput, Weights
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrievers import SinglePassRetriever
@@ -52,7 +52,7 @@ from rag_pipeline.search.staged import (
 from rag_pipeline.search.variety import is_varied, varied
 from rag_pipeline.search.vector_index import indexed_text
 
-Score = Callable[[Sequence[Asked]], Sequence[Relevance]]
+Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
 """From queries with passages to their scores; see `reranking.score_passages`."""
 
 _NO_RERANKER = NoReranker(method="none")
@@ -296,7 +296,9 @@ def _rerank_passages(
 ) -> Iterator[tuple[list[ScoredChunk], str | None]]:
     """Yield each query's chunks as the model orders them, and why they stayed as they were."""
     asked = [
-        Asked(query, tuple(indexed_text(c.context, c.text) for c in chunks[: reranker.candidates]))
+        RerankInput(
+            query, tuple(indexed_text(c.context, c.text) for c in chunks[: reranker.candidates])
+        )
         for query, chunks in found
     ]
     for (query, chunks), relevance in zip(found, score(asked), strict=True):

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from rag_pipeline.config import CorpusConfig, LexicalEngine, RetrieverSettings
+from rag_pipeline.config import CorpusFile, LexicalEngine, RetrieverSettings
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
@@ -67,7 +67,7 @@ class ContextAwareRetriever(RetrieverSettings):
     variants: int = Field(default=1, ge=0, le=_MAX_VARIANTS)
     boost_weight: float = Field(default=0.1, ge=0.0)
 
-    def made_from(self, config: CorpusConfig) -> list[Any]:
+    def made_from(self, config: CorpusFile) -> list[Any]:
         """Return what the single pass depends on besides its settings."""
         return [*super().made_from(config), *self.over.made_from(config)]
 

@@ -20,7 +20,7 @@ from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.search.reranking import Asked, score_passages
+from rag_pipeline.search.reranking import RerankInput, score_passages
 from rag_pipeline_tests.testing.model_batches import Batches
 from rag_pipeline_tests.testing.model_faults import (
     CUT,
@@ -106,7 +106,7 @@ def embeddings(url: str, cache: CallCache, **model: Any) -> None:
 def rerankings(url: str, cache: CallCache, method: str) -> None:
     settings = {"method": method, "model": "m", "base_url": url, "timeout_seconds": 5}
     scorer = open_scorer(TypeAdapter(Reranker).validate_python(settings))
-    asked = [Asked(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
+    asked = [RerankInput(f"q{n} days", ("some days", "none", f"q{n}")) for n in range(COUNT)]
     found = score_passages(asked, scorer, cache)
     assert found == [[score_of(query, p) for p in passages] for query, passages in asked]
 

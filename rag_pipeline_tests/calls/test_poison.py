@@ -11,7 +11,7 @@ from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.models.providers.http_rerank import CohereReranker
 from rag_pipeline.models.providers.openai import ChatModel, OpenAIEmbedding
-from rag_pipeline.search.reranking import Asked, score_passages
+from rag_pipeline.search.reranking import RerankInput, score_passages
 from rag_pipeline_tests.testing.model_faults import HANG, Failure, Fault, poison, short
 from rag_pipeline_tests.testing.model_replies import DIMENSION
 from rag_pipeline_tests.testing.model_server import serving
@@ -138,7 +138,7 @@ def test_a_server_that_is_always_a_vector_short_is_paid_eight_times_a_batch(
 
 
 def test_a_poison_query_leaves_the_others_scored(cache: CallCache) -> None:
-    asked = [Asked(f"q{n}", ("one", "two")) for n in range(10)]
+    asked = [RerankInput(f"q{n}", ("one", "two")) for n in range(10)]
     with serving(faults=poison(Fault(500), "q9")) as server:
         scorer = open_scorer(
             CohereReranker(method="cohere", model="m", base_url=server.url, patience_seconds=0.3)

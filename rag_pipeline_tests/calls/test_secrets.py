@@ -15,7 +15,7 @@ from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.models.providers.http_rerank import CohereReranker
 from rag_pipeline.models.providers.openai import ChatModel, OpenAIEmbedding
 from rag_pipeline.models.providers.voyage import VoyageEmbedding
-from rag_pipeline.search.reranking.passages import Asked, score_passages
+from rag_pipeline.search.reranking.passages import RerankInput, score_passages
 from rag_pipeline_tests.testing.command_line import rag
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
 from rag_pipeline_tests.testing.model_faults import CUT, Echo, Fault
@@ -50,7 +50,9 @@ def test_a_server_that_echoes_headers_and_body_leaks_nothing(
             told = said(lambda: ask([Prompt(f"say {KEY}")], settings, cache))
         elif way == "rerank":
             scorer = open_scorer(CohereReranker.model_validate({**common, "method": "cohere"}))
-            told = said(lambda: score_passages([Asked(f"say {KEY}", ("one",))], scorer, cache))
+            told = said(
+                lambda: score_passages([RerankInput(f"say {KEY}", ("one",))], scorer, cache)
+            )
         else:
             kind: Any = VoyageEmbedding if way == "voyage" else OpenAIEmbedding
             provider = "voyage" if way == "voyage" else "openai"

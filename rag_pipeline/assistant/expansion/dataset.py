@@ -15,8 +15,8 @@ from rag_pipeline.calls.costs import attributed, charging
 from rag_pipeline.chunking import chunk
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import CorpusConfig, Expansion, ExtractiveAnswers, Key
-from rag_pipeline.config.addresses import of_today
 from rag_pipeline.config.configurations import ConfigurationRule
+from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.corpus import Corpus, Served
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import InputError, StoreError
@@ -218,9 +218,9 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
         "chunkings": {_NAME: chunking},
         "contextualizers": {_NAME: pinned.contextualizer},
         # A semantic chunking may name another embedding to compare sentences with.
-        "embeddings": {**config.embeddings, _NAME: of_today(config, pinned.embedding)},
+        "embeddings": {**config.embeddings, _NAME: at_current_endpoint(config, pinned.embedding)},
         "retrievers": {_NAME: pinned.retriever},
-        "rerankers": {_NAME: of_today(config, pinned.reranker)},
+        "rerankers": {_NAME: at_current_endpoint(config, pinned.reranker)},
         "configurations": (rule,),
     }
     return config.model_copy(update=changes)

@@ -30,7 +30,7 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
     @property
     def identity(self) -> str:
         """Return provider, model and parameters: whatever changes the answers."""
-        server = self.place or "api.openai.com"
+        server = self.identity_url or "api.openai.com"
         own = (self.model, self.temperature, self.seed, self.max_output_tokens)
         return ":".join(str(part) for part in (self.provider, server, *own))
 

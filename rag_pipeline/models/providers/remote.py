@@ -78,7 +78,7 @@ class Server:
     def __init__(self, provider: str, settings: RemoteModel, model: str, home: str) -> None:
         self.provider = provider
         self.address = settings.base_url or home
-        self.place = settings.place or home
+        self.identity_url = settings.identity_url or home
         self.what = f"{model} at {self.address.split('://')[-1].rstrip('/')}"
         self.endpoint: Endpoint = open_endpoint(self.what, settings)
         self._settings = settings
@@ -320,7 +320,8 @@ def read_ranking(found: Sequence[tuple[int, float]], count: int, what: str) -> l
 
 def identity(server: Server, model: str, *parameters: object) -> str:
     """Return what names a model and all that changes what it answers."""
-    return ":".join(str(part) for part in (server.provider, server.place, model, *parameters))
+    parts = (server.provider, server.identity_url, model, *parameters)
+    return ":".join(str(part) for part in parts)
 
 
 def pair_texts(query: str, passages: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from rag_pipeline.config import (
     RemoteModel,
     Settings,
 )
-from rag_pipeline.config.addresses import model_of
+from rag_pipeline.config.endpoints import model_of
 from rag_pipeline.pipeline.asset import ModelSettings
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
@@ -59,7 +59,7 @@ def paid_reranker(workspace: Workspace, configuration: Configuration) -> Payee |
     reranker = config.rerankers[configuration.reranker]
     if not isinstance(reranker, PassageReranker):
         return None
-    return payee_of(workspace, reranker.chat_asked(config) or reranker)
+    return payee_of(workspace, reranker.chat_used(config) or reranker)
 
 
 def pays(workspace: Workspace, step: Step) -> bool:
@@ -81,7 +81,7 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
     reranker = config.rerankers[configuration.reranker]
     used: list[ModelSettings | PassageReranker] = [embedding]
     if isinstance(reranker, PassageReranker):
-        used.append(reranker.chat_asked(config) or reranker)
+        used.append(reranker.chat_used(config) or reranker)
     return [one for one in used if payee_of(workspace, one) is not None]
 
 
@@ -95,7 +95,7 @@ def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings
     if step.asset == "retrieval_run":
         configuration = _configuration(config, step)
         reranker = config.rerankers[configuration.reranker]
-        scoring: CallKind = "chat" if reranker.chat_asked(config) else "rerank"
+        scoring: CallKind = "chat" if reranker.chat_used(config) else "rerank"
         payees[scoring] = paid_reranker(workspace, configuration)
 
     @cache

@@ -29,7 +29,7 @@ from rag_pipeline.pipeline.forecast.tables import Noted, Todo
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.search.pinned import hold_index, pin
-from rag_pipeline.search.reranking import Asked
+from rag_pipeline.search.reranking import RerankInput
 from rag_pipeline.search.reranking.models import passage_scorer
 from rag_pipeline.search.retrieval import read_question
 
@@ -60,7 +60,7 @@ class QueryRuns:
         configuration = config.configuration(step.partition or "")
         settings = config.rerankers[configuration.reranker]
         counts = isinstance(settings, PassageReranker) and bool(
-            settings.chat_asked(config) or paid_reranker(dry, configuration)
+            settings.chat_used(config) or paid_reranker(dry, configuration)
         )
         is_read = counts or self._is_read(step)
         dry.cache.learned = learned_of(dry, step)
@@ -174,7 +174,7 @@ class QueryRuns:
         length = self._usual_length(configuration, with_context=True)
         if not isinstance(settings, PassageReranker) or score is None or length is None:
             return False
-        score([Asked(q.query, _passages(q, settings.candidates, length)) for q in queries])
+        score([RerankInput(q.query, _passages(q, settings.candidates, length)) for q in queries])
         return True
 
     def _stand_in(self, configuration: Configuration) -> bool:

@@ -1,7 +1,7 @@
 """Put the best of a retriever's candidates first: by token vectors, or by reading them."""
 
-from rag_pipeline.config.rerankers import Asked as Asked
 from rag_pipeline.config.rerankers import Relevance as Relevance
+from rag_pipeline.config.rerankers import RerankInput as RerankInput
 from rag_pipeline.search.reranking.late_interaction import Weights as Weights
 from rag_pipeline.search.reranking.late_interaction import maxsim as maxsim
 from rag_pipeline.search.reranking.late_interaction import token_weights as token_weights

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rag_pipeline.config.chunkings import Models
-from rag_pipeline.config.rerankers import Asked, AskingReranker, Relevance
+from rag_pipeline.config.rerankers import FunctionReranker, Relevance, RerankInput
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import Prompt, Reply, object_schema
 from rag_pipeline.errors import ProviderError
@@ -25,7 +25,7 @@ _SCORE = object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}}
 AskChat = Callable[[Sequence[Prompt]], Sequence[Reply | ProviderError]]
 
 
-class LLMReranker(AskingReranker):
+class LLMReranker(FunctionReranker):
     """Scores 0..1 by a chat model of `chats`, one call for each passage."""
 
     method: Literal["llm"]
@@ -41,12 +41,14 @@ class LLMReranker(AskingReranker):
                 raise ValueError(f"the prompt has no {name}")
         return prompt
 
-    def relevance(self, asked: Sequence[Asked], models: Models) -> list[Relevance]:
+    def relevance(self, asked: Sequence[RerankInput], models: Models) -> list[Relevance]:
         """Let the model judge each passage."""
         return score_by_chat(asked, self, lambda prompts: models.ask(prompts, self.chat))
 
 
-def score_by_chat(asked: Sequence[Asked], settings: LLMReranker, ask: AskChat) -> list[Relevance]:
+def score_by_chat(
+    asked: Sequence[RerankInput], settings: LLMReranker, ask: AskChat
+) -> list[Relevance]:
     """Return a chat model's scores 0..1, each passage judged by itself; see `chat.ask`."""
     prompts = [
         Prompt(_filled(settings.prompt, query, passage), schema=_SCORE)

@@ -6,11 +6,11 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import charging
 from rag_pipeline.config import ChatSettings
 from rag_pipeline.config.rerankers import (
-    Asked,
-    AskingReranker,
+    FunctionReranker,
     ModelReranker,
     Relevance,
     RerankerSettings,
+    RerankInput,
 )
 from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.search.reranking.passages import score_passages
@@ -22,19 +22,19 @@ def passage_scorer(
     settings: RerankerSettings,
     counts: CallCounts | None = None,
     chats: Mapping[str, ChatSettings] | None = None,
-) -> Callable[[Sequence[Asked]], list[Relevance]] | None:
+) -> Callable[[Sequence[RerankInput]], list[Relevance]] | None:
     """Return a function from queries with passages to their scores, through the call cache.
 
     None for rerankers that read no passages. `chats`, those of a release, are asked instead of the
     corpus file's.
     """
-    if isinstance(settings, AskingReranker):
+    if isinstance(settings, FunctionReranker):
         models = workspace.models(counts, chats)
         return lambda asked: settings.relevance(asked, models)
     if not isinstance(settings, ModelReranker):
         return None
 
-    def charged(asked: Sequence[Asked]) -> list[Relevance]:
+    def charged(asked: Sequence[RerankInput]) -> list[Relevance]:
         with charging(workspace.ledger):
             scorer = open_scorer(workspace.config.located(settings))
             return score_passages(asked, scorer, workspace.cache, counts)

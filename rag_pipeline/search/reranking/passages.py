@@ -19,9 +19,9 @@ from rag_pipeline.calls.costs import ChargedTokens, estimate_tokens
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.calls.recording import RecordingCache
-from rag_pipeline.config.rerankers import Asked as Asked
 from rag_pipeline.config.rerankers import LocalScorer, RemoteScorer, Scorer
 from rag_pipeline.config.rerankers import Relevance as Relevance
+from rag_pipeline.config.rerankers import RerankInput as RerankInput
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import CallsStoppedError, ProviderError, UnknownReplyError
 from rag_pipeline.models.providers.limits import TokenCounter
@@ -31,7 +31,10 @@ _PER_SEARCH = 100
 
 
 def score_passages(
-    asked: Sequence[Asked], scorer: Scorer, cache: CallCache, counts: CallCounts | None = None
+    asked: Sequence[RerankInput],
+    scorer: Scorer,
+    cache: CallCache,
+    counts: CallCounts | None = None,
 ) -> list[Relevance]:
     """Return the scores of each query's passages, in order.
 
@@ -42,13 +45,13 @@ def score_passages(
     counter = TokenCounter()
     found: dict[bytes, list[float]] = {}
     failed: dict[bytes, ProviderError] = {}
-    requests: dict[bytes, Asked] = {}
+    requests: dict[bytes, RerankInput] = {}
     keys: list[list[bytes]] = []
     for query, passages in asked:
         try:
             parts = _requests(query, passages, scorer, counter)
         except ProviderError as error:
-            parts = [Asked(query, passages)]
+            parts = [RerankInput(query, passages)]
             failed[_key(scorer, parts[0])] = error
         keys.append([_key(scorer, part) for part in parts])
         requests.update(zip(keys[-1], parts, strict=True))
@@ -80,7 +83,7 @@ def score_passages(
 
 def _requests(
     query: str, passages: tuple[str, ...], scorer: Scorer, counter: TokenCounter
-) -> list[Asked]:
+) -> list[RerankInput]:
     """Return a query and its passages as requests within the limits of the model."""
     limits = scorer.limits
     if not passages:
@@ -91,11 +94,11 @@ def _requests(
         passages = tuple(counter.fit(passages, scorer.identity, most, scorer.truncate))
     sizes = [question + tokens for tokens in counter.count(passages)]
     together = groups(sizes, limits.passages, limits.request_tokens)
-    return [Asked(query, tuple(passages[i] for i in group)) for group in together]
+    return [RerankInput(query, tuple(passages[i] for i in group)) for group in together]
 
 
 def _score_missing(
-    requests: Mapping[bytes, Asked],
+    requests: Mapping[bytes, RerankInput],
     scorer: RemoteScorer,
     claims: Claims,
     found: dict[bytes, list[float]],
@@ -129,7 +132,7 @@ def _score_missing(
 
 async def _score_all(
     keys: Iterator[bytes],
-    requests: Mapping[bytes, Asked],
+    requests: Mapping[bytes, RerankInput],
     scorer: RemoteScorer,
     keep: Callable[[bytes, list[float], Usage], None],
     failures: Mapping[bytes, int],
@@ -157,7 +160,7 @@ async def _score_all(
 
 
 def _score_here(
-    requests: Mapping[bytes, Asked],
+    requests: Mapping[bytes, RerankInput],
     scorer: Scorer,
     keep: Callable[[bytes, list[float]], None],
     failed: dict[bytes, ProviderError],
@@ -183,11 +186,11 @@ def _joined(
     return errors[0] if errors else [score for key in parts for score in found[key]]
 
 
-def _expected_tokens(asked: Asked) -> ChargedTokens:
+def _expected_tokens(asked: RerankInput) -> ChargedTokens:
     question = estimate_tokens(asked.query)
     tokens = sum(question + estimate_tokens(passage) for passage in asked.passages)
     return ChargedTokens(tokens, searches=-(-len(asked.passages) // _PER_SEARCH))
 
 
-def _key(scorer: Scorer, asked: Asked) -> bytes:
+def _key(scorer: Scorer, asked: RerankInput) -> bytes:
     return call_key("rerank", scorer.identity, json.dumps(asked))

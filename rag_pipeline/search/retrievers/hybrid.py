@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from rag_pipeline.config import CorpusConfig
+from rag_pipeline.config import CorpusFile
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
 from rag_pipeline.search.index import Floats, Index, Positions
@@ -70,7 +70,7 @@ class HybridRetriever(TermRetriever):
             raise ValueError("dense_weight and lexical_weight are both 0: nothing to rank by")
         return self
 
-    def made_from(self, config: CorpusConfig) -> list[Any]:
+    def made_from(self, config: CorpusFile) -> list[Any]:
         """Return what tells these rankings from earlier ones.
 
         BM25 always counted fully, and what leads up to a question was asked with it.

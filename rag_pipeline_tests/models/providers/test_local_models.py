@@ -17,7 +17,7 @@ from rag_pipeline.models.providers import InputType
 from rag_pipeline.models.providers.fastembed_models import FastEmbedEmbedding
 from rag_pipeline.models.providers.flashrank_models import FlashRankReranker
 from rag_pipeline.models.providers.minilm import MiniLM, load_tokenizer
-from rag_pipeline.search.reranking import Asked, score_passages
+from rag_pipeline.search.reranking import RerankInput, score_passages
 
 TEXTS = ["How long does confidentiality last?", "Five years.", "Flights are booked in economy."]
 SPECIAL = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
@@ -162,7 +162,9 @@ def test_a_cross_encoder_of_a_folder_scores_in_the_passages_order(
 
     passages = ("no such thing", "notice notice", "one notice") * 20  # more than one batch
     own = flashrank(cross_encoder)
-    (scores,) = score_passages([Asked("when?", passages)], own, CallCache(tmp_path / "c.sqlite"))
+    (scores,) = score_passages(
+        [RerankInput("when?", passages)], own, CallCache(tmp_path / "c.sqlite")
+    )
     # the sigmoid of -1, 1 and 0
     assert scores == pytest.approx([0.268941, 0.731059, 0.5] * 20, abs=1e-5)
 

@@ -10,7 +10,7 @@ from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongErr
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Scorer, Usage, open_scorer
 from rag_pipeline.models.providers.limits import RerankLimits
-from rag_pipeline.search.reranking import Asked, Relevance, score_by_chat, score_passages
+from rag_pipeline.search.reranking import Relevance, RerankInput, score_by_chat, score_passages
 from rag_pipeline.search.reranking.llm import LLMReranker
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_server import serving
@@ -31,13 +31,17 @@ def scorer(method: str, url: str, **changes: Any) -> Scorer:
 def test_scores_come_in_the_passages_order_and_are_asked_once(
     cache: CallCache, method: str
 ) -> None:
-    asked = [Asked(QUERY, PASSAGES), Asked("other", PASSAGES), Asked(QUERY, PASSAGES)]
+    asked = [
+        RerankInput(QUERY, PASSAGES),
+        RerankInput("other", PASSAGES),
+        RerankInput(QUERY, PASSAGES),
+    ]
     counts = CallCounts()
     with serving() as server:
         own = scorer(method, server.url)
         first = score_passages(asked, own, cache, counts)
         again = score_passages(asked[:1], own, cache, counts)
-        fewer = score_passages([Asked(QUERY, PASSAGES[:2])], own, cache, counts)
+        fewer = score_passages([RerankInput(QUERY, PASSAGES[:2])], own, cache, counts)
     assert first == [pytest.approx(SHARES), [0.0] * 3, pytest.approx(SHARES)]
     assert again == first[:1]
     assert fewer == [pytest.approx(SHARES[:2])]
@@ -48,9 +52,11 @@ def test_scores_come_in_the_passages_order_and_are_asked_once(
 def test_each_api_is_asked_in_its_own_words(cache: CallCache) -> None:
     with serving() as server:
         for method in METHODS:
-            score_passages([Asked(QUERY, PASSAGES)], scorer(method, server.url), cache)
+            score_passages([RerankInput(QUERY, PASSAGES)], scorer(method, server.url), cache)
         score_passages(
-            [Asked(QUERY, PASSAGES)], scorer("cohere", server.url, model="rerank-v3.5"), cache
+            [RerankInput(QUERY, PASSAGES)],
+            scorer("cohere", server.url, model="rerank-v3.5"),
+            cache,
         )
     voyage, cohere, jina, known = (body for body in server.bodies)
     assert [request.path for request in server.requests] == ["rerank"] * 4
@@ -67,9 +73,9 @@ def test_passages_over_a_request_are_split_and_too_long_ones_named(cache: CallCa
         own.limits = RerankLimits(passages=2, pair_tokens=30, request_tokens=1000)
         own.max_concurrency = 1  # so that requests arrive in the order in which they are made
         try:
-            (split,) = score_passages([Asked(QUERY, PASSAGES)], own, cache)
-            long = Asked(QUERY, (PASSAGES[0], "word " * 30))
-            fails, fine = score_passages([long, Asked("a", ("a",))], own, cache)
+            (split,) = score_passages([RerankInput(QUERY, PASSAGES)], own, cache)
+            long = RerankInput(QUERY, (PASSAGES[0], "word " * 30))
+            fails, fine = score_passages([long, RerankInput("a", ("a",))], own, cache)
         finally:
             open_scorer.cache_clear()
     assert split == pytest.approx(SHARES)
@@ -86,7 +92,7 @@ def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, met
             return Fault(400, "the query is not allowed")
         return Fault(401, "no such key") if body["query"] == "keyless" else None
 
-    asked = [Asked("bad", PASSAGES), Asked(QUERY, PASSAGES)]
+    asked = [RerankInput("bad", PASSAGES), RerankInput(QUERY, PASSAGES)]
     with serving(faults=fault) as server:
         own = scorer(method, server.url)
         refused, fine = score_passages(asked, own, cache)
@@ -94,7 +100,7 @@ def test_a_refused_query_fails_alone_and_a_wrong_key_stops(cache: CallCache, met
         assert "the query is not allowed" in str(refused)
         assert fine == pytest.approx(SHARES)
         with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY.*check the key"):
-            score_passages([Asked("keyless", PASSAGES)], own, cache)
+            score_passages([RerankInput("keyless", PASSAGES)], own, cache)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -104,7 +110,7 @@ def test_a_missing_key_names_its_variable(
     monkeypatch.delenv(f"{method.upper()}_API_KEY", raising=False)
     own = open_scorer(SETTINGS.validate_python({"method": method}))
     with pytest.raises(CallsStoppedError, match=f"{method.upper()}_API_KEY is not set"):
-        score_passages([Asked(QUERY, PASSAGES)], own, cache)
+        score_passages([RerankInput(QUERY, PASSAGES)], own, cache)
 
 
 def test_a_chat_model_scores_each_passage_by_itself() -> None:
@@ -118,7 +124,7 @@ def test_a_chat_model_scores_each_passage_by_itself() -> None:
         ]
 
     settings = LLMReranker(method="llm", chat="small", prompt="{passage} for {query}?")
-    asked = [Asked("a", ("one {query}", "two")), Asked("b", ("three", "four"))]
+    asked = [RerankInput("a", ("one {query}", "two")), RerankInput("b", ("three", "four"))]
     first, second = score_by_chat(asked, settings, ask)
     assert first == [0.25, 1.0]
     assert isinstance(second, ProviderError)
@@ -127,7 +133,7 @@ def test_a_chat_model_scores_each_passage_by_itself() -> None:
 
 
 def test_runs_that_score_the_same_at_once_pay_once(cache: CallCache) -> None:
-    asked = [Asked(f"q{n} days", PASSAGES) for n in range(30)]
+    asked = [RerankInput(f"q{n} days", PASSAGES) for n in range(30)]
     with serving(latency_seconds=0.01) as server, ThreadPoolExecutor(2) as pool:
         own = scorer("cohere", server.url, max_concurrency=4)
         counts = [CallCounts(), CallCounts()]
@@ -149,8 +155,8 @@ def test_scores_are_kept_with_what_they_used(cache: CallCache, method: str) -> N
 
     with serving() as server:
         own = scorer(method, server.url)
-        score_passages([Asked(QUERY, PASSAGES)], own, cache)
-    key = _key(own, Asked(QUERY, PASSAGES))
+        score_passages([RerankInput(QUERY, PASSAGES)], own, cache)
+    key = _key(own, RerankInput(QUERY, PASSAGES))
     # Three words asked, three passages of 3, 6 and 2 words; Cohere tells searches beside them.
     used = Usage(3 + 3 + 6 + 2, searches=1 if method != "voyage" else 0)
     assert cache.usage([key]) == {key: used}

@@ -15,7 +15,7 @@ from rag_pipeline.models.embedding import embed
 from rag_pipeline.models.providers import open_embedder, open_scorer
 from rag_pipeline.models.providers.http import check_redirect
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.search.reranking import Asked, score_passages
+from rag_pipeline.search.reranking import RerankInput, score_passages
 from rag_pipeline_tests.testing.model_faults import Failure, Fault
 from rag_pipeline_tests.testing.model_replies import Body
 from rag_pipeline_tests.testing.model_server import ModelServer, serving
@@ -39,7 +39,7 @@ def reranking(method: str) -> Callable[[str, CallCache], None]:
     def send(url: str, cache: CallCache) -> None:
         settings = {"method": method, "model": "m", "base_url": url}
         scorer = open_scorer(TypeAdapter(Reranker).validate_python(settings))
-        (scores,) = score_passages([Asked("private", ("a", "b"))], scorer, cache)
+        (scores,) = score_passages([RerankInput("private", ("a", "b"))], scorer, cache)
         assert isinstance(scores, list)
 
     return send

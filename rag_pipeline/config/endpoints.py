@@ -2,7 +2,7 @@
 
 The address stands in the keys of kept answers and in fingerprints, as one model's name says little
 (`default`, `model`). A server that moves is the same model at another address: it keeps the first
-one as its name (`known_as`), so that nothing is asked or built again.
+one as its name (`cache_identity`), so that nothing is asked or built again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,15 +24,15 @@ def remote_models(config: CorpusConfig) -> Iterator[tuple[str, str, RemoteModel]
                 yield section, name, settings
 
 
-def addresses_of(config: CorpusConfig) -> dict[str, Any]:
-    """Return under which address each model is known, for `at_first_addresses` of a later run."""
+def endpoints_of(config: CorpusConfig) -> dict[str, Any]:
+    """Return under which address each model is known, for `with_first_endpoints` of a later run."""
     return {
-        f"{section}.{name}": {"model": _name(settings), "address": settings.place}
+        f"{section}.{name}": {"model": _name(settings), "address": settings.identity_url}
         for section, name, settings in remote_models(config)
     }
 
 
-def at_first_addresses(config: CorpusConfig, first: Mapping[str, Any]) -> CorpusConfig:
+def with_first_endpoints(config: CorpusConfig, first: Mapping[str, Any]) -> CorpusConfig:
     """Return the settings with each model known by its first address, where it has none of its own.
 
     A variant that names another model now is new.
@@ -40,8 +40,8 @@ def at_first_addresses(config: CorpusConfig, first: Mapping[str, Any]) -> Corpus
     changed: dict[str, dict[str, Settings]] = {}
     for section, name, settings in remote_models(config):
         known = first.get(f"{section}.{name}")
-        if settings.known_as is None and known and known["model"] == _name(settings):
-            pinned = settings.model_copy(update={"known_as": known["address"] or ""})
+        if settings.cache_identity is None and known and known["model"] == _name(settings):
+            pinned = settings.model_copy(update={"cache_identity": known["address"] or ""})
             changed.setdefault(section, dict(config.section(section)))[name] = pinned
     return config.model_copy(update=changed) if changed else config
 
@@ -49,15 +49,15 @@ def at_first_addresses(config: CorpusConfig, first: Mapping[str, Any]) -> Corpus
 def moved_models(config: CorpusConfig) -> Iterator[str]:
     """Yield a line for each model that is asked elsewhere than where it was first."""
     for section, name, settings in remote_models(config):
-        if settings.place != settings.base_url:
+        if settings.identity_url != settings.base_url:
             yield (
-                f"{section}.{name} is asked at {settings.base_url or 'its vendor'} and known as "
-                f"{settings.place or 'its vendor'}, whose answers hold; if it is another model, "
-                f"set known_as to a name of its own"
+                f"{section}.{name} is called at {settings.base_url or 'its vendor'} and keeps the "
+                f"answers of {settings.identity_url or 'its vendor'}; if it is another model, set "
+                f"cache_identity to a name of its own"
             )
 
 
-def of_today(config: CorpusConfig, settings: SettingsT) -> SettingsT:
+def at_current_endpoint(config: CorpusConfig, settings: SettingsT) -> SettingsT:
     """Return the variant of a file that is the same model, as it is called now.
 
     What a release was made with is asked at today's address. Without such a variant, `settings`.
