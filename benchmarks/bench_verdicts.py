@@ -2,7 +2,7 @@
 
     python -m benchmarks.bench_verdicts [--draws 300] [--only coverage|verdicts|gate]
 
-Prints the tables of docs/evaluation.md, by the functions that the product uses.
+Prints the tables of docs/measurements.md, by the functions that the product uses.
 """
 
 import argparse
