@@ -162,14 +162,11 @@ def _commit(workspace: Workspace, batch: Sequence[LoadedRow], made: Loaded, alon
     reasons = {s.document_id: e.reason + (said if s.document_id in stay else "") for s, e in bad}
     refused = [(s.document_id, s.content_hash, reasons[s.document_id]) for s, _ in bad]
     ids, bad_ids = [d.document_id for d in good], list(reasons)
-    documents.drop([i for i in bad_ids if i not in unread])
-    quarantine.drop(ids)
-    if good:
-        documents.replace(ids, [document_rows(good, config.documents_fingerprint(), origins)])
-    if bad:
-        of_bad = [origins[i] for i in bad_ids]
-        rows = quarantine_rows(refused, config.refusals_fingerprint(), "documents", of_bad)
-        quarantine.replace(bad_ids, [rows])
+    rows = document_rows(good, config.documents_fingerprint(), origins)
+    documents.replace([*ids, *(i for i in bad_ids if i not in unread)], [rows])
+    of_bad = [origins[i] for i in bad_ids]
+    rows = quarantine_rows(refused, config.refusals_fingerprint(), "documents", of_bad)
+    quarantine.replace([*ids, *bad_ids], [rows])
     made.ids.update({i: (key_of(origins[i]), reasons.get(i, "")) for i in [*ids, *bad_ids]})
     made.unread.update(unread)
     made.contested |= contested

@@ -158,12 +158,14 @@ def _is_failed(done: DocumentState | None, upstream: DocumentState) -> bool:
     return done is not None and done[:2] == (upstream.content_hash, "")
 
 
-def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
-    """Build the rows of these documents and put them in the place of the old ones.
+def build_shard(
+    stage: TableStage, document_ids: Sequence[str], orphaned: Sequence[str] = ()
+) -> Report:
+    """Replace the rows of these documents by new ones, and drop the orphans', in one commit.
 
-    Documents that a model failed on stay stale; they stand in quarantine until they succeed, and
-    keep what they had until `finish`. Raises the model's ProviderError where it failed on all of
-    them and there is nothing yet that the next steps could go on with.
+    Documents that a model fails on stay stale. They stand in quarantine until they succeed, and
+    keep their earlier rows until `finish`. Raises the model's ProviderError if it fails on all of
+    them and the table is empty.
     """
     started = time.perf_counter()
     report = Report(documents=len(document_ids))
@@ -174,21 +176,28 @@ def build_shard(stage: TableStage, document_ids: Sequence[str]) -> Report:
         others = len(report.failed) - 1
         raise ProviderError(first + (f" (and {others} more documents)" if others else ""))
     done = [d for d in document_ids if d not in report.failed]
-    report.rows = stage.table.replace(done, batches)
+    report.rows = stage.table.replace([*done, *orphaned], batches)
     states = stage.upstream.state() if report.quarantined or report.failed else {}
     if report.failed:
         earlier = stage.quarantine.state()
         report.again = {i for i in report.failed if _is_failed(earlier.get(i), states[i])}
+    if states:
+        stage.quarantine.ensure()
     if stage.quarantine.exists():
-        stage.quarantine.drop(document_ids)
-    # Under no fingerprint a document is not done: it is tried again in the next run.
-    for reasons, fingerprint in ((report.quarantined, stage.fingerprint), (report.failed, "")):
-        if reasons:
-            stage.quarantine.ensure()
-            refused = [(i, states[i].content_hash, r) for i, r in reasons.items()]
-            name = stage.quarantine.name.removeprefix("quarantine.")
-            rows = [quarantine_rows(refused, fingerprint, name)]
-            stage.quarantine.replace(list(reasons), rows)
+        stage_name = stage.quarantine.name.removeprefix("quarantine.")
+        # A failed document stands under no fingerprint: the next run tries it again.
+        rows = [
+            quarantine_rows(
+                [(i, states[i].content_hash, reason) for i, reason in reasons.items()],
+                fingerprint,
+                stage_name,
+            )
+            for reasons, fingerprint in (
+                (report.quarantined, stage.fingerprint),
+                (report.failed, ""),
+            )
+        ]
+        stage.quarantine.replace([*document_ids, *orphaned], rows)
     report.seconds = time.perf_counter() - started
     return report
 
@@ -219,8 +228,8 @@ def finish(
 def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, TableState]:
     """Build what a plan lists in this process; return what was done and what the table holds."""
     report = Report(dropped=len(todo.orphaned))
-    for shard in todo.shards:
-        report.add(build_shard(stage, shard))
+    for place, shard in enumerate(todo.shards):
+        report.add(build_shard(stage, shard, () if place else todo.orphaned))
     return report, finish(stage, todo.orphaned, bool(todo.shards), report.blamed)
 
 

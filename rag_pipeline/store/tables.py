@@ -1,6 +1,8 @@
 """LanceDB tables whose rows belong to documents."""
 
 import os
+import random
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,7 +37,11 @@ MAX_UNINDEXED = 0.05
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` has an index, so that a filter does not read them all."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is told of an index
-_TRIES = 5
+_PATIENCE_SECONDS = 120.0
+"""Time for which a replacement is repeated while other processes commit first."""
+_LONGEST_PAUSE_SECONDS = 1.0
+_REBASES = 20
+"""Number of times that Lance itself moves a commit behind others that do not conflict."""
 
 
 @dataclass(eq=False)
@@ -214,29 +220,62 @@ class Table:
                 yield from query.to_batches(batch_rows)
 
     def replace(self, document_ids: Sequence[str], batches: Iterable[pa.RecordBatch]) -> int:
-        """Put these rows in the place of all that the documents had; return the row count.
+        """Replace all rows of these documents by the given ones; return the number of new rows.
 
-        The rows are added in one commit, so after a crash a document has all its rows or none.
-        Two processes that replace the same documents at once (a step that was given to a second
-        worker while the first still ran) leave them once: whoever adds last sees both, and
-        starts again.
+        One commit deletes the old rows and adds the new ones: every version, also after a crash,
+        holds a document's old rows or its new ones. If two processes replace at once, the later
+        one repeats its commit on the version of the earlier one.
         """
-        rows = pa.Table.from_batches(list(batches), self.schema)
+        given = list(batches)
+        rows = pa.Table.from_batches(given, self.schema) if given else None
         with clear_errors(self.name):
-            for _ in range(_TRIES):
-                self.drop(document_ids)
-                if rows.num_rows:
-                    self.open().add(rows)
-                if not document_ids or self._count(document_ids) == rows.num_rows:
-                    return int(rows.num_rows)
+            from lance.fragment import write_fragments
+
+            written: list[Any] = []
+            until, pause = time.monotonic() + _PATIENCE_SECONDS, 0.02
+            while time.monotonic() < until:
+                lance = self.open().to_lance()
+                if rows and not written:
+                    written = write_fragments(rows, lance)
+                if self._committed(lance, document_ids, written):
+                    return len(rows or ())
+                time.sleep(random.uniform(0, pause))
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         raise StoreError(
-            f"{self.name}: another process keeps writing rows of the same documents; end it and "
-            f"run again"
+            f"{self.name}: other processes wrote to it for {_PATIENCE_SECONDS:g} s without a "
+            f"pause; end them and run again"
         )
 
-    def _count(self, document_ids: Sequence[str]) -> int:
-        table = self.open()
-        return sum(int(table.count_rows(where)) for where in id_filters(document_ids))
+    def _committed(self, lance: Any, document_ids: Sequence[str], written: list[Any]) -> bool:
+        """Commit a replacement on this version; return False if another commit was first.
+
+        Each replacement also lists the first fragment as changed. Lance then refuses the later of
+        two replacements, even if both only add rows of one new document. A table without
+        fragments is overwritten, which Lance refuses if any other commit was first.
+        """
+        from lance import LanceOperation
+        from lance.commit import CommitConflictError
+
+        try:
+            ids = pa.table({"document_id": pa.array(document_ids, pa.string())})
+            deletion, _ = (
+                lance.merge_insert("document_id").when_matched_delete().execute_uncommitted(ids)
+            )
+            change, retries = deletion.operation, _REBASES
+            changed = {f.id for f in change.updated_fragments} | set(change.removed_fragment_ids)
+            if not changed and not written:
+                return True
+            fragments = lance.get_fragments()
+            if not fragments:
+                change, retries = LanceOperation.Overwrite(lance.schema, written), 0
+            else:
+                change.new_fragments = written
+                if fragments[0].fragment_id not in changed:
+                    change.updated_fragments.append(fragments[0].metadata)
+            lance.commit(lance, change, read_version=lance.version, max_retries=retries)
+        except CommitConflictError:
+            return False
+        return True
 
     def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Put these rows in the place of all, as a new version; what is pinned stays."""
@@ -249,41 +288,43 @@ class Table:
             )
 
     def drop(self, document_ids: Sequence[str]) -> None:
-        """Delete all rows of these documents."""
-        if not document_ids:
-            return
-        with clear_errors(self.name):
-            table = self.open()
-            for where in id_filters(document_ids):
-                if table.count_rows(where):
-                    table.delete(where)
+        """Delete all rows of these documents in one commit."""
+        if document_ids:
+            self.replace(document_ids, ())
 
     def compact(self) -> None:
-        """Merge fragments when they are many, and drop old versions that nothing pins."""
+        """Merge fragments when they are many, and drop old versions that nothing pins.
+
+        If another process commits meanwhile, its next upkeep merges the fragments of both.
+        """
         with clear_errors(self.name):
+            from lance.commit import CommitConflictError
+
             table = self.open()
-            lance = table.to_lance()
-            stats, rows = lance.stats.dataset_stats(), int(table.count_rows())
-            deleted = int(stats["num_deleted_rows"])
-            worn = stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (
-                deleted + rows
-            )
-            for index in indexes(lance):
-                added = index["num_indexed_rows"] < (1 - MAX_UNINDEXED) * rows
-                if worn or added or index["num_indices"] > 1:
-                    # Into one part with all that there are, as fragments that different parts
-                    # hold, or one and none, are never merged. Not by `retrain`, nor by LanceDB's
-                    # `optimize`: these leave one partition of many.
-                    lance.optimize.optimize_indices(
-                        num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
-                    )
-            if worn:
-                self.open().to_lance().optimize.compact_files()
-            if rows >= SORTED_ROWS and "document_id" not in index_names(lance):
+            rows = int(table.count_rows())
+            with suppress(CommitConflictError):
+                self._merge(table.to_lance(), rows)
+            if rows >= SORTED_ROWS and "document_id" not in index_names(table.to_lance()):
                 from lancedb.index import BTree  # LanceDB is loaded when a table is opened
 
                 self.open().create_index("document_id", config=BTree())
         self.drop_versions()
+
+    def _merge(self, lance: Any, rows: int) -> None:
+        """Merge the parts of indexes, then the fragments, if either are worn."""
+        stats = lance.stats.dataset_stats()
+        deleted = int(stats["num_deleted_rows"])
+        worn = stats["num_fragments"] > MAX_FRAGMENTS or deleted > MAX_DELETED * (deleted + rows)
+        for index in indexes(lance):
+            added = index["num_indexed_rows"] < (1 - MAX_UNINDEXED) * rows
+            if worn or added or index["num_indices"] > 1:
+                # All parts become one: Lance never merges fragments that belong to different
+                # parts. `retrain` and LanceDB's `optimize` would leave one partition of many.
+                lance.optimize.optimize_indices(
+                    num_indices_to_merge=index["num_indices"], index_names=[index["name"]]
+                )
+        if worn:
+            self.open().to_lance().optimize.compact_files()
 
     def drop_versions(self, dry_run: bool = False) -> int:
         """Drop superseded versions past their time that no tag pins; return the bytes freed.

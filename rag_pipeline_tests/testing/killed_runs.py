@@ -47,7 +47,7 @@ minilm.MiniLM.embed = logged
 minilm.TOKENS_PER_BATCH = 512
 of_vectors = lambda table, *_: table.name.startswith("vector_index")
 killed_at(minilm.MiniLM, "embed", "batch")
-killed_at(Table, "drop", "table write", of_vectors)
+killed_at(Table, "_committed", "table write", of_vectors, before=True)
 killed_at(Store, "publish_folder", "bm25 publishing", before=True)
 killed_at(moving, "_pin", "release pinned")
 killed_at(moving, "_serve", "release unserved", before=True)

@@ -3,10 +3,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
+from lance import fragment
 
 from rag_pipeline.datamodels import CHUNKS_SCHEMA, rows_of
-from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.store import DocumentState, Store, Table, quoted, state_digest, tables
+from rag_pipeline.errors import StoreError
+from rag_pipeline.store import DocumentState, Store, Table, quoted, tables
 from rag_pipeline.store.sql import id_filters
 from rag_pipeline.store.tables import MAX_FRAGMENTS
 
@@ -106,69 +107,88 @@ def _rebuild(arguments):
     url, name = arguments
     table = Store(url, "tiny").table("chunks.a", CHUNKS_SCHEMA)
     for round_ in range(5):
-        table.replace([name], [chunk_rows(name, 10, f"round {round_}")])
+        table.replace([name], [chunk_rows(name, 10 + round_, f"round {round_}")])
 
 
-def test_processes_replace_different_documents_at_once(store, table):
-    names = [f"d{n}" for n in range(3)]
+def versions(table):
+    return [int(v["version"]) for v in table.open().list_versions()]
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], ["a", "a", "a"], ["a", "b", "a"]])
+def test_processes_that_replace_documents_at_once_leave_one_set_of_rows_in_every_version(
+    store, table, names
+):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.map(_rebuild, [(store.url, name) for name in names])
-    assert table.state() == {name: DocumentState("round 4", "f", 10) for name in names}
+        pool.map(_rebuild, [(store.url, name) for name in names], chunksize=1)
+    assert table.state() == {name: DocumentState("round 4", "f", 14) for name in names}
+    seen = set()
+    for version in versions(table):
+        state = table.state(version)
+        assert seen <= set(state), "a document is gone between two versions"
+        seen = set(state)
+        for held in state.values():
+            assert held.rows == 10 + int(held.content_hash.removeprefix("round "))
 
 
-def test_small_files_are_written_whole_and_listed(store, tmp_path):
-    store.write_json("releases/a.json", {"n": 1})
-    store.write_json("releases/a.json", {"n": 2})
-    assert store.read_json("releases/a.json") == {"n": 2}
-    assert store.read_json("releases/none.json") is None
-    assert store.list("releases") == ["a.json"]
-    assert store.list("nowhere") == []
-    note = {"digest": "d"}
-    store.write_parquet("evaluation/run.parquet", pa.table({"a": [1]}), note)
-    assert store.read_note("evaluation/run.parquet") == note
-    assert store.read_parquet("evaluation/run.parquet").column("a").to_pylist() == [1]
+def test_a_replacement_is_one_version(table):
+    table.replace(["a", "b"], [chunk_rows("a", 3), chunk_rows("b", 1)])
+    before = table.version
+    table.replace(["a", "b", "none"], [chunk_rows("a", 2, "new"), chunk_rows("c", 1)])
+    assert table.version == before + 1
+    assert table.state() == {"a": DocumentState("new", "f", 2), "c": DocumentState("h", "f", 1)}
 
 
-def test_a_torn_file_is_named(store, tmp_path):
-    store.write_bytes("releases/a.json", b'{"n": ')
-    with pytest.raises(StoreError, match=r"releases/a\.json: not JSON"):
-        store.read_json("releases/a.json")
-    store.write_bytes("run.parquet", b"PAR1 torn")
-    with pytest.raises(StoreError, match=r"run\.parquet: not Parquet"):
-        store.read_parquet("run.parquet")
+@pytest.mark.parametrize("there", [[], ["a"], ["b"]])
+def test_a_replacement_sees_the_rows_that_another_one_adds_meanwhile(table, monkeypatch, there):
+    """Holds for the first rows of a table, and for the first and later rows of a document."""
+    for name in there:
+        table.replace([], [chunk_rows(name, 5)])
+    write = fragment.write_fragments
+
+    def after_another(rows, lance):
+        monkeypatch.undo()
+        table.replace(["a"], [chunk_rows("a", 4, "first")])
+        return write(rows, lance)
+
+    monkeypatch.setattr(fragment, "write_fragments", after_another)
+    table.replace(["a"], [chunk_rows("a", 3, "second")])
+    assert table.state()["a"] == DocumentState("second", "f", 3)
 
 
-def test_a_folder_is_published_whole_and_once(store):
-    for content in ("first", "second"):
-        folder = store.files.new_folder("lexical/a/x")
-        (folder / "index").write_text(content)
-        store.publish_folder(folder, "lexical/a/x")
-        assert not folder.exists()
-    assert (store.local_folder("lexical/a/x") / "index").read_text() == "first"
-    with pytest.raises(StoreError, match="no lexical/a/y"):
-        store.local_folder("lexical/a/y")
+def test_a_replacement_waits_for_upkeep_and_upkeep_yields_to_a_replacement(table, monkeypatch):
+    for number in range(MAX_FRAGMENTS):
+        table.replace([], [chunk_rows(f"d{number}", 1)])
+    write = fragment.write_fragments
+
+    def after_upkeep(rows, lance):
+        monkeypatch.undo()
+        table.replace([], [chunk_rows("one more", 1)])
+        table.compact()
+        return write(rows, lance)
+
+    monkeypatch.setattr(fragment, "write_fragments", after_upkeep)
+    table.replace(["d0"], [chunk_rows("d0", 3, "new")])
+    assert table.state()["d0"] == DocumentState("new", "f", 3)
+    assert len(table.state()) == MAX_FRAGMENTS + 1
 
 
-def test_a_store_that_cannot_be_is_a_config_error(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="store: "):
-        Store(str(tmp_path / "file" / "store"), "tiny")
-    with pytest.raises(ConfigError, match="store: nosuch://bucket"):
-        Store("nosuch://bucket", "tiny")
+def test_new_rows_are_found_before_and_after_they_are_in_the_index(table, monkeypatch):
+    monkeypatch.setattr(tables, "SORTED_ROWS", 4)
+    table.replace([], [chunk_rows(f"d{n}", 10) for n in range(10)])
+    table.compact()
+    table.replace(["d1", "new"], [chunk_rows("d1", 2, "x"), chunk_rows("new", 1)])
+    for _ in range(2):
+        found = pa.Table.from_batches(table.read(["document_id"], ["d0", "d1", "new"]))
+        counts = found.group_by("document_id").aggregate([([], "count_all")]).to_pylist()
+        assert {c["document_id"]: c["count_all"] for c in counts} == {"d0": 10, "d1": 2, "new": 1}
+        table.compact()
 
 
-def test_the_digest_of_a_state_changes_with_any_part_of_it():
-    states = [
-        {"a": DocumentState("h", "f", 1)},
-        {"a": DocumentState("h", "f", 2)},
-        {"a": DocumentState("h", "g", 1)},
-        {"b": DocumentState("h", "f", 1)},
-        {},
-    ]
-    assert len({state_digest(state) for state in states}) == 5
-
-
-# --- versions, fragments, formats ---
+def test_writers_that_never_pause_are_told(table, monkeypatch):
+    monkeypatch.setattr(tables, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(Table, "_committed", lambda *arguments: False)
+    with pytest.raises(StoreError, match="other processes wrote to it"):
+        table.replace(["a"], [chunk_rows("a", 1)])
 
 
 def fragments(table):
