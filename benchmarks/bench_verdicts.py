@@ -13,7 +13,7 @@ import numpy as np
 from rag_pipeline.config import Gate
 from rag_pipeline.evaluation.intervals import difference_interval, mean_interval
 from rag_pipeline.evaluation.significance import compare_family, loss_p_values
-from rag_pipeline.release.margins import REFUSED, Look, judge_metric, spent
+from rag_pipeline.release.margins import REFUSED, MetricComparison, decide_metric, spent
 
 SIZES = (30, 71, 200, 487)
 LOSSES = (0.0, 0.02, 0.05, 0.10)
@@ -89,7 +89,7 @@ def verdict(own: np.ndarray, base: np.ndarray, alpha: float) -> str:
 
 
 def refused(own: np.ndarray, base: np.ndarray, groups: Sequence[str] | None) -> bool:
-    """Tell whether the first look of a gate refuses."""
+    """Return whether a gate's first comparison refuses."""
     pairs = list(zip(own.tolist(), base.tolist(), strict=True))
     ids = [f"q{i}" for i in range(len(pairs))]
     units = ids if groups is None else list(groups)
@@ -97,7 +97,10 @@ def refused(own: np.ndarray, base: np.ndarray, groups: Sequence[str] | None) -> 
     comparison = compare_family({"m": pairs}, alpha, groups={"m": units})["m"]
     gains = {i: one - other for i, (one, other) in zip(ids, pairs, strict=True)}
     loss = loss_p_values({"m": gains}, dict(zip(ids, units, strict=True)))["m"]
-    return judge_metric(Look(comparison, pairs, units, False, loss), Gate(), alpha)[0] in REFUSED
+    found = MetricComparison(
+        comparison=comparison, pairs=pairs, groups=units, lower_is_better=False, loss=loss
+    )
+    return decide_metric(found, Gate(), alpha)[0] in REFUSED
 
 
 def outcomes(

@@ -16,16 +16,16 @@ from dataclasses import replace
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release.causes import causes_between
-from rag_pipeline.release.reruns import Side, open_side
+from rag_pipeline.release.compared_builds import ComparedBuild, open_build
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.planted_changes import KINDS, plant
 
 
-def weighted(side: Side, chance: random.Random) -> Side:
-    retriever = side.settings.retriever
+def weighted(build: ComparedBuild, chance: random.Random) -> ComparedBuild:
+    retriever = build.settings.retriever
     names = [n for n in ("dense_weight", "lexical_weight") if hasattr(retriever, n)]
     changed = retriever.model_copy(update={chance.choice(names): 0.0})
-    return replace(side, settings=side.settings.model_copy(update={"retriever": changed}))
+    return replace(build, settings=build.settings.model_copy(update={"retriever": changed}))
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=200)
     arguments = parser.parse_args()
     workspace = Workspace(load_config(arguments.corpus))
-    before = open_side(workspace, arguments.configuration)
+    before = open_build(workspace, arguments.configuration)
     chance = random.Random(0)
     queries = [q for q in load_queries(workspace) if len(q.gold_spans) == 1]
     kinds = (*KINDS, "retriever")

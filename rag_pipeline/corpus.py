@@ -30,8 +30,6 @@ from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import DocumentError, InputError
 from rag_pipeline.evaluation.board import Board
 from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
-from rag_pipeline.evaluation.quality import load_calibration
-from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart
@@ -195,32 +193,17 @@ class Corpus:
         return widened(served.index, chunks, max(served.retriever.expand, first, key=EXPAND.index))
 
     def answers(self) -> tuple[AnswerSettings, Mapping[str, ChatSettings]]:
-        """Return how the release's questions are answered, and the chat models asked, by name.
-
-        A release of an earlier version, which does not record it, is served by the corpus file.
-        """
+        """Return the release's answer settings and their chat models by name."""
         recorded = self.searched().typed_settings()
-        if recorded.answers is not None:
-            return recorded.answers, self._at_current_endpoints(recorded.asked_by_answers())
-        config = self.workspace.config
-        answers = config.evaluation.answers
-        return answers, {name: config.chat(name) for name in answers.named_chats()}
+        return recorded.answers, self._at_current_endpoints(recorded.answers_chats)
 
     def _at_current_endpoints(self, chats: Mapping[str, ChatSettings]) -> dict[str, ChatSettings]:
         config = self.workspace.config
         return {name: at_current_endpoint(config, chat) for name, chat in chats.items()}
 
     def calibration(self) -> Calibration:
-        """Return how surely the release's passages answer, as it was fitted to its questions.
-
-        For a release of an earlier version it is that of the same run, if it was answered since.
-        """
-        release = self.searched()
-        recorded = release.typed_settings().calibration
-        if recorded is not None:
-            return recorded
-        measured = RUN.digest(self.workspace, release.configuration) == release.run_digest
-        return load_calibration(self.workspace, release.configuration) if measured else DEFAULT
+        """Return the calibration that was fitted to the release's questions."""
+        return self.searched().typed_settings().calibration or DEFAULT
 
     def document_ids(self) -> list[str]:
         """Return the release's documents, sorted."""
@@ -309,7 +292,8 @@ class Corpus:
         """
         board = load_leaderboard(self.workspace)
         also = [metric] if metric else []
-        return with_verdicts(self.workspace, board, manifests.released(self.workspace), also)
+        served = manifests.served_reference(self.workspace)
+        return with_verdicts(self.workspace, board, served, also)
 
     def _open(self) -> Served:
         """Return what is served, opened; while that is under way, what was served before."""
@@ -377,7 +361,7 @@ class Corpus:
             open_embedder(now.located(at_current_endpoint(now, settings.embedding))),
             settings.retriever,
             at_current_endpoint(now, settings.reranker),
-            self._at_current_endpoints(settings.asked_by_reranker()),
+            self._at_current_endpoints(settings.reranker_chats),
             self.workspace.cache,
         )
 

@@ -9,7 +9,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.errors import BusyError, InputError
 from rag_pipeline.indexing import loads as loading
 from rag_pipeline.pipeline.inspection import inspect
-from rag_pipeline.release import candidate, moving
+from rag_pipeline.release import candidate, publishing
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
@@ -111,8 +111,8 @@ def test_a_release_pins_the_documents_that_its_chunks_were_made_from(tmp_path, c
         write_documents(tmp_path / "documents", {"policy/travel.md": "# Travel\n\nStay home.\n"})
         indexing.update_documents(Workspace(config))
 
-    beside(moving, "obstacles", load_an_edit)
-    released = moving.publish(workspace)
+    beside(publishing, "obstacles", load_an_edit)
+    released = publishing.publish(workspace)
     pinned = released.pinned
     texts = {
         d.document_id: d.text

@@ -105,7 +105,7 @@ def show_explanation(
 
 def show_gate(file: Path, as_json: bool) -> bool:
     """Print the release gate's decision; return whether the candidate may be released."""
-    decision = release.gate(Workspace(load_config(file)))
+    decision = release.gate_decision(Workspace(load_config(file)))
     if as_json:
         print_json(asdict(decision))
         return decision.allowed

@@ -91,7 +91,7 @@ def judge(workspace: Workspace, step: Step, held: Check) -> dg.AssetCheckResult:
         check_name=held.name,
         passed=result.passed,
         severity=dg.AssetCheckSeverity.ERROR if held.blocking else dg.AssetCheckSeverity.WARN,
-        description=result.said or "; ".join(result.failures) or f"{result.checked} checked",
+        description=result.summary or "; ".join(result.failures) or f"{result.checked} checked",
         metadata=metadata_of({"checked": result.checked, **examples("failures", result.failures)}),
     )
 

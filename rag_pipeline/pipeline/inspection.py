@@ -153,7 +153,7 @@ def _read_for(config: CorpusConfig, step: Step) -> set[str]:
 
 def _results(workspace: Workspace, full: bool) -> Iterator[Finding]:
     store = workspace.store
-    folders = ("checks", "judged", "hashes", "released_scores", "costs")
+    folders = ("checks", "passed_checks", "hashes", "released_scores", "costs")
     paths = [f"{folder}/{name}" for folder in folders for name in store.list(folder)]
     paths.append("documents.listing.json")
     for folder in store.list("evaluation"):

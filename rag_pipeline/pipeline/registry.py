@@ -34,7 +34,7 @@ from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
 from rag_pipeline.pipeline.sharding import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import check_queries_complete
-from rag_pipeline.release.judging import JUDGES
+from rag_pipeline.release.incremental_checks import INCREMENTAL_CHECKS
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
 from rag_pipeline.store import state_digest
@@ -55,7 +55,7 @@ def _sharded(name: str) -> "partial[Asset]":
         plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
         update=lambda workspace, key: updates.sharded(stage(workspace, key)),
         made_from=made_from,
-        checks=(Check(f"{name}_is_sound", JUDGES[name]),),
+        checks=(Check(f"{name}_is_sound", INCREMENTAL_CHECKS[name]),),
         sharded=True,
         shards=shards_of_table(name, stage),
         kind="lancedb",
@@ -121,7 +121,7 @@ _ROWS = (
         update=updates.documents,
         shards=SHARDS_OF_DOCUMENTS,
         made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
-        checks=(Check("documents_are_sound", JUDGES["documents"]),),
+        checks=(Check("documents_are_sound", INCREMENTAL_CHECKS["documents"]),),
         of_files=True,
         watched=True,
         priority=20,
@@ -140,7 +140,7 @@ _ROWS = (
         made_from=lambda workspace, _: (runs.queries_digest(workspace),),
         state=lambda workspace, _: str(QUERIES.digest(workspace)),
         checks=(
-            Check("gold_spans_lie_in_documents", JUDGES["queries"]),
+            Check("gold_spans_lie_in_documents", INCREMENTAL_CHECKS["queries"]),
             Check("no_query_left_out", check_queries_complete, blocking=False),
         ),
         of_files=True,
@@ -179,7 +179,7 @@ _ROWS = (
         sweep="after",
         made_from=_lexical_paths,
         state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
-        checks=(Check("lexical_index_is_sound", JUDGES["lexical_index"]),),
+        checks=(Check("lexical_index_is_sound", INCREMENTAL_CHECKS["lexical_index"]),),
         kind="bm25",
         about="BM25 over contextualized chunks.",
         doing="index all chunks for BM25",

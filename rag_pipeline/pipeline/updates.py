@@ -171,7 +171,7 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
 
 def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materialized:
     """Compare the configurations, with what the calls of each cost, and write the report."""
-    board = update_leaderboard(workspace, release.released(workspace), costs)
+    board = update_leaderboard(workspace, release.served_reference(workspace), costs)
     best = {
         name: row.summary(name).mean
         for row in board.configurations[:1]

@@ -1,14 +1,13 @@
-"""Which configuration is served: a manifest that pins one configuration's exact builds.
+"""Releases: each manifest pins the exact builds of one configuration for serving.
 
-A release is written once and never changed; `releases/current.json` names the one that is
-served and is replaced atomically, so a reader sees one whole release or another. Both are
-written on condition that nobody else did meanwhile: of two releasers one wins, the other looks
-again.
+A manifest never changes. `releases/current.json` names the served release and is replaced
+atomically, so a reader sees one whole release. Both files are written conditionally: if two
+processes publish at once, one succeeds and the other tries again.
 """
 
-from rag_pipeline.release.candidate import gate as gate
+from rag_pipeline.release.candidate import gate_decision as gate_decision
 from rag_pipeline.release.candidate import is_current as is_current
-from rag_pipeline.release.candidate import released as released
+from rag_pipeline.release.candidate import served_reference as served_reference
 from rag_pipeline.release.manifest import Release as Release
 from rag_pipeline.release.manifest import current as current
 from rag_pipeline.release.manifest import history as history
@@ -17,9 +16,9 @@ from rag_pipeline.release.manifest import names as names
 from rag_pipeline.release.manifest import pinned_tables as pinned_tables
 from rag_pipeline.release.manifest import read as read
 from rag_pipeline.release.manifest import verify as verify
-from rag_pipeline.release.moving import forget as forget
-from rag_pipeline.release.moving import publish as publish
-from rag_pipeline.release.moving import remove as remove
-from rag_pipeline.release.moving import roll_back as roll_back
-from rag_pipeline.release.moving import serve as serve
-from rag_pipeline.release.moving import serve_imported as serve_imported
+from rag_pipeline.release.publishing import forget as forget
+from rag_pipeline.release.publishing import publish as publish
+from rag_pipeline.release.publishing import remove as remove
+from rag_pipeline.release.publishing import roll_back as roll_back
+from rag_pipeline.release.publishing import serve as serve
+from rag_pipeline.release.publishing import serve_imported as serve_imported

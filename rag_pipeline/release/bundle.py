@@ -1,13 +1,13 @@
-"""A release as one file that another machine serves: rows, BM25 index and manifest in a zip.
+"""Export a release as one zip file, and import it into the store of another machine.
 
-    bundle.json        format, corpus, the release's manifest, and each file's size and SHA-256
-    vectors.arrow      the pinned rows of the vector index, Arrow IPC
-    documents.arrow    the pinned documents, as citations show them
-    scores.parquet     what the release scored, for the gate
-    lexical/...        the BM25 index's folder
+    bundle.json        format, corpus, manifest, and the size and SHA-256 of each file
+    vectors.arrow      pinned rows of the vector index, Arrow IPC
+    documents.arrow    pinned documents, which citations show
+    scores.parquet     the release's scores, for the gate
+    lexical/...        the folder of the BM25 index
 
-Nothing in it is unpickled or executed. Only files that `bundle.json` lists are taken out, under
-names and of sizes that were checked before, and each is held against its hash.
+Nothing in a bundle is unpickled or executed. The import extracts only the files that
+`bundle.json` lists, after checking their names and sizes, and compares each with its hash.
 """
 
 import json
@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -30,7 +31,7 @@ from rag_pipeline.errors import ConfigError, InputError, StoreError
 from rag_pipeline.release import Release
 from rag_pipeline.release.gate import kept_file
 from rag_pipeline.release.manifest import verify
-from rag_pipeline.release.settings import ReleasedSettings
+from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.vector_index import maintain
 from rag_pipeline.store import Store, Table
@@ -38,19 +39,16 @@ from rag_pipeline.store.folders import copied, sha256_of
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
 
-FORMAT = 1
-_LISTING, _VECTORS, _DOCUMENTS, _SCORES = (
-    "bundle.json",
-    "vectors.arrow",
-    "documents.arrow",
-    "scores.parquet",
-)
+FORMAT = 2
+_LISTING = "bundle.json"
+_VECTORS = "vectors.arrow"
+_DOCUMENTS = "documents.arrow"
+_SCORES = "scores.parquet"
 _IMPORTED = "imported.json"
-_MOST_LISTING_BYTES = 10_000_000
+_MAX_LISTING_BYTES = 10_000_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, ValueError)
-"""What is raised of a zip file with a wrong byte; RuntimeError where it seems encrypted, or packed
-by a method that is not known."""
+"""Errors that `zipfile` raises for a damaged file; RuntimeError for unknown compression."""
 
 
 class _Listed(TypedDict):
@@ -64,54 +62,35 @@ class _Listing(TypedDict):
     release: dict[str, Any]
     files: dict[str, _Listed]
     named: NotRequired[dict[str, dict[str, Any]]]
-    """Variants that those of the release name, by section of the corpus file."""
+    """Variants that the release's settings refer to, by section of the corpus file."""
 
 
 def export(workspace: Workspace, release_id: str, file: Path) -> Release:
-    """Write a release into a new file; raise InputError when the file exists.
+    """Write a release into a new file; raise InputError if the file exists.
 
-    Raises StoreError where a file of the release is not as it was released.
+    Raise StoreError if a file of the release is missing or altered.
     """
     if file.exists():
         raise InputError(f"{file}: exists already; name a new file")
     release = releases.load(workspace, release_id)
     verify(workspace, release)
-    pinned = release.pinned
-    vectors = workspace.store.table(pinned.vector_table, None)
     partial = file.with_name(f"{file.name}.part")
     try:
         with (
-            tempfile.TemporaryDirectory(dir=file.resolve().parent) as name,
+            tempfile.TemporaryDirectory(dir=file.resolve().parent) as folder,
             zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
         ):
-            folder = Path(name)
-            schema = _vector_schema(vectors.open(pinned.vector_version).schema)
-            _write_rows(vectors, pinned.vector_version, schema, folder / _VECTORS)
-            if pinned.documents_version is not None:
-                documents, version = workspace.documents(), pinned.documents_version
-                _write_rows(documents, version, DOCUMENTS_SCHEMA, folder / _DOCUMENTS)
-            scores = workspace.store.read_bytes(kept_file(release_id))
-            if scores is not None:
-                (folder / _SCORES).write_bytes(scores)
-            listed = {n: folder / n for n in (_VECTORS, _DOCUMENTS, _SCORES)}
-            listed = {n: path for n, path in listed.items() if path.exists()}
-            if pinned.lexical_path is not None:
-                index = workspace.store.local_folder(pinned.lexical_path)
-                listed |= {
-                    f"lexical/{path.relative_to(index).as_posix()}": path
-                    for path in sorted(index.rglob("*"))
-                    if path.is_file()
-                }
+            files = _write_files(workspace, release, Path(folder))
             listing = {
                 "format": FORMAT,
                 "corpus": workspace.config.corpus,
                 "release": asdict(replace(release, files={})),
-                "files": {n: _described(path) for n, path in listed.items()},
+                "files": {name: _described(path) for name, path in files.items()},
                 "named": _named(workspace.config, release.typed_settings()),
             }
             archive.writestr(_LISTING, json.dumps(listing, ensure_ascii=False, indent=1))
-            for n, path in listed.items():
-                archive.write(path, n)
+            for name, path in files.items():
+                archive.write(path, name)
         partial.rename(file)
     except OSError as error:
         raise StoreError(f"{file}: cannot write the bundle: {error}") from None
@@ -120,8 +99,30 @@ def export(workspace: Workspace, release_id: str, file: Path) -> Release:
     return release
 
 
+def _write_files(workspace: Workspace, release: Release, folder: Path) -> dict[str, Path]:
+    """Return the files of a release by their name in the bundle, tables written to `folder`."""
+    pinned, store = release.pinned, workspace.store
+    vectors, version = store.table(pinned.vector_table, None), pinned.vector_version
+    schema = _vector_schema(vectors.open(version).schema)
+    files = {_VECTORS: folder / _VECTORS}
+    _write_rows(vectors, version, schema, files[_VECTORS])
+    if pinned.documents_version is not None:
+        files[_DOCUMENTS] = folder / _DOCUMENTS
+        documents = workspace.documents()
+        _write_rows(documents, pinned.documents_version, DOCUMENTS_SCHEMA, files[_DOCUMENTS])
+    scores = store.read_bytes(kept_file(release.release_id))
+    if scores is not None:
+        files[_SCORES] = folder / _SCORES
+        files[_SCORES].write_bytes(scores)
+    if pinned.lexical_path is not None:
+        index = store.local_folder(pinned.lexical_path)
+        for path in sorted(filter(Path.is_file, index.rglob("*"))):
+            files[f"lexical/{path.relative_to(index).as_posix()}"] = path
+    return files
+
+
 def minimal_config(file: Path, store: str) -> dict[str, Any]:
-    """Return the attributes of a corpus file that serves a bundle, from its manifest."""
+    """Return the content of a corpus file that serves a bundle."""
     with _opened(file) as archive:
         listing = _read_listing(archive, file)
     release = listing["release"]
@@ -138,8 +139,8 @@ def minimal_config(file: Path, store: str) -> dict[str, Any]:
     }
 
 
-def _named(config: CorpusConfig, settings: ReleasedSettings) -> dict[str, dict[str, Any]]:
-    """Return what a release's variants name, such as a chat model, that the corpus file has."""
+def _named(config: CorpusConfig, settings: ReleaseSettings) -> dict[str, dict[str, Any]]:
+    """Return the variants of the corpus file that a release refers to, such as chat models."""
     named: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
         for _, section, name in getattr(settings, stage).names():
@@ -151,19 +152,19 @@ def _named(config: CorpusConfig, settings: ReleasedSettings) -> dict[str, dict[s
 def import_release(
     workspace: Workspace, file: Path, waiting: Callable[[str], object] = lambda holder: None
 ) -> Release:
-    """Take a bundle into a store and serve it; return the release, numbered anew.
+    """Import a bundle into a store and serve it; return the release with its new id.
 
-    Waits while a run or another import is at work on the corpus, and tells `waiting` of it.
-    Raises InputError for a file that is torn, altered or no bundle, before anything is changed,
-    and StoreError for a store with builds of its own, whose tables it would replace.
+    Wait while a run or another import holds the corpus, and report the holder to `waiting`.
+    Raise InputError for a damaged file or another kind of file, before any change. Raise
+    StoreError for a store with its own builds, because the import would replace its tables.
     """
-    _check_imports_alone(workspace.store)  # nobody waits for a refusal
+    _refuse_own_builds(workspace.store)  # refuse before waiting
     with lease(workspace.store, wait=True, waiting=waiting):
-        _check_imports_alone(workspace.store)
+        _refuse_own_builds(workspace.store)
         return _import(workspace, file)
 
 
-def _check_imports_alone(store: Store) -> None:
+def _refuse_own_builds(store: Store) -> None:
     if store.tables() and store.read_json(_IMPORTED) is None:
         raise StoreError(
             f"{store.url}/{store.corpus}: has builds of its own; import into another store"
@@ -178,45 +179,41 @@ def _import(workspace: Workspace, file: Path) -> Release:
             listing = _read_listing(archive, file)
             if listing["corpus"] != workspace.config.corpus:
                 raise InputError(
-                    f"{file}: is of the corpus {listing['corpus']!r}, not of "
+                    f"{file}: belongs to the corpus {listing['corpus']!r}, not to "
                     f"{workspace.config.corpus!r}"
                 )
             _extract(archive, listing["files"], building, file)
-        return _take_in(workspace, listing, building, file)
+        return _write_builds(workspace, listing, building, file)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _take_in(workspace: Workspace, listing: _Listing, folder: Path, file: Path) -> Release:
+def _write_builds(workspace: Workspace, listing: _Listing, folder: Path, file: Path) -> Release:
     store = workspace.store
     release = _manifest(listing["release"], file)
     pinned = release.pinned
     if pinned.lexical_path is not None:
         open_lexical_index(folder / "lexical")
-    # Before any table: an import that is stopped on the way can be repeated.
+    # Write this file before any table, so that an interrupted import can be repeated.
     store.write_json(_IMPORTED, {"file": file.name, "release": release.release_id})
     if pinned.lexical_path is not None and not store.files.has_folder(pinned.lexical_path):
         (folder / "lexical").rename(moved := folder.with_name(f"{folder.name}-index"))
         store.publish_folder(moved, pinned.lexical_path)
-    with pa.OSFile(str(folder / _VECTORS)) as source, pa.ipc.open_stream(source) as rows:
+    with _read_rows(folder / _VECTORS) as rows:
         schema = _vector_schema(rows.schema)
         vectors = store.table(pinned.vector_table, schema)
         vectors.overwrite(_batches(rows, schema))
     maintain(vectors)
     documents_version = None
     if (folder / _DOCUMENTS).exists():
-        with pa.OSFile(str(folder / _DOCUMENTS)) as source, pa.ipc.open_stream(source) as rows:
+        with _read_rows(folder / _DOCUMENTS) as rows:
             workspace.documents().overwrite(_batches(rows, DOCUMENTS_SCHEMA))
         documents_version = workspace.documents().version
+    pinned = replace(pinned, vector_version=vectors.version, documents_version=documents_version)
     scores = folder / _SCORES
     return releases.serve_imported(
         workspace,
-        replace(
-            release,
-            pinned=replace(
-                pinned, vector_version=vectors.version, documents_version=documents_version
-            ),
-        ),
+        replace(release, pinned=pinned),
         scores.read_bytes() if scores.exists() else None,
     )
 
@@ -226,12 +223,12 @@ def _manifest(record: dict[str, Any], file: Path) -> Release:
         release = releases.read(record, f"{file}")
     except (StoreError, ConfigError) as error:
         raise InputError(str(error)) from None
-    # Both become places in the store.
+    # Both become paths in the store.
     for place in (release.pinned.vector_table, release.pinned.lexical_path or "lexical"):
         if not isinstance(place, str) or not _NAME.fullmatch(place) or ".." in place:
             raise InputError(f"{file}: the manifest names {place!r}, which is not a safe name")
     if not re.fullmatch("lexical(/.*)?", release.pinned.lexical_path or "lexical"):
-        raise InputError(f"{file}: {release.pinned.lexical_path!r} is no place of a BM25 index")
+        raise InputError(f"{file}: {release.pinned.lexical_path!r} is not the path of a BM25 index")
     return release
 
 
@@ -252,15 +249,21 @@ def _write_rows(table: Table, version: int, schema: pa.Schema, file: Path) -> No
         stored = set(table.open(version).schema.names)
         names = [name for name in schema.names if name in stored]
         for batch in table.read(names, version=version):
-            out.write_batch(_of_schema(batch, schema))
+            out.write_batch(_with_schema(batch, schema))
+
+
+@contextmanager
+def _read_rows(file: Path) -> Iterator[pa.RecordBatchReader]:
+    with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as rows:
+        yield rows
 
 
 def _batches(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    return (_of_schema(batch, schema) for batch in rows)
+    return (_with_schema(batch, schema) for batch in rows)
 
 
-def _of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the schema's columns; those it lacks are null."""
+def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with the schema's columns; missing columns are null."""
     columns = [
         batch.column(field.name)
         if field.name in batch.schema.names
@@ -282,14 +285,14 @@ def _opened(file: Path) -> zipfile.ZipFile:
 
 def _read_listing(archive: zipfile.ZipFile, file: Path) -> _Listing:
     try:
-        if archive.getinfo(_LISTING).file_size > _MOST_LISTING_BYTES:
+        if archive.getinfo(_LISTING).file_size > _MAX_LISTING_BYTES:
             raise InputError(f"{file}: not a release bundle: {_LISTING} is too large")
         listing: _Listing = json.loads(archive.read(_LISTING))
-        made, files = listing["format"], listing["files"]
-        if not isinstance(made, int) or made > FORMAT:
+        files = listing["files"]
+        if listing["format"] != FORMAT:
             raise InputError(
-                f"{file}: the bundle has format {made!r}, this version reads up to {FORMAT}; "
-                f"upgrade rag_pipeline"
+                f"{file}: bundle format {listing['format']!r}, this build reads {FORMAT}; export "
+                f"the release again with this build"
             )
         for name, about in files.items():
             if not _NAME.fullmatch(name) or ".." in name:

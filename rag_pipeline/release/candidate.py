@@ -1,6 +1,6 @@
-"""Which configuration should be served, and what stands in its way."""
+"""Choose the configuration to publish, and find the reasons against publishing it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -17,44 +17,45 @@ from rag_pipeline.evaluation.summary import mean_of_known
 from rag_pipeline.indexing import STAGES, open_stage, plan, plan_lexical
 from rag_pipeline.release.checks import CHECKS, CheckResult
 from rag_pipeline.release.gate import Decision, decide, kept_scores
-from rag_pipeline.release.judging import judge
+from rag_pipeline.release.incremental_checks import run_check
 from rag_pipeline.release.manifest import CURRENT, current, current_id, load
 from rag_pipeline.release.settings import read_settings, record_chats
 from rag_pipeline.workspace import Workspace
 
-_NAMED = 20
+_LISTED_DOCUMENTS = 20
 
 
 def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
-    """Return the configuration to serve and why: the named one, or the best by `serve_metric`.
+    """Return the configuration that `serve` names, or the best by `serve_metric`, with reasons.
 
-    The reasons after the first name what was rolled back, which leaves the choice to the others.
+    All reasons but the first are notes, such as configurations whose builds were rolled back.
     """
     config = workspace.config
-    board = load_leaderboard(workspace).configurations
-    evaluated = {row.name for row in board}
+    evaluated = [row.name for row in load_leaderboard(workspace).configurations]
     if not evaluated:
         raise NotReleasedError(f"{config.corpus}: no configuration has been evaluated yet")
-    if config.serve != "best":
-        if config.serve not in evaluated:
-            raise NotReleasedError(f"{config.corpus}: {config.serve} has not been evaluated yet")
-        return config.configuration(config.serve), [f"serve: {config.serve}"]
-    held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
+    if config.serve == "best":
+        return _choose_best(workspace, evaluated)
+    if config.serve not in evaluated:
+        raise NotReleasedError(f"{config.corpus}: {config.serve} has not been evaluated yet")
+    return config.configuration(config.serve), [f"serve: {config.serve}"]
+
+
+def _choose_best(
+    workspace: Workspace, evaluated: Collection[str]
+) -> tuple[Configuration, list[str]]:
+    config = workspace.config
     scores = evaluated_scores(workspace)
     (metric,) = measured_metrics([config.serve_metric], scores.values())
-    values = {
-        row.name: scores.get(row.name, {}).get(metric, {})
-        for row in board
-        if not held_back
-        or held_back.isdisjoint(served_digests(workspace, config.configuration(row.name)))
-    }
+    rolled_back = _rolled_back(workspace, evaluated)
+    values = {n: scores.get(n, {}).get(metric, {}) for n in evaluated if n not in rolled_back}
     if not values:
         raise NotReleasedError(
             f"{config.corpus}: every evaluated build was rolled back; change something and run "
             f"again"
         )
-    back = ", ".join(row.name for row in board if row.name not in values)
-    also = [f"not chosen, as the build was rolled back: {back}"] if back else []
+    back = ", ".join(rolled_back)
+    notes = [f"not chosen, as the build was rolled back: {back}"] if back else []
     common, complete = comparable(values, config.gate.maximum_missing)
     if not common:
         if any(v is not None for own in values.values() for v in own.values()):
@@ -64,24 +65,33 @@ def choose(workspace: Workspace) -> tuple[Configuration, list[str]]:
                 f"(gate.maximum_missing); evaluate again"
             )
         first = next(name for name in config.all_configurations if name in evaluated)
-        return config.configuration(first), ["no query has gold: the first one listed", *also]
+        return config.configuration(first), ["no query has gold: the first one listed", *notes]
     means = {name: mean_of_known(values[name][q] for q in common) or 0.0 for name in complete}
     best = max(complete, key=lambda name: means[name])
     left_out = len(values) - len(complete)
-    return config.configuration(best), [
+    reason = (
         f"best {metric}: {means[best]:.4f} over {len(common)} queries, of "
-        f"{len(board)} configurations"
-        + (f"; {left_out} lack it on too many queries" if left_out else ""),
-        *also,
-    ]
+        f"{len(evaluated)} configurations"
+    )
+    if left_out:
+        reason += f"; {left_out} lack it on too many queries"
+    return config.configuration(best), [reason, *notes]
+
+
+def _rolled_back(workspace: Workspace, names: Collection[str]) -> list[str]:
+    """Return the configurations whose last run was served and rolled back."""
+    held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
+    if not held_back:
+        return []
+    config = workspace.config
+    return [n for n in names if served_digest(workspace, config.configuration(n)) in held_back]
 
 
 def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[list[str], list[str]]:
-    """Return the queries that configurations are compared on, and the configurations compared.
+    """Return the common queries and the configurations that can be compared on them.
 
-    A configuration that lacks the metric on more than a share of `maximum_missing` of the queries
-    that any configuration has it on is not compared: what it lacks may be what it is bad at. The
-    others are compared on the queries that all of them have.
+    A configuration is left out if it lacks the metric on more than a share of `maximum_missing`
+    of all measured queries: it may lack the metric on the queries that it answers worst.
     """
     known = {n: {q for q, v in own.items() if v is not None} for n, own in values.items()}
     any_has = set().union(*known.values())
@@ -94,90 +104,99 @@ def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[li
 
 
 def is_current(workspace: Workspace) -> bool:
-    """Return whether the release is the build that would be chosen now."""
+    """Return whether the served release is the build that would be chosen now."""
     try:
         configuration, _ = choose(workspace)
         release = current(workspace)
-    except StoreError:  # there is none, or it can't be read
+    except StoreError:  # nothing is served, or its manifest is unreadable
         return False
-    return release.digest in served_digests(workspace, configuration)
+    return release.digest == served_digest(workspace, configuration)
 
 
-def served_digests(workspace: Workspace, configuration: Configuration) -> set[str]:
-    """Return what `Release.digest` would be of a configuration's last run, and was earlier."""
-    run = RUN.digest(workspace, configuration.name) or ""
+def served_digest(workspace: Workspace, configuration: Configuration) -> str:
+    """Return the `Release.digest` that a release of a configuration's last run would have."""
     settings = read_settings(settings_of(workspace, configuration), configuration.name)
-    return {run, settings.digest(run)}
+    return settings.digest(RUN.digest(workspace, configuration.name) or "")
 
 
-def gate(workspace: Workspace) -> Decision:
-    """Return whether what would be chosen now may be released; change nothing."""
+def gate_decision(workspace: Workspace) -> Decision:
+    """Return whether the chosen configuration may be published; write nothing."""
     configuration, why = choose(workspace)
     name = configuration.name
     problems = obstacles(workspace, configuration)
     if problems:
-        return Decision(name, False, tuple(problems))
+        return Decision(candidate=name, allowed=False, reasons=tuple(problems))
     before = current_id(workspace)
-    if before and load(workspace, before).digest in served_digests(workspace, configuration):
-        return Decision(name, True, (f"it is what {before} serves already",))
-    decision = decide(workspace, name, released(workspace, configuration))
+    if before and load(workspace, before).digest == served_digest(workspace, configuration):
+        reason = f"{before} serves this build already"
+        return Decision(candidate=name, allowed=True, reasons=(reason,))
+    decision = decide(workspace, name, served_reference(workspace, configuration))
     return replace(decision, reasons=(*decision.reasons, *why[1:]))
 
 
 def check_gate(workspace: Workspace, _: str = "") -> CheckResult:
-    """Expect the gate to let through what would be released now."""
+    """Expect the gate to allow the chosen configuration."""
     try:
-        decision = gate(workspace)
+        decision = gate_decision(workspace)
     except NotReleasedError as error:
-        return CheckResult(False, 0, (str(error),))
-    reasons = decision.reasons
-    said = f"{decision.candidate}: {'; '.join(reasons)}" if reasons else ""
-    failures = () if decision.allowed else reasons
-    return CheckResult(decision.allowed, decision.queries, failures, said)
+        return CheckResult(passed=False, checked=0, failures=(str(error),))
+    return CheckResult(
+        passed=decision.allowed,
+        checked=decision.queries,
+        failures=() if decision.allowed else decision.reasons,
+        summary=f"{decision.candidate}: {'; '.join(decision.reasons)}" if decision.reasons else "",
+    )
 
 
-def released(workspace: Workspace, candidate: Configuration | None = None) -> Reference | None:
-    """Return what is served as a reference to compare with, None before the first release.
+def served_reference(
+    workspace: Workspace, candidate: Configuration | None = None
+) -> Reference | None:
+    """Return the served release as a reference for comparisons; None before the first release.
 
-    Its scores are those of today where the corpus file still lists the same configuration and
-    it is not the candidate itself; else those kept when it was released.
+    Its scores are the configuration's present scores if the configuration is unchanged and is
+    not the candidate. Otherwise they are the scores kept with the release.
     """
     try:
         serving = current(workspace)
     except NotReleasedError:
         return None
     name = serving.configuration
-    today = workspace.config.all_configurations.get(name)
+    listed = workspace.config.all_configurations.get(name)
     if (
-        today is not None
+        listed is not None
         and (candidate is None or candidate.name != name)
-        and _are_of(serving.settings, settings_of(workspace, today), serving.release_id)
-        and run_is_current(workspace, today)
-        and scores_are_current(workspace, today)
+        and _same_settings(serving.settings, settings_of(workspace, listed), serving.release_id)
+        and run_is_current(workspace, listed)
+        and scores_are_current(workspace, listed)
     ):
         return Reference(serving.release_id, name, read_scores(workspace, name))
     return Reference(serving.release_id, name, kept_scores(workspace, serving.release_id))
 
 
-def _are_of(served: Mapping[str, Any], today: Mapping[str, Any], release_id: str) -> bool:
-    """Tell whether settings make what those of today make; earlier manifests record no answers."""
-    served = {name: value for name, value in served.items() if name != "calibration"}
-    if {"answers", "answers_chat", *served} != {"answers", "answers_chat", *today}:
-        return False
-    if served.get("names") != today["names"]:
+def _same_settings(served: Mapping[str, Any], present: Mapping[str, Any], release_id: str) -> bool:
+    """Compare fingerprints: settings that change no result may differ."""
+    if served["names"] != present["names"]:
         return False
     with suppress(ConfigError):
-        was, now = read_settings(served, release_id), read_settings(today, release_id)
+        was, now = read_settings(served, release_id), read_settings(present, release_id)
         return all(
             fingerprint(getattr(was, field)) == fingerprint(getattr(now, field))
             for field in type(was).model_fields
-            if field in served
+            if field != "calibration"
         )
     return False
 
 
 def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
-    """Return why a configuration's builds can't be released; [] when they can."""
+    """Return the reasons why a configuration's builds can't be published; [] if they can."""
+    return (
+        _stale_tables(workspace, configuration)
+        or _stale_scores(workspace, configuration)
+        or _failed_checks(workspace, configuration)
+    )
+
+
+def _stale_tables(workspace: Workspace, configuration: Configuration) -> list[str]:
     problems = []
     for asset in STAGES:
         stage = open_stage(workspace, asset, configuration.key)
@@ -190,61 +209,60 @@ def obstacles(workspace: Workspace, configuration: Configuration) -> list[str]:
             )
     if plan_lexical(workspace, configuration.context_key):
         problems.append(f"lexical_index {configuration.context_key} is not current")
-    if not problems and not run_is_current(workspace, configuration):
-        problems.append("its retrieval_run is not of these builds")
-    if not problems and not scores_are_current(workspace, configuration):
-        problems.append("its answer_presence is not of this run")
-    # Every metric that chooses or gates must be of this run; judgements that failed are counted by
-    # the gate.
-    deciding = {
-        asset_of(m) for m in (workspace.config.serve_metric, *workspace.config.gate.metrics)
-    }
-    for asset in sorted(deciding - {"answer_presence"}) if not problems else []:
-        name = configuration.name
-        if not (
-            JUDGED[asset].is_current(workspace, name)
-            or JUDGED[asset].is_incomplete(workspace, name)
-        ):
-            problems.append(f"its {asset} is not of this run")
-    return problems or _failed_checks(workspace, configuration)
+    return problems
 
 
-def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
-    """Return which documents a model failed on, that are in no build, as a sentence; "" if none."""
-    stages = [open_stage(workspace, asset, configuration.key) for asset in STAGES]
-    missing = sorted({document_id for stage in stages for document_id in plan(stage).missing})
-    if not missing:
-        return ""
-    named = ", ".join(missing[:_NAMED]) + (" …" if len(missing) > _NAMED else "")
-    are = "is" if len(missing) == 1 else "are"
-    return (
-        f"{len(missing)} of {workspace.documents().count()} documents {are} missing, as "
-        f"a model failed on them: {named}"
-    )
+def _stale_scores(workspace: Workspace, configuration: Configuration) -> list[str]:
+    if not run_is_current(workspace, configuration):
+        return ["its retrieval_run is not of these builds"]
+    if not scores_are_current(workspace, configuration):
+        return ["its answer_presence is not of this run"]
+    # The gate counts failed judgements, so incomplete scores are no obstacle here.
+    gate, name = workspace.config.gate, configuration.name
+    deciding = {asset_of(metric) for metric in (workspace.config.serve_metric, *gate.metrics)}
+    return [
+        f"its {asset} is not of this run"
+        for asset in sorted(deciding - {"answer_presence"})
+        if not JUDGED[asset].is_current(workspace, name)
+        and not JUDGED[asset].is_incomplete(workspace, name)
+    ]
 
 
 def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[str]:
-    # Judged again here: a check that failed in an earlier run must not be forgotten by this one.
-    config = workspace.config
-    left_out = () if config.engine(configuration) else ("lexical_index",)
+    # Run the checks again: one that failed in an earlier run still counts.
+    left_out = () if workspace.config.engine(configuration) else ("lexical_index",)
     return [
         f"{asset}: {failure}"
         for asset in CHECKS
         if asset not in left_out
-        for failure in judge(workspace, asset, configuration.key).failures
+        for failure in run_check(workspace, asset, configuration.key).failures
     ]
 
 
+def missing_documents(workspace: Workspace, configuration: Configuration) -> str:
+    """Return a sentence that names the documents on which a model failed; "" if there are none."""
+    stages = [open_stage(workspace, asset, configuration.key) for asset in STAGES]
+    missing = sorted({document_id for stage in stages for document_id in plan(stage).missing})
+    if not missing:
+        return ""
+    more = " …" if len(missing) > _LISTED_DOCUMENTS else ""
+    are = "is" if len(missing) == 1 else "are"
+    return (
+        f"{len(missing)} of {workspace.documents().count()} documents {are} missing, as "
+        f"a model failed on them: {', '.join(missing[:_LISTED_DOCUMENTS])}{more}"
+    )
+
+
 def settings_of(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
-    """Return the settings themselves: the corpus file may change while this release serves."""
+    """Return a configuration's settings as JSON values, for a manifest."""
     config = workspace.config
-    stages = ("chunking", "contextualizer", "embedding", "retriever", "reranker")
-    settings = {
-        stage: config.chosen(configuration, stage).model_dump(mode="json") for stage in stages
-    }
-    settings["retriever"] = retriever_of(workspace, configuration).model_dump(mode="json")
-    settings |= record_chats("reranker", config.rerankers[configuration.reranker], config)
+    stages = ("chunking", "contextualizer", "embedding", "reranker")
     answers = config.evaluation.answers
-    settings["answers"] = answers.model_dump(mode="json")
-    settings |= record_chats("answers", answers, config)
-    return {**settings, "names": configuration.model_dump(exclude={"name"})}
+    return {
+        **{s: config.chosen(configuration, s).model_dump(mode="json") for s in stages},
+        "retriever": retriever_of(workspace, configuration).model_dump(mode="json"),
+        "reranker_chats": record_chats(config.rerankers[configuration.reranker], config),
+        "answers": answers.model_dump(mode="json"),
+        "answers_chats": record_chats(answers, config),
+        "names": configuration.model_dump(exclude={"name"}),
+    }

@@ -1,7 +1,7 @@
-"""Questions won or lost between two releases or configurations -> the change that did it.
+"""Find the change that made a query better or worse between two releases or configurations.
 
-One thing at a time is taken from the one side into the other and the question asked again: what
-restores the better result, and what spoils it, is the cause.
+One difference at a time is moved from one build to the other, and the query is searched again.
+The cause is the difference that restores the better result or spoils it.
 """
 
 import math
@@ -13,16 +13,16 @@ from rag_pipeline.datamodels import GoldSpan
 from rag_pipeline.errors import InputError, UnknownReplyError
 from rag_pipeline.evaluation.answer_presence import answers
 from rag_pipeline.evaluation.runs import load_queries
-from rag_pipeline.release.reruns import (
-    Mixture,
-    Reruns,
-    Side,
+from rag_pipeline.release.compared_builds import (
+    ComparedBuild,
+    Variation,
+    VariationSearch,
     column_of,
     differing,
     gold_of,
-    open_side,
+    open_build,
 )
-from rag_pipeline.release.settings import ReleasedSettings
+from rag_pipeline.release.settings import ReleaseSettings
 from rag_pipeline.workspace import Workspace
 
 Change = Literal[
@@ -31,24 +31,26 @@ Change = Literal[
 ]  # fmt: skip
 CHANGES: Mapping[Change, str] = {
     "document": "the document changed",
-    "chunk": "it is chunked otherwise",
-    "context": "its chunks have other contexts",
-    "embedding": "its chunks are embedded otherwise",
-    "retriever": "the retriever is set otherwise",
-    "reranker": "the reranker is set otherwise",
-    "lexical": "BM25 is set otherwise",
+    "chunk": "its chunks changed",
+    "context": "its chunks' contexts changed",
+    "embedding": "its chunks' vectors changed",
+    "retriever": "the retriever's settings changed",
+    "reranker": "the reranker's settings changed",
+    "lexical": "the settings of BM25 changed",
     "several": "only several changes together make the difference",
-    "unknown": "trying it needs a call of a model",
+    "unknown": "the comparison needs a model call",
     "none": "both find it at the same rank",
 }
+_OTHER_DOCUMENTS = 5
+"""Number of documents without gold that are tried one by one, highest rank first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why a question stands better on one side: the change, the document or setting concerned.
+    """The change that makes a query better in one build, with its document or setting.
 
-    Ranks are those of the first chunk that answers, None where none was found. `change` is what
-    the worse side has and the better one has not.
+    Ranks are those of the first chunk that answers, None if no chunk does. The worse build has
+    `change`; the better one does not.
     """
 
     query_id: str
@@ -61,176 +63,215 @@ class Cause:
 
     @property
     def sentence(self) -> str:
-        """Return the cause in words."""
+        """Return the cause as a sentence."""
         ranks = [("not found" if r is None else f"rank {r}") for r in
                  (self.rank_better, self.rank_worse)]  # fmt: skip
         place = f" ({self.where})" if self.where else ""
         return f"{self.better}: {ranks[0]}, {self.worse}: {ranks[1]}; {CHANGES[self.change]}{place}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """One thing to take from a side into the other."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Difference:
+    """One thing that can be moved from one build into the other."""
 
     change: Change
     where: str
-    rows: tuple[str, ...] = ()
-    """The documents whose rows it takes."""
-    settings: tuple[tuple[str, str | None], ...] = ()
-    """The settings that it takes: a stage, or one field of it."""
+    documents: tuple[str, ...] = ()
+    """Documents whose rows are moved."""
+    setting: tuple[str, str | None] | None = None
+    """The stage whose settings are moved, and one field of it or None for all fields."""
 
 
 def causes(
     workspace: Workspace, one: str, other: str, query_ids: Sequence[str], k: int = 5
 ) -> Iterator[Cause]:
-    """Return for each question why one side finds its answer and the other does not.
+    """Yield for each query why one build finds its answer earlier than the other.
 
-    Within the first k, or else at a higher rank. Raises StoreError where a side is not there.
+    A build that finds it within the first k chunks is better, or else the one with the higher
+    rank. Raise StoreError if a build does not exist.
     """
-    sides = open_side(workspace, one), open_side(workspace, other)
-    return causes_between(workspace, *sides, query_ids, k)
+    builds = open_build(workspace, one), open_build(workspace, other)
+    return causes_between(workspace, *builds, query_ids, k)
 
 
 def causes_between(
-    workspace: Workspace, one: Side, other: Side, query_ids: Sequence[str], k: int = 5
+    workspace: Workspace,
+    one: ComparedBuild,
+    other: ComparedBuild,
+    query_ids: Sequence[str],
+    k: int = 5,
 ) -> Iterator[Cause]:
-    """Yield the causes for two sides that are open."""
-    sides = one, other
-    changed = differing(*sides)
-    gold = [gold_of(workspace, query_ids, side) for side in sides]
+    """Yield the causes for two open builds."""
+    changed = differing(one, other)
+    gold = [gold_of(workspace, query_ids, build) for build in (one, other)]
     queries = {q.query_id: q for q in load_queries(workspace)}
-    with Reruns(workspace) as reruns:
+    with VariationSearch(workspace) as variations:
         for query_id in query_ids:
             if query_id not in queries:
                 raise InputError(f"no query {query_id!r}")
-            spans = {s.name: g.get(query_id, []) for s, g in zip(sides, gold, strict=True)}
-            asked = _Question(reruns, queries[query_id].query, spans, changed, k)
-            yield asked.cause(query_id, *sides)
+            query = _ComparedQuery(
+                variations=variations,
+                query=queries[query_id].query,
+                gold={b.name: g.get(query_id, []) for b, g in zip((one, other), gold, strict=True)},
+                changed=changed,
+                k=k,
+            )
+            yield query.cause(query_id, one, other)
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    reruns: Reruns
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ComparedQuery:
+    variations: VariationSearch
     query: str
     gold: Mapping[str, Sequence[GoldSpan]]
+    """Gold spans by the name of the build."""
     changed: Sequence[str]
+    """Documents whose rows differ."""
     k: int
 
-    def cause(self, query_id: str, one: Side, other: Side) -> Cause:
+    def cause(self, query_id: str, one: ComparedBuild, other: ComparedBuild) -> Cause:
         try:
             return self._cause(query_id, one, other)
         except UnknownReplyError:
-            return Cause(query_id, one.name, other.name, None, None, "unknown")
+            return Cause(
+                query_id=query_id,
+                better=one.name,
+                worse=other.name,
+                rank_better=None,
+                rank_worse=None,
+                change="unknown",
+            )
 
-    def _cause(self, query_id: str, one: Side, other: Side) -> Cause:
-        ranks = {side.name: self._rank(_whole(side)) for side in (one, other)}
-        better, worse = sorted((one, other), key=lambda side: ranks[side.name])
-        first, last = ranks[better.name], ranks[worse.name]
-        low, high = (None if math.isinf(r) else int(r) for r in (first, last))
-        found = Cause(query_id, better.name, worse.name, low, high, "none")
-        if first == last:
+    def _cause(self, query_id: str, one: ComparedBuild, other: ComparedBuild) -> Cause:
+        ranks = {build.name: self._rank(_unchanged(build)) for build in (one, other)}
+        better, worse = sorted((one, other), key=lambda build: ranks[build.name])
+        high, low = ranks[better.name], ranks[worse.name]
+        found = Cause(
+            query_id=query_id,
+            better=better.name,
+            worse=worse.name,
+            rank_better=None if math.isinf(high) else int(high),
+            rank_worse=None if math.isinf(low) else int(low),
+            change="none",
+        )
+        if high == low:
             return found
-        limit = self.k if first <= self.k < last else first
-        trials = list(self._trials(better, worse))
-        scored = [(self._score(t, better, worse, limit), t) for t in trials]
-        best = max((score for score, _ in scored), default=0)
+        limit = self.k if high <= self.k < low else high
+        differences = list(self._differences(better, worse))
+        scores = [self._score(d, better, worse, limit) for d in differences]
+        best = max(scores, default=0)
         if not best:
-            differ = ", ".join(dict.fromkeys(t.change for t in trials))
-            return replace(found, change="several", where=differ)
-        trial = next(t for score, t in scored if score == best)
-        return replace(found, change=trial.change, where=trial.where)
+            changes = ", ".join(dict.fromkeys(d.change for d in differences))
+            return replace(found, change="several", where=changes)
+        cause = differences[scores.index(best)]
+        return replace(found, change=cause.change, where=cause.where)
 
-    def _score(self, trial: _Trial, better: Side, worse: Side, limit: float) -> int:
-        """Count in how many directions a thing makes the difference: it restores, it spoils."""
-        restores = self._rank_or_none(_with(trial, worse, better))
-        spoils = self._rank_or_none(_with(trial, better, worse))
-        return int(restores is not None and restores <= limit) + int(
-            spoils is not None and spoils > limit
+    def _score(
+        self, difference: _Difference, better: ComparedBuild, worse: ComparedBuild, limit: float
+    ) -> int:
+        """Return 2 if moving a difference restores and spoils the result, 1 for one of both."""
+        restored = self._rank_or_none(_moved(difference, worse, better))
+        spoiled = self._rank_or_none(_moved(difference, better, worse))
+        return int(restored is not None and restored <= limit) + int(
+            spoiled is not None and spoiled > limit
         )
 
-    def _rank_or_none(self, mixture: Mixture) -> float | None:
+    def _rank_or_none(self, variation: Variation) -> float | None:
         try:
-            return self._rank(mixture)
+            return self._rank(variation)
         except UnknownReplyError:
             return None
 
-    def _rank(self, mixture: Mixture) -> float:
-        for rank, chunk in enumerate(self.reruns.ask(mixture, self.query), 1):
-            side = mixture.rows[chunk.document_id]
-            if any(answers(chunk, gold) for gold in self.gold[side.name]):
+    def _rank(self, variation: Variation) -> float:
+        """Return the rank of the first chunk that answers; infinity if none does."""
+        for rank, chunk in enumerate(self.variations.search(variation, self.query), 1):
+            build = variation.rows[chunk.document_id]
+            if any(answers(chunk, gold) for gold in self.gold[build.name]):
                 return rank
         return math.inf
 
-    def _trials(self, better: Side, worse: Side) -> Iterator[_Trial]:
-        """Yield what differs, one thing each: settings, the gold's documents, then the others."""
-        yield from _settings_trials(better.settings, worse.settings)
+    def _differences(self, better: ComparedBuild, worse: ComparedBuild) -> Iterator[_Difference]:
+        """Yield changed settings, then the documents of gold, then other documents."""
+        yield from _changed_settings(better.settings, worse.settings)
         if better.lexical != worse.lexical:
-            yield _Trial("lexical", "lexical", settings=(("lexical", None),))
+            yield _Difference(change="lexical", where="lexical", setting=("lexical", None))
         if better.settings.embedding != worse.settings.embedding:
             every = tuple(sorted({*better.by_document, *worse.by_document}))
-            yield _Trial("embedding", "the model", every, (("embedding", None),))
+            yield _Difference(
+                change="embedding", where="the model", documents=every, setting=("embedding", None)
+            )
             return
-        own = {span.document_id for spans in self.gold.values() for span in spans}
-        golden = [d for d in self.changed if d in own]
-        others = [d for d in self.changed if d not in own]
-        for document in golden:
-            yield _Trial(_what_changed(document, better, worse), document, (document,))
-        # Of the others, those that stand highest on the worse side.
-        found = dict.fromkeys(c.document_id for c in self.reruns.ask(_whole(worse), self.query))
-        for document in [d for d in found if d in set(others)][:5]:
-            yield _Trial(_what_changed(document, better, worse), document, (document,))
+        gold = {span.document_id for spans in self.gold.values() for span in spans}
+        others = [d for d in self.changed if d not in gold]
+        found = self.variations.search(_unchanged(worse), self.query)
+        ranked = dict.fromkeys(c.document_id for c in found)
+        highest = [d for d in ranked if d in set(others)][:_OTHER_DOCUMENTS]
+        for document in [*(d for d in self.changed if d in gold), *highest]:
+            change = _change_of(document, better, worse)
+            yield _Difference(change=change, where=document, documents=(document,))
         if len(others) > 1:
-            what = _what_changed(others[0], better, worse)
-            yield _Trial(what, f"{len(others)} other documents", tuple(others))
+            change, where = _change_of(others[0], better, worse), f"{len(others)} other documents"
+            yield _Difference(change=change, where=where, documents=tuple(others))
 
 
-def _whole(side: Side) -> Mixture:
-    rows = dict.fromkeys(side.by_document, side)
-    return Mixture(rows, side.settings, side.lexical, (side.name,))
+def _unchanged(build: ComparedBuild) -> Variation:
+    return Variation(
+        rows=dict.fromkeys(build.by_document, build),
+        settings=build.settings,
+        lexical=build.lexical,
+        key=(build.name,),
+    )
 
 
-def _with(trial: _Trial, base: Side, donor: Side) -> Mixture:
-    """Return a side with one thing of the other."""
+def _moved(difference: _Difference, base: ComparedBuild, donor: ComparedBuild) -> Variation:
+    """Return `base` with one difference taken from `donor`."""
     rows = dict.fromkeys(base.by_document, base)
-    for document in trial.rows:
+    for document in difference.documents:
         rows.pop(document, None)
         if document in donor.by_document:
             rows[document] = donor
     settings, lexical = base.settings, base.lexical
-    for stage, name in trial.settings:
-        if stage == "lexical":
-            lexical = donor.lexical
-            continue
+    stage, field = difference.setting or (None, None)
+    if stage == "lexical":
+        lexical = donor.lexical
+    elif stage is not None:
         taken = getattr(donor.settings, stage)
-        if name is not None:
-            taken = getattr(base.settings, stage).model_copy(update={name: getattr(taken, name)})
-        settings = settings.model_copy(update={stage: taken})
+        if field is not None:
+            taken = getattr(base.settings, stage).model_copy(update={field: getattr(taken, field)})
+        update = {stage: taken}
         if stage == "reranker":
-            its = donor.settings
-            chats = {"reranker_chat": its.reranker_chat, "reranker_chats": its.reranker_chats}
-            settings = settings.model_copy(update=chats)
-    return Mixture(rows, settings, lexical, (base.name, donor.name, trial.rows))
+            update["reranker_chats"] = donor.settings.reranker_chats
+        settings = settings.model_copy(update=update)
+    return Variation(
+        rows=rows,
+        settings=settings,
+        lexical=lexical,
+        key=(base.name, donor.name, difference.documents),
+    )
 
 
-def _settings_trials(better: ReleasedSettings, worse: ReleasedSettings) -> Iterator[_Trial]:
-    for stage in ("retriever", "reranker"):
+def _changed_settings(better: ReleaseSettings, worse: ReleaseSettings) -> Iterator[_Difference]:
+    """Yield each changed field of the retriever and the reranker, and all of them together."""
+    stages: tuple[Literal["retriever", "reranker"], ...] = ("retriever", "reranker")
+    for stage in stages:
         one, other = getattr(better, stage), getattr(worse, stage)
         if one == other:
             continue
-        change: Change = "retriever" if stage == "retriever" else "reranker"
-        fields: list[str] = []
+        changed: dict[str, str] = {}
         if type(one) is type(other):
-            fields = [f for f in type(one).model_fields if getattr(one, f) != getattr(other, f)]
-        for name in fields if len(fields) > 1 else ():
-            said = f"{stage}.{name}: {getattr(one, name)} -> {getattr(other, name)}"
-            yield _Trial(change, said, settings=((stage, name),))
-        values = [f"{f}: {getattr(one, f)} -> {getattr(other, f)}" for f in fields]
-        said = ", ".join(values) or f"{one.method} -> {other.method}"
-        yield _Trial(change, f"{stage}.{said}", settings=((stage, None),))
+            changed = {
+                f: f"{f}: {getattr(one, f)} -> {getattr(other, f)}"
+                for f in type(one).model_fields
+                if getattr(one, f) != getattr(other, f)
+            }
+        for field, text in changed.items() if len(changed) > 1 else ():
+            yield _Difference(change=stage, where=f"{stage}.{text}", setting=(stage, field))
+        text = ", ".join(changed.values()) or f"{one.method} -> {other.method}"
+        yield _Difference(change=stage, where=f"{stage}.{text}", setting=(stage, None))
 
 
-def _what_changed(document: str, better: Side, worse: Side) -> Change:
-    """Return the earliest stage in which a document's rows differ."""
+def _change_of(document: str, better: ComparedBuild, worse: ComparedBuild) -> Change:
+    """Return the earliest change in a document's rows: text, chunks, contexts or vectors."""
     one, other = better.by_document.get(document), worse.by_document.get(document)
     if one is None or other is None:
         return "document"

@@ -1,8 +1,7 @@
-"""What must hold of each table before anything is built on it, judged by Great Expectations.
+"""The checks of each table, run by Great Expectations.
 
-A table is profiled in one pass into a small frame, a row per document (or query) with the number
-of its faults of each kind; the expectations are over that frame, so memory does not grow with the
-number of chunks.
+One pass over a table makes a small frame: a row per document (or query) with the number of its
+faults of each kind. The expectations read that frame, so memory does not grow with the chunks.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -22,24 +21,23 @@ from rag_pipeline.workspace import Workspace
 
 _DOCUMENTS_AT_ONCE = 64
 _UNIT_TOLERANCE = 1e-3
-_REMEMBERED_ROWS = 100
-"""A check of at most this many rows is not done twice in a process, as when a release repeats it:
-Great Expectations takes 0.1 s for each, however few they are."""
+_MAX_CACHED_ROWS = 100
+"""Results over at most this many rows are cached: Great Expectations needs 0.1 s for any number."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether the expectations hold, over how many rows, and which failed with examples."""
+    """The outcome of a check over `checked` rows; each failure names examples."""
 
     passed: bool
     checked: int
-    failures: tuple[str, ...]
-    said: str = ""
-    """The sentence to show of it, in the place of the failures or of how many were checked."""
+    failures: tuple[str, ...] = ()
+    summary: str = ""
+    """A sentence to show instead of the failures or the number of checked rows."""
 
 
 def check_documents(workspace: Workspace, key: str = "") -> CheckResult:
-    """Expect document ids to be unique, and every document to have text and a SHA-256."""
+    """Expect unique document ids, and text and a SHA-256 hash in every document."""
     rows = []
     columns = ["document_id", "content_hash", "characters"]
     for batch in workspace.documents().read(columns):
@@ -51,7 +49,7 @@ def check_documents(workspace: Workspace, key: str = "") -> CheckResult:
 
 
 def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
-    """Expect query ids to be unique and gold spans to lie inside existing documents."""
+    """Expect unique query ids, and gold spans inside existing documents."""
     sizes: dict[str, int] = {}
     for batch in workspace.documents().read(["document_id", "characters"]):
         sizes.update((r["document_id"], r["characters"]) for r in batch.to_pylist())
@@ -65,23 +63,27 @@ def check_queries(workspace: Workspace, key: str = "") -> CheckResult:
 
 
 def check_queries_complete(workspace: Workspace, key: str = "") -> CheckResult:
-    """Expect that no query had to be left out for a gold span that can't be resolved."""
+    """Expect that every query was loaded: none has a gold span that can't be resolved."""
     note = QUERIES.note(workspace)
     problems = tuple(note.get("problems", ()))
-    return CheckResult(not problems, int(note.get("read", 0)), problems[:20])
+    checked = int(note.get("read", 0))
+    return CheckResult(passed=not problems, checked=checked, failures=problems[:20])
 
 
 def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
-    """Expect unique chunk ids, valid offsets, and texts equal to the document's slice."""
+    """Expect unique chunk ids, valid offsets, and texts equal to the document's slice.
+
+    `only` limits the rows that are read to these documents.
+    """
     table = workspace.chunks(key)
     stage = open_stage(workspace, "chunks", key)
     made, refused = table.state(), stage.quarantine.state()
     wanted = {d for d in stage.upstream.state() if stage.covers(d) and d not in refused}
     every = wanted | set(made)
-    # One that is in one table alone is at fault, whether or not it has changed.
-    judged = every if only is None else (every & only) | (wanted ^ set(made))
+    # A document that only one of the tables has is a fault, changed or not.
+    checked = every if only is None else (every & only) | (wanted ^ set(made))
     rows = []
-    ordered = sorted(judged)
+    ordered = sorted(checked)
     for first in range(0, len(ordered), _DOCUMENTS_AT_ONCE):
         ids = ordered[first : first + _DOCUMENTS_AT_ONCE]
         texts = {d.document_id: d.text for d in read_documents(workspace, ids)}
@@ -110,16 +112,16 @@ def check_chunks(workspace: Workspace, key: str, only: set[str] | None = None) -
 
 
 def check_contextualized_chunks(workspace: Workspace, key: str) -> CheckResult:
-    """Expect one contextualized chunk per chunk, but for documents that a model failed on."""
+    """Expect one contextualized chunk per chunk, except in documents on which a model failed."""
     table = workspace.contextualized_chunks(key)
     failed = workspace.quarantine(table.name).state()
     return _expect_same_rows(workspace.chunks(key), table, left_out=failed)
 
 
 def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = None) -> CheckResult:
-    """Expect one row per contextualized chunk, each vector finite and of unit length.
+    """Expect one row per contextualized chunk, and finite vectors of unit length.
 
-    Documents that a model failed on have none.
+    Documents on which a model failed are left out. `only` limits the rows that are read.
     """
     table = workspace.vector_index(key)
     faults: dict[str, list[int]] = {}
@@ -147,7 +149,7 @@ def check_vector_index(workspace: Workspace, key: str, only: set[str] | None = N
 
 
 def check_lexical_index(workspace: Workspace, key: str) -> CheckResult:
-    """Expect every lexical index to hold one entry per contextualized chunk."""
+    """Expect one entry per contextualized chunk in every lexical index."""
     expected = workspace.contextualized_chunks(key).count()
     rows = []
     for engine in workspace.config.lexical_engines(key):
@@ -165,9 +167,7 @@ CHECKS: dict[str, Callable[[Workspace, str], CheckResult]] = {
     "vector_index": check_vector_index,
     "lexical_index": check_lexical_index,
 }
-"""The check of each asset that a release stands on; nothing is released that fails one.
-
-Each reads all that it judges; with `only`, of the rows those of some documents."""
+"""The check of each asset that a release depends on. Each reads the whole table."""
 
 
 def _expect_same_rows(
@@ -194,29 +194,36 @@ def _expect_same_rows(
 
 
 def _expect(
-    rows: Sequence[dict[str, Any]], key: str, zero: tuple[str, ...], of: int | None = None
+    rows: Sequence[dict[str, Any]],
+    key: str,
+    faults: tuple[str, ...],
+    total: int | None = None,
 ) -> CheckResult:
-    """Validate that `key` is unique and every count of faults is zero; `of` counts all rows."""
+    """Expect `key` to be unique and every column of `faults` to be zero.
+
+    Failures give the number of bad rows out of `total`, by default the number of rows.
+    """
     if not rows:
-        return CheckResult(True, 0, ())
-    judged = tuple((row[key], sum(row[count] for count in zero)) for row in rows)
-    judge = _failed if len(judged) <= _REMEMBERED_ROWS else _failed.__wrapped__
-    failed = judge(key, judged)
+        return CheckResult(passed=True, checked=0)
+    counted = tuple((row[key], sum(row[column] for column in faults)) for row in rows)
+    cached = len(counted) <= _MAX_CACHED_ROWS
+    validate = _failed_columns if cached else _failed_columns.__wrapped__
+    failed = validate(key, counted)
     failures = [f"{key} is not unique"] if key in failed else []
     if "faults" in failed:
-        failures += [_failure(rows, key, column, of or len(rows)) for column in zero]
-    return CheckResult(not failed, len(rows), tuple(filter(None, failures)))
+        failures += [_failure(rows, key, column, total or len(rows)) for column in faults]
+    failures = list(filter(None, failures))
+    return CheckResult(passed=not failed, checked=len(rows), failures=tuple(failures))
 
 
 @lru_cache(maxsize=256)
-def _failed(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[str]:
-    """Return which columns fail, of the rows' keys and how many faults each has."""
+def _failed_columns(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[str]:
+    """Return the columns with failed expectations, of rows of keys and numbers of faults."""
     gx = import_great_expectations()
     import pandas as pd
     from great_expectations import expectations as gxe
 
-    # All counts as one expectation, and no more than whether it holds: each expectation costs a
-    # check more time than the rows do, and what Great Expectations counts of them twice as much.
+    # One expectation for all faults, without statistics: each costs more time than the rows.
     suite = gx.ExpectationSuite(
         name="profile",
         expectations=[
@@ -235,14 +242,14 @@ def _failed(key: str, rows: tuple[tuple[str, int], ...]) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _batch_definition() -> Any:
-    """Return what takes in rows; making it anew would cost each check as much as judging them."""
+    """Return the batch definition for frames; creating one takes as long as a check."""
     context = import_great_expectations().get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas("profile").add_dataframe_asset("rows")
     return asset.add_batch_definition_whole_dataframe("all")
 
 
-def _failure(rows: Sequence[dict[str, Any]], key: str, column: str, of: int) -> str:
+def _failure(rows: Sequence[dict[str, Any]], key: str, column: str, total: int) -> str:
     bad = [row for row in rows if row[column]]
     examples = ", ".join(f"{row[key]} ({row[column]})" for row in bad[:5])
-    return f"{column} in {len(bad)} of {of}: {examples}" if bad else ""
+    return f"{column} in {len(bad)} of {total}: {examples}" if bad else ""

@@ -1,4 +1,4 @@
-"""The release gate: may a candidate replace what is served, judged by paired comparison?"""
+"""The release gate: compare a candidate with the served release, query by query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,32 +24,30 @@ from rag_pipeline.evaluation.scores import (
 )
 from rag_pipeline.evaluation.significance import Comparison, loss_p_values
 from rag_pipeline.release.manifest import names
-from rag_pipeline.release.margins import REFUSED, Look, MarginOutcome, judge_metric, spent
+from rag_pipeline.release.margins import REFUSED, MetricComparison, Outcome, decide_metric, spent
 from rag_pipeline.workspace import Workspace
 
-_LOOKS = "gate/looks.json"
+_REFUSED_BUILDS = "gate/refused.json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateMetric:
-    """One metric of the gate: both means and their comparison, over the common queries.
-
-    `outcome` is what was decided, `loss` how often an equal candidate looks as bad in any metric.
-    """
+    """One gate metric: the means of the candidate and of the release over the common queries."""
 
     candidate: float | None
     released: float | None
     comparison: Comparison
-    outcome: MarginOutcome = "undecided"
+    outcome: Outcome
     loss: float | None = None
+    """How often an equal candidate looks as bad in any gate metric."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether a candidate may be released, and why (not).
+    """The gate's answer for a candidate, with reasons.
 
-    `against` says what it was compared with, None where nothing is released; `queries` counts the
-    candidate's queries, `common` those that both were asked.
+    `against` names the compared release, None if nothing is served. `queries` counts the
+    candidate's queries, `common` those that the release has scores for too.
     """
 
     candidate: str
@@ -61,103 +59,117 @@ class Decision:
     metrics: Mapping[str, GateMetric] | None = None
 
 
-def decide(workspace: Workspace, candidate: str, released: Reference | None) -> Decision:
-    """Refuse a candidate that is worse than what is released in a gate metric, or looks it.
+def decide(workspace: Workspace, candidate: str, served: Reference | None) -> Decision:
+    """Refuse a candidate that is, or looks, worse than the served release in a gate metric.
 
-    Where gold is whole documents, the candidate is held to the metric of documents. See
-    `judge_metric` for the decision and its certainty. A metric that neither has can't be held
-    against a candidate, but is named. Raises ConfigError for a metric that nothing measures.
+    If gold is whole documents, the metric of documents is compared. `decide_metric` holds the
+    rules. Metrics that one side lacks are named but decide nothing. Raise ConfigError for a
+    metric that no configuration measures.
     """
     own = read_scores(workspace, candidate)
     check_metric_names(workspace.config, own)
-    if released is None:
-        return Decision(candidate, True, ("nothing is released yet",))
-    wanted = measured_metrics(workspace.config.gate.metrics, [own])
-    against = f"{released.label} ({released.configuration})"
-    if not workspace.config.gate.metrics:
+    gate = workspace.config.gate
+    if served is None:
+        return Decision(candidate=candidate, allowed=True, reasons=("nothing is released yet",))
+    against = f"{served.label} ({served.configuration})"
+    if not gate.metrics:
         reason = f"gate.metrics is empty: not compared with {against}"
-        return Decision(candidate, True, (reason,), against)
+        return Decision(candidate=candidate, allowed=True, reasons=(reason,), against=against)
     ids = _query_ids(own)
-    common = len(ids.keys() & _query_ids(released.scores).keys())
+    common = ids.keys() & _query_ids(served.scores).keys()
     if not common:
-        reason = f"no query of today was asked of {against}: nothing to compare"
-        return Decision(candidate, True, (reason,), against, len(ids), 0, {})
-    alpha = spent(look_number(workspace, candidate))
-    synthetic = count_synthetic(workspace, ids.keys() & _query_ids(released.scores).keys())
-    looks = _looks(own, released.scores, wanted, load_groups(workspace), alpha, synthetic)
+        reason = f"{against} has scores on none of the present queries: nothing to compare"
+        return Decision(
+            candidate=candidate,
+            allowed=True,
+            reasons=(reason,),
+            against=against,
+            queries=len(ids),
+            metrics={},
+        )
+    alpha = spent(comparison_number(workspace, candidate))
     metrics, reasons = {}, []
-    for name, look in looks.items():
-        outcome, sentence = judge_metric(look, workspace.config.gate, alpha)
-        metrics[name] = _gate_metric(look, outcome)
+    wanted = measured_metrics(gate.metrics, [own])
+    synthetic = count_synthetic(workspace, common)
+    compared = _compare(own, served.scores, wanted, load_groups(workspace), alpha, synthetic)
+    for name, found in compared.items():
+        outcome, sentence = decide_metric(found, gate, alpha)
+        metrics[name] = _gate_metric(found, outcome)
         reasons.append(_reason(name, metrics[name], sentence))
-    allowed = not any(m.outcome in REFUSED for m in metrics.values())
-    return Decision(candidate, allowed, tuple(reasons), against, len(ids), common, metrics)
+    return Decision(
+        candidate=candidate,
+        allowed=not any(m.outcome in REFUSED for m in metrics.values()),
+        reasons=tuple(reasons),
+        against=against,
+        queries=len(ids),
+        common=len(common),
+        metrics=metrics,
+    )
 
 
-def look_number(workspace: Workspace, candidate: str) -> int:
-    """Return which comparison with a release this is, from 1: each candidate's build counts once.
+def comparison_number(workspace: Workspace, candidate: str) -> int:
+    """Return the number of this comparison with a release, from 1; each build counts once.
 
-    Builds that were refused count as those that were released do, so that looking every night can't
-    drift to a verdict.
+    Refused builds count like released ones, so nightly comparisons can't drift to a verdict.
     """
     digest = RUN.note(workspace, candidate).get("digest")
-    refused = [look for look in _refused(workspace) if look != digest]
+    refused = [build for build in _refused(workspace) if build != digest]
     return max(1, len(names(workspace)) + len(refused))
 
 
 def keep_refusal(workspace: Workspace, candidate: str) -> None:
-    """Note that a candidate's build was compared and refused."""
+    """Record that the gate refused a candidate's build."""
     digest = RUN.note(workspace, candidate).get("digest")
     refused = _refused(workspace)
     if digest is not None and digest not in refused:
-        workspace.store.write_json(_LOOKS, {"refused": [*refused, digest]})
+        workspace.store.write_json(_REFUSED_BUILDS, {"refused": [*refused, digest]})
 
 
 def _refused(workspace: Workspace) -> list[str]:
-    return list((workspace.store.read_json(_LOOKS) or {}).get("refused", []))
+    return list((workspace.store.read_json(_REFUSED_BUILDS) or {}).get("refused", []))
 
 
-def _looks(
+def _compare(
     own: Scores,
-    released: Scores,
+    served: Scores,
     wanted: Sequence[str],
     groups: Groups,
     alpha: float,
-    synthetic: int = 0,
-) -> dict[str, Look]:
+    synthetic: int,
+) -> dict[str, MetricComparison]:
+    compared = compare(own, served, wanted, alpha, groups)
+    # A metric that the candidate lacks is missing on every query.
+    ids = _query_ids(own)
+    own = {**{metric: dict.fromkeys(ids) for metric in wanted}, **own}
     gains: dict[str, dict[str, float]] = {}
-    compared = compare(own, released, wanted, alpha, groups)
     for metric in compared:
         sign = -1 if direction(metric) == "lower" else 1
-        theirs = released.get(metric, {})
-        gains[metric] = {
+        theirs = served.get(metric, {})
+        found = {
             q: sign * (mine - other)
-            for q, mine in own.get(metric, {}).items()
+            for q, mine in own[metric].items()
             if mine is not None and (other := theirs.get(q)) is not None
         }
-    losses = loss_p_values({m: g for m, g in gains.items() if g}, groups)
+        if found:
+            gains[metric] = found
+    losses = loss_p_values(gains, groups)
     return {
-        metric: Look(
-            comparison,
-            pairs(_with(own, metric), released, metric),
-            groups_of(_with(own, metric), released, metric, groups),
-            direction(metric) == "lower",
-            losses.get(metric),
-            synthetic,
+        metric: MetricComparison(
+            comparison=comparison,
+            pairs=pairs(own, served, metric),
+            groups=groups_of(own, served, metric, groups),
+            lower_is_better=direction(metric) == "lower",
+            loss=losses.get(metric),
+            synthetic=synthetic,
         )
         for metric, comparison in compared.items()
     }
 
 
-def _with(scores: Scores, metric: str) -> Scores:
-    """Return the scores with a metric that they lack altogether as missing on every query."""
-    return scores if metric in scores else {**scores, metric: dict.fromkeys(_query_ids(scores))}
-
-
 def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> None:
-    """Keep a release's scores with the questions they are of, for later candidates."""
+    """Write a release's scores with the texts of their queries, for later comparisons."""
     scores = read_scores(workspace, configuration)
-    texts = _question_texts(workspace)
+    texts = _query_texts(workspace)
     ids = [query_id for query_id in _query_ids(scores) if query_id in texts]
     columns = {
         "query_id": pa.array(ids, pa.string()),
@@ -170,11 +182,11 @@ def keep_scores(workspace: Workspace, release_id: str, configuration: str) -> No
 
 
 def kept_scores(workspace: Workspace, release_id: str) -> Scores:
-    """Return a release's scores on the questions that are asked today in the same words."""
+    """Return a release's scores on the queries whose text has not changed since."""
     table = workspace.store.read_parquet(kept_file(release_id))
     if table is None:
         return {}
-    texts = _question_texts(workspace)
+    texts = _query_texts(workspace)
     asked = zip(
         table.column("query_id").to_pylist(), table.column("query").to_pylist(), strict=True
     )
@@ -183,25 +195,30 @@ def kept_scores(workspace: Workspace, release_id: str) -> Scores:
 
 
 def kept_file(release_id: str) -> str:
-    """Return where the scores kept with a release stand."""
+    """Return the path of a release's scores in the store."""
     return f"released_scores/{release_id}.parquet"
 
 
-def _question_texts(workspace: Workspace) -> dict[str, str]:
+def _query_texts(workspace: Workspace) -> dict[str, str]:
     return {row["query_id"]: row["query"] for row in QUERIES.rows(workspace)}
 
 
 def _query_ids(scores: Scores) -> dict[str, None]:
-    """Return the ids of all queries, in their order."""
     return dict.fromkeys(query_id for values in scores.values() for query_id in values)
 
 
-def _gate_metric(look: Look, outcome: MarginOutcome) -> GateMetric:
-    complete = [(a, b) for a, b in look.pairs if a is not None and b is not None]
-    if not complete:
-        return GateMetric(None, None, look.comparison, outcome)
-    mine, theirs = (sum(side) / len(complete) for side in zip(*complete, strict=True))
-    return GateMetric(mine, theirs, look.comparison, outcome, look.loss)
+def _gate_metric(found: MetricComparison, outcome: Outcome) -> GateMetric:
+    complete = [(a, b) for a, b in found.pairs if a is not None and b is not None]
+    mine, theirs = None, None
+    if complete:
+        mine, theirs = (sum(side) / len(complete) for side in zip(*complete, strict=True))
+    return GateMetric(
+        candidate=mine,
+        released=theirs,
+        comparison=found.comparison,
+        outcome=outcome,
+        loss=found.loss if complete else None,
+    )
 
 
 def _reason(name: str, metric: GateMetric, sentence: str) -> str:

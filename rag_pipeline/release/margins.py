@@ -1,7 +1,8 @@
-"""One gate metric on the common queries -> what is decided, how sure that is, and what would tell.
+"""Decide one gate metric: allow or refuse a candidate, with its certainty in a sentence.
 
-Three questions in this order: is a loss sure; does it look like one that equal candidates seldom
-show (the guard, where questions are too few to be sure); is a loss beyond the margin ruled out.
+Three questions are asked in this order. Is a loss statistically sure? Does the loss look like one
+that equal candidates seldom show (the guard, for small samples)? Is a loss beyond the margin ruled
+out?
 """
 
 import math
@@ -14,80 +15,73 @@ from rag_pipeline.config import Gate
 from rag_pipeline.evaluation.intervals import difference_interval, few_groups, standard_error
 from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair
 
-MarginOutcome = Literal[
+Outcome = Literal[
     "worse", "looks worse", "as good", "undecided", "too few", "too many missing", "not measured"
 ]
-REFUSED: tuple[MarginOutcome, ...] = ("worse", "looks worse", "too few", "too many missing")
+REFUSED: tuple[Outcome, ...] = ("worse", "looks worse", "too few", "too many missing")
 GUARD = 0.10
 """Share of equal candidates that the guard refuses, over all gate metrics together."""
-_MOST_MORE = 10_000
-_POWER = 0.84  # the normal quantile of 80 %: with so many more questions, 4 of 5 times
+_MAX_MORE_QUESTIONS = 10_000
+_POWER_QUANTILE = 0.84  # the normal quantile of 80 % power
+_UNREALISTIC = "no realistic number of more questions would decide it"
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What a candidate is judged by in one metric; gains are positive where it is better.
-
-    `pairs` and `groups` are those of the common queries, one - other with one the candidate; `loss`
-    is how often an equal candidate looks as bad in any gate metric.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricComparison:
+    """A candidate and the served release compared in one metric, over the common queries."""
 
     comparison: Comparison
     pairs: Sequence[Pair]
+    """Values of the candidate and of the release, by query."""
     groups: Sequence[str]
+    """The group of each pair's query."""
     lower_is_better: bool
     loss: float | None
+    """How often an equal candidate looks as bad in any gate metric."""
     synthetic: int = 0
-    """Count of the common queries that are synthetic."""
+    """Number of the common queries that are synthetic."""
 
 
-def spent(look: int) -> float:
+def spent(comparison_number: int) -> float:
     """Return the error that the n-th comparison with a release may spend, n from 1.
 
-    0.05 / n(n+1): the sum over however many comparisons is at most 0.05 (alpha spending, as Lan and
-    DeMets, 1983), so that nightly looks at the same questions can't drift to a verdict.
+    It is 0.05 / n(n+1), so the sum over all comparisons is at most 0.05 (alpha spending; Lan and
+    DeMets, 1983). Nightly comparisons on the same questions can't drift to a verdict.
     """
-    return ALPHA / (look * (look + 1))
+    return ALPHA / (comparison_number * (comparison_number + 1))
 
 
-def judge_metric(look: Look, gate: Gate, alpha: float) -> tuple[MarginOutcome, str]:
-    """Return the outcome for one metric and one sentence that says it, without its name."""
-    found, pairs = look.comparison, look.pairs
-    known = sum(other is not None for _, other in pairs)
-    lost = sum(one is None and other is not None for one, other in pairs)
+def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Outcome, str]:
+    """Return the outcome for one metric and a sentence about it, without the metric's name."""
+    known = sum(other is not None for _, other in found.pairs)
+    lost = sum(one is None and other is not None for one, other in found.pairs)
     if lost > gate.maximum_missing * known:
         return "too many missing", (
             f"refused: it is missing on {lost} of the {known} queries on which the release has it, "
             f"and gate.maximum_missing is {gate.maximum_missing:g}; evaluate again"
         )
-    kept = [
-        (one - other, group)
-        for (one, other), group in zip(pairs, look.groups, strict=True)
+    sign = -1 if found.lower_is_better else 1
+    measured = [
+        (sign * (one - other), group)
+        for (one, other), group in zip(found.pairs, found.groups, strict=True)
         if one is not None and other is not None
     ]
-    if not kept:
-        return "not measured", "not measured on both, so not judged"
-    sign = -1 if look.lower_is_better else 1
-    gains, groups = [sign * gain for gain, _ in kept], [group for _, group in kept]
+    if not measured:
+        return "not measured", "not measured on both, so not compared"
+    gains, groups = [gain for gain, _ in measured], [group for _, group in measured]
     n, gain = len(gains), math.fsum(gains) / len(gains)
-    made = f" ({look.synthetic} of {len(pairs)} synthetic)" if look.synthetic else ""
-    few = few_groups(groups)
-    where = f"on {n} questions{made}" + (f" in {found.groups} groups" if found.groups else "")
-    where += (
-        f" about {few} document{'s' if few > 1 else ''} alone, too few for others" if few else ""
-    )
+    where = _sample(found, n, groups)
     if n < gate.minimum_queries:
-        return "too few", f"refused: compared {where}, and gate.minimum_queries is " + str(
-            gate.minimum_queries
-        )
+        minimum = gate.minimum_queries
+        return "too few", f"refused: compared {where}, and gate.minimum_queries is {minimum}"
     sure = f"{100 * (1 - alpha):.3g} % sure {where}"
-    if found.verdict == "worse":
+    if found.comparison.verdict == "worse":
         return "worse", f"refused: WORSE, {sure}"
-    more = _more(gains, groups, gain, gate.margin, alpha)
-    if look.loss is not None and look.loss <= GUARD and gain < -gate.margin:
+    more = _more_questions(gains, groups, gain, gate.margin, alpha)
+    if found.loss is not None and found.loss <= GUARD and gain < -gate.margin:
         return "looks worse", (
             f"refused: looks worse by {-gain:.4f} {where}; an equal candidate looks as bad in "
-            f"{100 * look.loss:.2g} % of cases; {more}"
+            f"{100 * found.loss:.2g} % of cases; {more}"
         )
     if n > 1 and difference_interval(gains, groups, 1 - 2 * alpha)[0] >= -gate.margin:
         return "as good", f"allowed: not worse by more than {gate.margin:g}, {sure}"
@@ -97,24 +91,36 @@ def judge_metric(look: Look, gate: Gate, alpha: float) -> tuple[MarginOutcome, s
     )
 
 
-def _more(
+def _sample(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
+    """Describe the compared questions: number, origin, groups."""
+    text = f"on {n} questions"
+    if found.synthetic:
+        text += f" ({found.synthetic} of {len(found.pairs)} synthetic)"
+    if found.comparison.groups:
+        text += f" in {found.comparison.groups} groups"
+    if few := few_groups(groups):
+        text += f" about {few} document{'s' if few > 1 else ''} alone, too few for others"
+    return text
+
+
+def _more_questions(
     gains: Sequence[float], groups: Sequence[str], gain: float, margin: float, alpha: float
 ) -> str:
-    """Say how many more questions like these would decide, four times of five."""
+    """Say how many more questions would decide the metric with 80 % power."""
     n = len(gains)
     if n < 2:
         return "no number of more questions can be told from one"
     target = gain + margin if gain >= -margin else -gain
-    quantile = NormalDist().inv_cdf(1 - alpha) + _POWER
-    spread = standard_error(gains, groups) * math.sqrt(n)
-    most = max(map(abs, gains)) or 1.0
-    # The interval's error at N questions: its spread, and one more pair that differs. Solved for N.
     if target <= 0:
-        return "no realistic number of more questions would decide it"
+        return _UNREALISTIC
+    quantile = NormalDist().inv_cdf(1 - alpha) + _POWER_QUANTILE
+    spread = standard_error(gains, groups) * math.sqrt(n)
+    largest = max(map(abs, gains)) or 1.0
+    # Solve for N: the standard error at N questions, plus one more pair that differs, is `target`.
     half = quantile * spread / target
-    total = half**2 / 2 + math.sqrt(half**4 / 4 + (quantile * most / target) ** 2)
-    if total - n > _MOST_MORE:
-        return "no realistic number of more questions would decide it"
+    total = half**2 / 2 + math.sqrt(half**4 / 4 + (quantile * largest / target) ** 2)
+    if total - n > _MAX_MORE_QUESTIONS:
+        return _UNREALISTIC
     number = max(1, math.ceil(total - n))
     digits = max(0, len(str(number)) - 2)
     rounded = math.ceil(number / 10**digits) * 10**digits

@@ -1,6 +1,5 @@
-"""The settings that a release was made with, as typed as those of a corpus file."""
+"""The settings of a release, typed as in a corpus file."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -8,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rag_pipeline.answering import Calibration
 from rag_pipeline.config import (
     Answers,
-    ChatSettings,
     Chunking,
     Contextualizer,
     CorpusConfig,
@@ -22,8 +20,8 @@ from rag_pipeline.config.models import ChatVariant
 from rag_pipeline.errors import ConfigError
 
 
-class ReleasedSettings(BaseModel):
-    """One configuration's settings; what an earlier version did not record is None."""
+class ReleaseSettings(BaseModel):
+    """The settings of one configuration and its answers, with the chat models by name."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -32,59 +30,30 @@ class ReleasedSettings(BaseModel):
     embedding: Embedding
     retriever: Retriever
     reranker: Reranker
-    reranker_chat: ChatVariant | None = None
     reranker_chats: dict[str, ChatVariant] = Field(default={})
-    answers: Answers | None = None
-    answers_chat: ChatVariant | None = None
+    answers: Answers
     answers_chats: dict[str, ChatVariant] = Field(default={})
     calibration: Calibration | None = None
-    """What was fitted to the run that is served; no setting of the corpus file."""
-
-    def asked_by_reranker(self) -> dict[str, ChatSettings]:
-        """Return the chat models that the reranker asks, by what its settings call them."""
-        return _by_name(self.reranker, self.reranker_chat, self.reranker_chats)
-
-    def asked_by_answers(self) -> dict[str, ChatSettings]:
-        """Return the chat models that answers are asked of, by what their settings call them."""
-        return _by_name(self.answers, self.answers_chat, self.answers_chats)
+    """Fitted to the run that the release serves; not a setting of the corpus file."""
 
     def digest(self, run_digest: str) -> str:
-        """Hash what is served of a run: the run, and how questions are answered from it.
-
-        It is the run's own hash for a release of an earlier version, which recorded no answers.
-        """
-        if self.answers is None:
-            return run_digest
-        return fingerprint(run_digest, self.answers, self.asked_by_answers())
+        """Hash a run together with the settings of its answers."""
+        return fingerprint(run_digest, self.answers, self.answers_chats)
 
 
-def _by_name(
-    settings: Settings | None, first: ChatSettings | None, all_: Mapping[str, ChatSettings]
-) -> dict[str, ChatSettings]:
-    names = [] if settings is None else settings.named_chats()
-    return {**({names[0]: first} if names and first is not None else {}), **all_}
+def record_chats(settings: Settings, config: CorpusConfig) -> dict[str, Any]:
+    """Return the chat models that a part of the configuration calls, by name, as JSON values."""
+    return {name: config.chat(name).model_dump(mode="json") for name in settings.named_chats()}
 
 
-def record_chats(part: str, settings: Settings, config: CorpusConfig) -> dict[str, Any]:
-    """Return the chat models that a part of a release asks, in the form of the manifest.
-
-    The first stands alone, as it did before a part could name several.
-    """
-    chats = {name: config.chat(name).model_dump(mode="json") for name in settings.named_chats()}
-    if not chats:
-        return {}
-    all_ = {f"{part}_chats": chats} if len(chats) > 1 else {}
-    return {f"{part}_chat": next(iter(chats.values())), **all_}
-
-
-def read_settings(record: Any, release_id: str) -> ReleasedSettings:
-    """Return the settings of a manifest; raise ConfigError where this environment has no such."""
+def read_settings(record: Any, release_id: str) -> ReleaseSettings:
+    """Parse the settings of a manifest; raise ConfigError where a method is not installed."""
     try:
-        return ReleasedSettings.model_validate(record)
+        return ReleaseSettings.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(
-            f"{release_id}: settings.{place}: {first['msg']}; install what it was made with, or "
-            f"release again with `rag run`"
+            f"{release_id}: settings.{place}: {first['msg']}; install the missing package, or "
+            f"make a new release with `rag run`"
         ) from None

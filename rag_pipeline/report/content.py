@@ -105,7 +105,7 @@ def collect(workspace: Workspace) -> Content:
         served = release.current(workspace)
     except NotReleasedError:
         served = None
-    reference = release.released(workspace)
+    reference = release.served_reference(workspace)
     board = with_verdicts(workspace, load_leaderboard(workspace), reference)
     names = board.names()
     scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}

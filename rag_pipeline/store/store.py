@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHARED_CALLS = ".calls"
 """The folder of a bucket's store, beside the corpora, that all of them share (see `sharing`)."""
 
-_SEALED = ("checks/", "evaluation/", "hashes/", "judged/", "releases/")
+_SEALED = ("checks/", "evaluation/", "hashes/", "passed_checks/", "releases/")
 """Folders of which each JSON file holds the hash of its content: what decides what is served."""
 
 

@@ -91,7 +91,7 @@ def test_the_gate_lets_through_what_is_served(released: Released) -> None:
     file, _ = released
     shown = said("gate", file)
     assert shown.startswith("allowed: ")
-    assert "it is what release-000001 serves already" in shown
+    assert "release-000001 serves this build already" in shown
     assert json.loads(rag("gate", file, "--json").out)["allowed"] is True
 
 

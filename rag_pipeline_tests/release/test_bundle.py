@@ -8,7 +8,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError, StoreError
-from rag_pipeline.release import bundle, manifest, moving
+from rag_pipeline.release import bundle, manifest, publishing
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.command_line import rag, said
@@ -131,13 +131,13 @@ def test_an_import_leaves_a_release_that_is_made_meanwhile(exported, tmp_path, m
 
     def beside(*arguments):
         monkeypatch.undo()
-        moving.serve_imported(workspace, replace(made, configuration="other"), None)
+        publishing.serve_imported(workspace, replace(made, configuration="other"), None)
         return hashed(*arguments)
 
     made = manifest.current(workspace)
-    monkeypatch.setattr(moving, "hash_files", beside)
+    monkeypatch.setattr(publishing, "hash_files", beside)
     with pytest.raises(StoreError, match="another release was made meanwhile; import again"):
-        moving.serve_imported(workspace, made, None)
+        publishing.serve_imported(workspace, made, None)
     served = manifest.current(workspace)
     assert (served.release_id, served.configuration) == ("release-000002", "other")
     assert "release-000002" in workspace.store.table(made.pinned.vector_table, None).pins()
@@ -229,14 +229,14 @@ def other(listing, files):
         (absolute, "lists '/tmp/outside.txt', which is not a safe name"),
         (table_outside, r"names '\.\./\.\./outside', which is not a safe name"),
         (index_outside, r"names 'lexical/\.\./.*', which is not a safe name"),
-        (index_elsewhere, "'releases' is no place of a BM25 index"),
+        (index_elsewhere, "'releases' is not the path of a BM25 index"),
         (grow, r"vectors\.arrow is not as large as the bundle says"),
         (huge, r"vectors\.arrow is not as large as the bundle says"),
         (alter, r"vectors\.arrow is torn or altered: its hash differs"),
         (lose, r"not a release bundle: .*vectors\.arrow"),
-        (newer, "has format 9, this version reads up to 1; upgrade"),
-        (newer_manifest, "has format 9, this version reads up to 1; upgrade"),
-        (other, "is of the corpus 'other', not of 'tiny'"),
+        (newer, "bundle format 9, this build reads 2"),
+        (newer_manifest, "manifest format 9, this build reads 2"),
+        (other, "belongs to the corpus 'other', not to 'tiny'"),
     ],
 )
 def test_a_bundle_that_is_not_whole_changes_nothing(exported, tmp_path, change, message):
@@ -263,10 +263,10 @@ def test_a_bundle_with_one_wrong_bit_is_refused_or_read_as_it_was_written(
     before = contents(tmp_path / "store")
     taken = []
 
-    def take_in(_, listing, folder, file):
+    def write_builds(_, listing, folder, file):
         taken.append((listing, contents(folder)))
 
-    monkeypatch.setattr(bundle, "_take_in", take_in)
+    monkeypatch.setattr(bundle, "_write_builds", write_builds)
     bundle.import_release(workspace, zipped)
     raw = zipped.read_bytes()
     with zipfile.ZipFile(zipped) as archive:

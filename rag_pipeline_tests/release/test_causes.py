@@ -5,8 +5,8 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.cli.why import counted
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.release.causes import Cause, causes, causes_between
-from rag_pipeline.release.reruns import open_side
+from rag_pipeline.release.causes import Cause, Change, causes, causes_between
+from rag_pipeline.release.compared_builds import open_build
 from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.planted_changes import KINDS, plant
 
@@ -15,9 +15,9 @@ ACME, HOTEL = "nda/acme.txt", "policy/travel.md"
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_planted_change_is_named_with_its_document(released: Corpus, kind: str) -> None:
-    """Another document is changed, too, which answers nothing that is asked."""
+    """A second document changes too; it answers no query."""
     workspace = released.workspace
-    before = open_side(workspace, "plain" if kind == "embedding" else "default")
+    before = open_build(workspace, "plain" if kind == "embedding" else "default")
     after = plant(workspace, before, kind, ACME)
     after = plant(workspace, after, "chunk", HOTEL, "after")
     (found,) = causes_between(workspace, before, after, ["q1"], k=1)
@@ -27,7 +27,7 @@ def test_the_planted_change_is_named_with_its_document(released: Corpus, kind: s
 
 def test_a_changed_setting_is_named_with_its_values(released: Corpus) -> None:
     workspace = released.workspace
-    before = plant(workspace, open_side(workspace, "plain"), "embedding", ACME, "before")
+    before = plant(workspace, open_build(workspace, "plain"), "embedding", ACME, "before")
     one = before.settings.retriever.model_copy(update={"top_k": 1})
     settings = before.settings.model_copy(update={"retriever": one})
     after = replace(before, name="after", settings=settings)
@@ -36,15 +36,15 @@ def test_a_changed_setting_is_named_with_its_values(released: Corpus) -> None:
     assert (found.change, found.where) == ("retriever", "retriever.top_k: 20 -> 1")
 
 
-def test_what_is_the_same_has_no_cause(released: Corpus) -> None:
+def test_equal_builds_have_no_cause(released: Corpus) -> None:
     workspace = released.workspace
-    side = open_side(workspace, "default")
-    (found,) = causes_between(workspace, side, replace(side, name="again"), ["q1"])
+    build = open_build(workspace, "default")
+    (found,) = causes_between(workspace, build, replace(build, name="again"), ["q1"])
     assert found.change == "none"
     assert found.sentence.endswith("both find it at the same rank")
 
 
-def test_sides_that_are_not_there_are_named(released: Corpus) -> None:
+def test_a_missing_release_is_named(released: Corpus) -> None:
     with pytest.raises((StoreError, ConfigError), match="release-000009"):
         causes(released.workspace, "release-000009", "default", ["q1"])
 
@@ -60,13 +60,28 @@ def test_the_command_names_the_cause(released: Corpus) -> None:
 
 
 def test_causes_are_counted_by_what_changed_and_on_which_side() -> None:
-    found = [Cause("q1", "b", "a", 1, 9, "chunk", "one.txt"),
-             Cause("q2", "b", "a", 1, 9, "chunk", "two.txt"),
-             Cause("q3", "b", "a", 1, 9, "chunk", "two.txt"),
-             Cause("q4", "b", "a", 1, 9, "retriever", "hybrid -> dense"),
-             Cause("q5", "a", "b", 1, 9, "several")]  # fmt: skip
+    found = [
+        cause("b", "chunk", "one.txt"),
+        cause("b", "chunk", "two.txt"),
+        cause("b", "chunk", "two.txt"),
+        cause("b", "retriever", "hybrid -> dense"),
+        cause("a", "several"),
+    ]
     assert counted(found) == [
-        "3 better in b: it is chunked otherwise (2 documents)",
-        "1 better in b: the retriever is set otherwise (hybrid -> dense)",
+        "3 better in b: its chunks changed (2 documents)",
+        "1 better in b: the retriever's settings changed (hybrid -> dense)",
         "1 better in a: only several changes together make the difference",
     ]
+
+
+def cause(better: str, change: Change, where: str = "") -> Cause:
+    worse = "a" if better == "b" else "b"
+    return Cause(
+        query_id="q1",
+        better=better,
+        worse=worse,
+        rank_better=1,
+        rank_worse=9,
+        change=change,
+        where=where,
+    )

@@ -8,9 +8,15 @@ from rag_pipeline.evaluation.comparison import Reference
 from rag_pipeline.evaluation.results import ENTITY_SCORES, RUN
 from rag_pipeline.evaluation.runs import queries_digest, save_queries
 from rag_pipeline.evaluation.scores import read_scores
-from rag_pipeline.release import gate, released
+from rag_pipeline.release import gate_decision, served_reference
 from rag_pipeline.release.candidate import comparable, obstacles
-from rag_pipeline.release.gate import decide, keep_refusal, keep_scores, kept_scores, look_number
+from rag_pipeline.release.gate import (
+    comparison_number,
+    decide,
+    keep_refusal,
+    keep_scores,
+    kept_scores,
+)
 from rag_pipeline.release.margins import spent
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing import corpora
@@ -47,7 +53,7 @@ def test_a_candidate_that_is_significantly_worse_is_refused(workspace):
         "(1.0000 -> 0.0000 [-1.0000, -0.7438])",
         "nDCG@10: allowed: no clear loss on 9 questions, but one of more than 0.02 is not ruled "
         "out; about 140 more would decide it (0.5000 -> 0.5000 [-0.2562, +0.2562])",
-        "CriticalRecall: not measured on both, so not judged",
+        "CriticalRecall: not measured on both, so not compared",
     )
 
 
@@ -200,17 +206,17 @@ def test_a_worse_configuration_is_not_released_until_the_gate_is_opened(by_meani
         list(run(load_config(file)))
     assert Corpus.load(file).release().configuration == "meaning"
     workspace = Workspace(load_config(file))
-    decision = gate(workspace)
+    decision = gate_decision(workspace)
     assert (decision.allowed, decision.common) == (False, 8)
     assert decision.metrics[AP].comparison.losses == 8
 
-    # What is served is no configuration any more: it is held against by the scores kept.
+    # The served configuration is no longer listed: its kept scores are compared.
     only = [c for c in settings["configurations"] if c["name"] == "words"]
     write_file(file.parent, **{**settings, "serve": "words", "configurations": only})
     workspace = Workspace(load_config(file))
-    reference = released(workspace)
+    reference = served_reference(workspace)
     assert reference.scores[AP] == dict.fromkeys(ANSWERS, 1.0)
-    assert not gate(workspace).allowed
+    assert not gate_decision(workspace).allowed
 
     write_file(file.parent, **{**settings, "serve": "words", "gate": {"metrics": []}})
     list(run(load_config(file)))
@@ -233,10 +239,10 @@ def test_refused_builds_are_looks_as_released_ones_are(workspace):
     """The same build counts once, however often it is refused."""
     for name in ("default", "plain"):
         RUN.write(workspace, RUN.schema.empty_table(), {"digest": name}, name)
-    assert look_number(workspace, "default") == 1
+    assert comparison_number(workspace, "default") == 1
     for _ in range(3):
         keep_refusal(workspace, "default")
-    assert look_number(workspace, "default") == 1
+    assert comparison_number(workspace, "default") == 1
     keep_refusal(workspace, "plain")
     RUN.write(workspace, RUN.schema.empty_table(), {"digest": "third"}, "default")
-    assert look_number(workspace, "default") == 2
+    assert comparison_number(workspace, "default") == 2

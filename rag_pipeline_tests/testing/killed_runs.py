@@ -15,7 +15,7 @@ import hashlib, os, signal, sys
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import lexical
 from rag_pipeline.models.providers import minilm
-from rag_pipeline.release import moving
+from rag_pipeline.release import publishing
 from rag_pipeline.store import Store, Table
 
 place, left = sys.argv[3], [int(sys.argv[4])]
@@ -49,8 +49,8 @@ of_vectors = lambda table, *_: table.name.startswith("vector_index")
 killed_at(minilm.MiniLM, "embed", "batch")
 killed_at(Table, "_committed", "table write", of_vectors, before=True)
 killed_at(Store, "publish_folder", "bm25 publishing", before=True)
-killed_at(moving, "_pin", "release pinned")
-killed_at(moving, "_serve", "release unserved", before=True)
+killed_at(publishing, "_pin", "release pinned")
+killed_at(publishing, "_move_pointer", "release unserved", before=True)
 build = lexical.build_lexical_index
 def interrupted(engine, batches, *others):
     def read():

@@ -1,4 +1,4 @@
-"""Changes planted into one document of an opened side, or into its settings."""
+"""Changes planted into one document of an opened build, or into its settings."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rag_pipeline.chunking.windows import window_spans
 from rag_pipeline.models.embedding import read_signs
-from rag_pipeline.release.reruns import Side
+from rag_pipeline.release.compared_builds import ComparedBuild
 from rag_pipeline.search.vector_index import indexed_text
 from rag_pipeline.workspace import Workspace
 
@@ -16,10 +16,10 @@ KINDS = ("document", "chunk", "context", "embedding")
 
 
 def plant(
-    workspace: Workspace, side: Side, kind: str, document: str, name: str = "planted"
-) -> Side:
-    """Return the side with one document changed; its vectors are those of the changed chunks."""
-    rows = side.by_document[document].to_pylist()
+    workspace: Workspace, build: ComparedBuild, kind: str, document: str, name: str = "planted"
+) -> ComparedBuild:
+    """Return the build with one changed document and the vectors of its changed chunks."""
+    rows = build.by_document[document].to_pylist()
     if kind == "chunk":
         rows = [cut for row in rows for cut in _cut(row)]
     elif kind == "context":
@@ -37,8 +37,8 @@ def plant(
             if "token_vectors" in row:
                 ids, row["token_vectors"] = read_signs(packed, len(vector))
                 row["token_ids"] = np.unique(ids).tobytes()
-    own = {**side.by_document, document: pa.Table.from_pylist(rows, schema=side.rows.schema)}
-    return replace(side, name=name, rows=pa.concat_tables(own.values()))
+    own = {**build.by_document, document: pa.Table.from_pylist(rows, schema=build.rows.schema)}
+    return replace(build, name=name, rows=pa.concat_tables(own.values()))
 
 
 def _cut(row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,9 +1,10 @@
-"""Move what is served: to a new release, back to an earlier one, to one made elsewhere."""
+"""Change the served release: publish a new one, roll back, or serve an imported one."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
+from rag_pipeline.config import Configuration
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
 from rag_pipeline.errors import CheckFailedError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
@@ -14,17 +15,11 @@ from rag_pipeline.release.candidate import (
     choose,
     missing_documents,
     obstacles,
-    released,
-    served_digests,
+    served_digest,
+    served_reference,
     settings_of,
 )
-from rag_pipeline.release.gate import (
-    Decision,
-    decide,
-    keep_refusal,
-    keep_scores,
-    kept_file,
-)
+from rag_pipeline.release.gate import Decision, decide, keep_refusal, keep_scores, kept_file
 from rag_pipeline.release.manifest import (
     CURRENT,
     Pointer,
@@ -44,85 +39,89 @@ _TRIES = 5
 
 
 def publish(workspace: Workspace) -> Release:
-    """Release the chosen configuration's evaluated builds.
+    """Make and serve a release of the chosen configuration's evaluated builds.
 
-    Raises CheckFailedError, and leaves what is served as it is, when the builds are stale,
-    unevaluated, or their parts disagree.
+    Raise CheckFailedError, and keep the served release, if the builds are stale, unevaluated or
+    inconsistent, or if the gate refuses them.
     """
     for _ in range(_TRIES):
-        release = _publish_once(workspace)
+        release = _try_to_publish(workspace)
         if release is not None:
             return release
     raise StoreError(
-        f"{workspace.config.corpus}: others moved the release {_TRIES} times meanwhile; run again"
+        f"{workspace.config.corpus}: the served release was changed {_TRIES} times meanwhile; "
+        f"run again"
     )
 
 
-def _publish_once(workspace: Workspace) -> Release | None:
-    """Release what is chosen now; None if another releaser moved the release meanwhile."""
+def _try_to_publish(workspace: Workspace) -> Release | None:
+    """Publish once; return None if another process changed the served release meanwhile."""
     seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
     configuration, reasons = choose(workspace)
-    # Before the checks: what is loaded during them is in no build that they judge.
-    documents_version = workspace.documents().version
-    problems = obstacles(workspace, configuration)
-    if problems:
+    if problems := obstacles(workspace, configuration):
         raise CheckFailedError(
             f"{workspace.config.corpus}: {configuration.name} is not released: "
             + "; ".join(problems)
         )
-    note = RUN.note(workspace, configuration.name)
     before = seen.release_id
-    if before and load(workspace, before).digest in served_digests(workspace, configuration):
-        return load(workspace, before)
-    decision = decide(workspace, configuration.name, released(workspace, configuration))
+    if before:
+        serving = load(workspace, before)
+        if serving.digest == served_digest(workspace, configuration):
+            return serving
+    reference = served_reference(workspace, configuration)
+    decision = decide(workspace, configuration.name, reference)
     if not decision.allowed:
         keep_refusal(workspace, configuration.name)
         raise CheckFailedError(_refusal(workspace, decision, reasons[1:]))
-    board = load_leaderboard(workspace).configurations
+    release = _new_release(workspace, configuration, reasons, decision, before)
+    keep_scores(workspace, release.release_id, configuration.name)
+    return release if _write_and_serve(workspace, seen, release) else None
+
+
+def _new_release(
+    workspace: Workspace,
+    configuration: Configuration,
+    reasons: Sequence[str],
+    decision: Decision,
+    previous: str | None,
+) -> Release:
+    note = RUN.note(workspace, configuration.name)
     pinned = Pinned(**note["pinned"])
-    if pinned.documents_version is None:  # of a run by an earlier version
-        pinned = replace(pinned, documents_version=documents_version)
-    if mixed := _mixed(workspace, pinned):
+    if changed := _changed_documents(workspace, pinned):
         raise CheckFailedError(
-            f"{workspace.config.corpus}: {configuration.name} is not released: {len(mixed)} "
-            f"documents were loaded anew while its run was made ({', '.join(mixed[:5])}); run again"
+            f"{workspace.config.corpus}: {configuration.name} is not released: {len(changed)} "
+            f"documents changed while its run was made ({', '.join(changed[:5])}); run again"
         )
-    release = Release(
+    rows = load_leaderboard(workspace).configurations
+    notes = [left_out(workspace), missing_documents(workspace, configuration)]
+    calibration = load_calibration(workspace, configuration.name)
+    return Release(
         release_id=next_id(workspace),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         configuration=configuration.name,
-        settings={
-            **settings_of(workspace, configuration),
-            "calibration": asdict(load_calibration(workspace, configuration.name)),
-        },
+        settings={**settings_of(workspace, configuration), "calibration": asdict(calibration)},
         run_digest=note["digest"],
         pinned=pinned,
-        metrics=next(asdict(r)["metrics"] for r in board if r.name == configuration.name),
-        reasons=tuple(
-            filter(
-                None, [*reasons, left_out(workspace), missing_documents(workspace, configuration)]
-            )
-        ),
-        previous=before,
+        metrics=next(asdict(r)["metrics"] for r in rows if r.name == configuration.name),
+        reasons=tuple(filter(None, [*reasons, *notes])),
+        previous=previous,
         gate=asdict(decision),
+        files=hash_files(workspace, pinned),
     )
-    keep_scores(workspace, release.release_id, configuration.name)
-    release = replace(release, files=hash_files(workspace, pinned))
-    return release if _moved_to(workspace, seen, release) else None
 
 
-def _moved_to(workspace: Workspace, seen: Pointer, release: Release) -> bool:
-    """Keep and serve a new release; False, and nothing is kept, if another was made meanwhile."""
-    # Before the manifest: what it names must outlive every clean-up from then on.
+def _write_and_serve(workspace: Workspace, seen: Pointer, release: Release) -> bool:
+    """Return False, and leave no manifest, if another process made a release meanwhile."""
+    # Pin before writing the manifest, so that a cleanup never removes the tables it names.
     _pin(workspace, release)
     written = workspace.store.write_json_if(
         manifest_file(release.release_id), asdict(release), None
     )
-    # Another releaser may have taken the number meanwhile, or moved its tags here or there.
+    # Another process may have used the same id and moved its tags: pin the written manifest.
     _pin(workspace, release if written else load(workspace, release.release_id))
     if not written:
         return False
-    if _serve(workspace, seen, release.release_id):
+    if _move_pointer(workspace, seen, release.release_id):
         return True
     workspace.store.remove_file(manifest_file(release.release_id))
     for table, _ in pinned_tables(workspace, release.pinned):
@@ -130,8 +129,8 @@ def _moved_to(workspace: Workspace, seen: Pointer, release: Release) -> bool:
     return False
 
 
-def _mixed(workspace: Workspace, pinned: Pinned) -> list[str]:
-    """Return the documents whose vectors were not made from them as they are pinned."""
+def _changed_documents(workspace: Workspace, pinned: Pinned) -> list[str]:
+    """Return the documents whose pinned vectors do not belong to their pinned text."""
     documents = workspace.documents().state(pinned.documents_version)
     vectors = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     return [
@@ -141,8 +140,8 @@ def _mixed(workspace: Workspace, pinned: Pinned) -> list[str]:
     ]
 
 
-def _refusal(workspace: Workspace, decision: Decision, also: Sequence[str]) -> str:
-    reasons = "; ".join((*decision.reasons, *also))
+def _refusal(workspace: Workspace, decision: Decision, notes: Sequence[str]) -> str:
+    reasons = "; ".join((*decision.reasons, *notes))
     return (
         f"{workspace.config.corpus}: {decision.candidate} is not released, against "
         f"{decision.against}: {reasons}. See `rag compare` and `rag explain`; "
@@ -151,9 +150,9 @@ def _refusal(workspace: Workspace, decision: Decision, also: Sequence[str]) -> s
 
 
 def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
-    """Serve an earlier release again (the one before the current by default) and return it.
+    """Serve an earlier release, by default the one before the served release, and return it.
 
-    The builds that are rolled back are held back: they are not released again by themselves.
+    Publishing skips the builds of the release that was rolled back.
     """
     seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
     serving = current(workspace)
@@ -164,42 +163,40 @@ def roll_back(workspace: Workspace, release_id: str | None = None) -> Release:
             f"none before it"
         )
     release = load(workspace, target)
-    held_back, allow = [serving.digest], {release.digest, release.run_digest}
-    if not _serve(workspace, seen, release.release_id, held_back, allow):
+    if not _move_pointer(workspace, seen, target, [serving.digest], {release.digest}):
         raise StoreError(
             f"{workspace.config.corpus}: another release was made meanwhile, nothing was rolled "
             f"back; look at `rag releases` and try again"
         )
-    if workspace.store.read_json(manifest_file(target)) is None:  # `forget` was first
+    if workspace.store.read_json(manifest_file(target)) is None:  # `forget` removed it meanwhile
         serve(workspace, serving.release_id)
-        return load(workspace, target)  # raises
+        return load(workspace, target)  # raises NotReleasedError
     return release
 
 
 def serve(workspace: Workspace, release_id: str) -> None:
-    """Serve a release in the place of one that can't be served any more."""
+    """Serve a release without a condition, when the served one is unusable."""
     load(workspace, release_id)
     try:
         held_back = (workspace.store.read_json(CURRENT) or {}).get("held_back", [])
     except StoreError:
         held_back = []
-    record = {"release_id": release_id, "held_back": held_back}
-    workspace.store.write_json(CURRENT, record)
+    workspace.store.write_json(CURRENT, {"release_id": release_id, "held_back": held_back})
 
 
 def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) -> Release:
-    """Serve a release that was made elsewhere, whose builds are in this store; number it anew."""
+    """Serve a release of another store under a new id; its builds must be in this store."""
     seen = Pointer(*workspace.store.read_tagged_json(CURRENT))
     release = replace(
         made,
         release_id=next_id(workspace),
         previous=seen.release_id,
         reasons=(*made.reasons, f"imported: {made.release_id}, made {made.created}"),
+        files=hash_files(workspace, made.pinned),
     )
     if scores is not None:
         workspace.store.write_bytes(kept_file(release.release_id), scores)
-    release = replace(release, files=hash_files(workspace, made.pinned))
-    if not _moved_to(workspace, seen, release):
+    if not _write_and_serve(workspace, seen, release):
         raise StoreError(
             f"{workspace.config.corpus}: another release was made meanwhile; import again"
         )
@@ -207,10 +204,10 @@ def serve_imported(workspace: Workspace, made: Release, scores: bytes | None) ->
 
 
 def forget(workspace: Workspace, release: Release) -> bool:
-    """Remove a release that is not served; False, and it stays, if it is served again meanwhile.
+    """Remove a release that is not served; keep it and return False if it is served meanwhile.
 
-    Whoever rolls back to it looks for its manifest after moving the pointer, and here the pointer
-    is looked at after removing the manifest: one of the two sees the other.
+    `roll_back` moves the pointer and then looks for the manifest. This function removes the
+    manifest and then looks at the pointer. So one of the two notices the other.
     """
     file = manifest_file(release.release_id)
     workspace.store.remove_file(file)
@@ -225,22 +222,22 @@ def forget(workspace: Workspace, release: Release) -> bool:
 
 
 def remove(workspace: Workspace, release_id: str) -> None:
-    """Delete a release's manifest and the scores kept with it; what it pins stays pinned."""
+    """Delete a release's manifest and scores; its tables stay pinned."""
     workspace.store.remove_file(manifest_file(release_id))
     workspace.store.remove_file(kept_file(release_id))
 
 
-def _serve(
+def _move_pointer(
     workspace: Workspace,
     seen: Pointer,
     release_id: str,
-    held_back: Sequence[str] = (),
+    hold_back: Sequence[str] = (),
     allow: Collection[str] = (),
 ) -> bool:
-    """Move the release; False, and nothing is changed, if another mover was first."""
+    """Serve a release; return False, and change nothing, if the pointer changed since `seen`."""
     before = (seen.record or {}).get("held_back", [])
-    held = [d for d in dict.fromkeys([*before, *held_back]) if d not in allow]
-    record = {"release_id": release_id, "held_back": held}
+    held_back = [d for d in dict.fromkeys([*before, *hold_back]) if d not in allow]
+    record = {"release_id": release_id, "held_back": held_back}
     return workspace.store.write_json_if(CURRENT, record, seen.tag)
 
 

@@ -1,8 +1,8 @@
-"""The checks in proportion to the change: what passed once is not read again.
+"""Run the checks of tables on changed documents only.
 
-A check of rows remembers the data files that it has judged, by table. Their names are never used
-twice, so the documents to judge are those with rows in other files; a table that was merged, put
-back or built anew has other files by itself. Only what passed is remembered.
+A check of rows stores the names of the data files on which it passed, by table. LanceDB never
+uses the name of a data file twice, so the documents to check are those with rows in other files.
+A table that was compacted, restored or rebuilt has new files. Only passed checks are stored.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,13 +22,13 @@ from rag_pipeline.store import Table
 from rag_pipeline.workspace import Workspace
 
 VERSION = 1
-"""Raised when checks find other faults than before: then all is judged again."""
-FOLDER = "judged"
+"""Raise it when a check finds new faults: every document is then checked again."""
+FOLDER = "passed_checks"
 
 
-def judge(workspace: Workspace, asset: str, key: str = "") -> CheckResult:
-    """Judge an asset as it is now, reading only what has not passed before."""
-    return JUDGES[asset](workspace, key)
+def run_check(workspace: Workspace, asset: str, key: str = "") -> CheckResult:
+    """Run the check of an asset; read only the rows that have not passed it before."""
+    return INCREMENTAL_CHECKS[asset](workspace, key)
 
 
 def _chunks(workspace: Workspace, key: str) -> CheckResult:
@@ -45,33 +45,34 @@ def _changed_rows(
     workspace: Workspace, tables: tuple[Table, ...], check: Callable[[set[str] | None], CheckResult]
 ) -> CheckResult:
     file = f"{FOLDER}/{tables[0].name}.json"
-    known = _known(workspace, file)
+    passed = _read(workspace, file)
     changed: set[str] = set()
     files: dict[str, list[str]] = {}
     for table in tables:
-        ids, files[table.name] = table.documents_since(known.get(table.name, ()))
+        ids, files[table.name] = table.documents_since(passed.get(table.name, ()))
         changed |= ids
-    result = check(changed if known else None)
-    if result.passed and files != known:
+    result = check(changed if passed else None)
+    if result.passed and files != passed:
         workspace.store.write_json(file, {"version": VERSION, "files": files})
-    return CheckResult(result.passed, len(tables[0].state()), result.failures)
+    checked = len(tables[0].state())
+    return CheckResult(passed=result.passed, checked=checked, failures=result.failures)
 
 
 def _lexical(workspace: Workspace, key: str) -> CheckResult:
-    """Judge the indexes of these chunks: a path is of the chunks that it was built from."""
+    """Check the indexes whose path, which names the chunks they are built from, is new."""
     engines = workspace.config.lexical_engines(key)
     paths = [workspace.lexical_path(key, engine) for engine in engines]
     file = f"{FOLDER}/lexical_index.{Key.parse(key).at('contextualizer')}.json"
-    known = _known(workspace, file)
-    if known.get("paths") == paths and all(map(workspace.store.files.has_folder, paths)):
-        return CheckResult(True, len(paths), ())
+    passed = _read(workspace, file)
+    if passed.get("paths") == paths and all(map(workspace.store.files.has_folder, paths)):
+        return CheckResult(passed=True, checked=len(paths))
     result = check_lexical_index(workspace, key)
     if result.passed:
         workspace.store.write_json(file, {"version": VERSION, "files": {"paths": paths}})
     return result
 
 
-def _known(workspace: Workspace, file: str) -> Mapping[str, Any]:
+def _read(workspace: Workspace, file: str) -> Mapping[str, Any]:
     try:
         record = workspace.store.read_json(file) or {}
     except StoreError:
@@ -80,9 +81,8 @@ def _known(workspace: Workspace, file: str) -> Mapping[str, Any]:
     return files
 
 
-JUDGES: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHECKS | {
+INCREMENTAL_CHECKS: Mapping[str, Callable[[Workspace, str], CheckResult]] = CHECKS | {
     "chunks": wraps(check_chunks)(_chunks),
     "vector_index": wraps(check_vector_index)(_vectors),
     "lexical_index": wraps(check_lexical_index)(_lexical),
 }
-"""`CHECKS`, each reading only what has not passed before."""
