@@ -8,8 +8,7 @@ from rag_pipeline.assistant import LanguageModel
 from rag_pipeline.errors import CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, read_reply
 from rag_pipeline.models.providers import Usage
-from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.models.providers.openai_chat import request_body
+from rag_pipeline.models.providers.openai import ChatModel, request_body
 
 _SECONDS = 20.0
 """Timeout of a call in seconds; two calls are shorter than a request may take."""

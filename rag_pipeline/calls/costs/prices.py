@@ -4,7 +4,6 @@ import datetime
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -99,7 +98,7 @@ def load_prices(own: Path | None = None) -> Prices:
 
 @cache
 def _packaged() -> Prices:
-    file = files("rag_pipeline.models.providers").joinpath("prices.yaml")
+    file = Path(__file__).with_name("prices.yaml")
     ours = _parse(file.read_text(encoding="utf-8"), Path("prices.yaml"))
     plugins: dict[str, _Provider] = {}
     for group in (EMBEDDINGS, CHATS, RERANKERS):

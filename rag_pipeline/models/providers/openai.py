@@ -1,24 +1,46 @@
-"""OpenAI and all servers that speak its protocol: settings, and which client they open."""
+"""Chat and embedding models of OpenAI and of all servers that speak its protocol."""
 
-from typing import TYPE_CHECKING, Literal, Self
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
+from rag_pipeline.calls import Received, open_endpoint, redacted, unreachable
+from rag_pipeline.calls.costs import paying, record, request_texts, request_tokens
+from rag_pipeline.calls.telemetry import reply_told
 from rag_pipeline.config import RemoteModel
-from rag_pipeline.config.models import ChatSettings
-from rag_pipeline.models.providers.remote import RemoteEmbedding
+from rag_pipeline.config.models import ChatSettings, Completion, InputType
+from rag_pipeline.datamodels import Messages, Schema, Usage
+from rag_pipeline.errors import ProviderError, TransientError, keep_secret, without_secrets
+from rag_pipeline.models.providers.batching import Batches
+from rag_pipeline.models.providers.openai_sdk import client_of, key_of, sdk_errors
+from rag_pipeline.models.providers.remote import (
+    RemoteEmbedding,
+    RequestBuilder,
+    VectorsReply,
+    identity,
+)
 
 if TYPE_CHECKING:
-    from rag_pipeline.models.providers.openai_chat import OpenAIChat
-    from rag_pipeline.models.providers.openai_embedding import OpenAIEmbedder
+    import openai
+    from openai.types.chat import ChatCompletion
+
+_CHARACTERS_PER_TOKEN = 4
+_CUT = ("length", "content_filter")
+"""Finish reasons of incomplete replies."""
+
+
+# --- chat models ---
 
 
 class OpenAIProtocol(RemoteModel, ChatSettings):
     """A chat model behind the OpenAI protocol; a vendor adds `provider` and its own defaults.
 
-    The key is read from the environment variable that `api_key_env` names; a server that wants
-    none needs none. `seed` and `temperature` are sent where they are set. With `batch`, calls go
-    through the provider's Batch API: at a lower price, answered within a day.
+    The environment variable `api_key_env` holds the key; a server of your own may need none. `seed`
+    and `temperature` are sent if they are set. With `batch`, calls go through the provider's Batch
+    API: at a lower price, answered within a day.
     """
 
     not_fingerprinted = RemoteModel.not_fingerprinted | ChatSettings.not_fingerprinted
@@ -29,22 +51,20 @@ class OpenAIProtocol(RemoteModel, ChatSettings):
 
     @property
     def identity(self) -> str:
-        """Return provider, model and parameters: whatever changes the answers."""
+        """Return provider, address, model and parameters: everything that changes the answers."""
         server = self.identity_url or "api.openai.com"
         own = (self.model, self.temperature, self.seed, self.max_output_tokens)
         return ":".join(str(part) for part in (self.provider, server, *own))
 
     def within(self, seconds: float, patience: float) -> Self:
-        """Return the settings with a timeout and a patience that are no longer than that."""
+        """Return the settings with at most this timeout and this patience, both in seconds."""
         timeout = min(self.timeout_seconds, seconds)
         patience = min(self.patience_seconds, patience)
         return self.model_copy(update={"timeout_seconds": timeout, "patience_seconds": patience})
 
     def open(self) -> "OpenAIChat":
-        """Return a client; raise ProviderError where its key is not set."""
-        from rag_pipeline.models.providers.openai_chat import OpenAIChat
-
-        return OpenAIChat(self)
+        """Return a client; raise ProviderError if its key is not set."""
+        return OpenAIChat(self, key_of(self.model, self))
 
 
 class ChatModel(OpenAIProtocol):
@@ -54,7 +74,7 @@ class ChatModel(OpenAIProtocol):
 
 
 class GivenKeyChat(OpenAIProtocol):
-    """A chat model whose key comes from Python; it stands in no setting, file or message."""
+    """A chat model whose key comes from Python and stands in no setting, file or message."""
 
     provider: Literal["openai"]
     _key: str = PrivateAttr()
@@ -62,23 +82,153 @@ class GivenKeyChat(OpenAIProtocol):
     @classmethod
     def of(cls, key: str, *, base_url: str, model: str) -> Self:
         """Return the settings; raise ValueError for a wrong one."""
-        # Messages name the place of the key where else its environment variable stands.
+        # Error messages name `api_key_env` as the source of the key.
         made = cls(provider="openai", base_url=base_url, model=model, api_key_env="api_key")
         made._key = key
         return made
 
     def open(self) -> "OpenAIChat":
         """Return a client that sends the key."""
-        from rag_pipeline.models.providers.openai_chat import OpenAIChat
-
+        keep_secret(self._key)
         return OpenAIChat(self, self._key)
+
+
+class OpenAIChat:
+    """The client of one chat model of one server."""
+
+    def __init__(self, settings: OpenAIProtocol, key: str | None) -> None:
+        self.identity = settings.identity
+        self.max_concurrency = settings.max_concurrency
+        self._what = f"{settings.model} at {settings.base_url or 'api.openai.com'}"
+        self._settings = settings
+        self._key = key
+        self._endpoint = open_endpoint(self._what, settings)
+        self._client = client_of(key, settings.base_url, settings.timeout_seconds)
+
+    async def complete(self, messages: Messages, schema: Schema | None) -> Completion:
+        """Answer messages; raise ProviderError with the server's reason."""
+        settings = self._settings
+        size = sum(len(message["content"]) for message in messages)
+        tokens = size / _CHARACTERS_PER_TOKEN + settings.max_output_tokens
+        expected, most = request_tokens(messages, schema, settings.max_output_tokens)
+        told = expected, most, settings.base_url, request_texts(messages, schema)
+
+        async def attempt() -> Received[Completion]:
+            async with paying("chat", settings.provider, settings.model, *told):
+                return await self._attempt(messages, schema)
+
+        return await self._endpoint.send(attempt, tokens)
+
+    async def _attempt(self, messages: Messages, schema: Schema | None) -> Received[Completion]:
+        from openai.types.chat import ChatCompletion
+
+        with sdk_errors(self._what, self._settings.api_key_env, self._key):
+            raw = await self._client.chat.completions.with_raw_response.create(
+                **self.request(messages, schema)
+            )
+            made = raw.parse()
+        if not isinstance(made, ChatCompletion):
+            raise TransientError(f"{self._what}: the reply is not JSON: {str(made)[:80]!r}")
+        completion = self._read(made)
+        used = completion.usage
+        return Received(completion, raw.headers, used.input_tokens + used.output_tokens or None)
+
+    def request(self, messages: Messages, schema: Schema | None) -> dict[str, Any]:
+        """Return the body of a request."""
+        return request_body(self._settings, messages, schema)
+
+    def batches(self) -> Batches:
+        """Return the batches of the account."""
+        from rag_pipeline.models.providers.openai_batch import OpenAIBatches
+
+        return OpenAIBatches(self._settings.model, self._settings)
+
+    def read_batched(self, body: Mapping[str, Any], call_id: str) -> Completion:
+        """Return the answer to a request of a batch; charge it once for its `call_id`."""
+        from openai.types.chat import ChatCompletion
+
+        try:
+            made = ChatCompletion.model_validate(body)
+        except ValueError as error:
+            raise TransientError(
+                f"{self._what}: a line of a batch is no completion: {str(error)[:80]}"
+            ) from None
+        return self._read(made, call_id)
+
+    def _read(self, made: "ChatCompletion", call_id: str | None = None) -> Completion:
+        try:
+            return self._completion(made, call_id)
+        except (AttributeError, TypeError, LookupError) as error:
+            raise TransientError(
+                f"{self._what}: the reply is no completion: {str(error)[:80]}"
+            ) from None
+
+    def _completion(self, made: "ChatCompletion", call_id: str | None) -> Completion:
+        reply_told(
+            made.model, [c.finish_reason for c in made.choices or () if c and c.finish_reason]
+        )
+        usage = made.usage
+        details = usage.prompt_tokens_details if usage else None
+        used = Usage(
+            usage.prompt_tokens if usage else 0,
+            (details.cached_tokens or 0) if details else 0,
+            usage.completion_tokens if usage else 0,
+        )
+        # The provider charges every answer, also an unusable one.
+        settings, address = self._settings, self._settings.base_url
+        charged = {**asdict(used), "batch": call_id is not None, "call_id": call_id}
+        record("chat", settings.provider, settings.model, base_url=address, **charged)
+        choice = made.choices[0] if made.choices else None
+        if choice is None or choice.message is None:
+            # Some servers send an error with the status of a success.
+            said = redacted(str(getattr(made, "error", None) or ""), self._key)
+            raise TransientError(f"{self._what}: the reply has no choices{said and ': '}{said}")
+        message = choice.message
+        cut = choice.finish_reason if choice.finish_reason in _CUT else ""
+        if message.content is None and not cut:
+            raise ProviderError(f"{self._what}: refused: {message.refusal or 'no reason given'}")
+        # A server may echo its request; the key must not enter the cache.
+        return Completion(without_secrets(_text(message.content)), used, cut)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def _text(content: Any) -> str:
+    """Return a message's text, which some servers send in parts; half a surrogate is U+FFFD."""
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content if part.get("type") == "text")
+    return re.sub("[\ud800-\udfff]", "\ufffd", content or "")
+
+
+def request_body(
+    settings: OpenAIProtocol, messages: Messages, schema: Schema | None
+) -> dict[str, Any]:
+    """Return the body of a chat request; the answer follows the JSON schema if there is one."""
+    body: dict[str, Any] = {
+        "model": settings.model,
+        "messages": list(messages),
+        "max_completion_tokens": settings.max_output_tokens,
+    }
+    parameters = {"temperature": settings.temperature, "seed": settings.seed}
+    body |= {name: value for name, value in parameters.items() if value is not None}
+    if schema is not None:
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": dict(schema), "strict": True},
+        }
+    return body
+
+
+# --- embedding models ---
 
 
 class OpenAIEmbedding(RemoteEmbedding):
     """`text-embedding-3-*` of OpenAI, or a model of any server that speaks its protocol.
 
-    Of a model that is not known, `dimensions` must say how long its vectors are; with `shorten`
-    the server is asked for that length, as OpenAI's always is.
+    An unknown model needs `dimensions`, the length of its vectors. With `shorten` the server is
+    asked for that length, as OpenAI always is.
     """
 
     provider: Literal["openai"]
@@ -87,7 +237,51 @@ class OpenAIEmbedding(RemoteEmbedding):
     shorten: bool = False
 
     def open(self) -> "OpenAIEmbedder":
-        """Return the model; raise ConfigError where its dimensions are not known."""
-        from rag_pipeline.models.providers.openai_embedding import OpenAIEmbedder
-
+        """Return the model; raise ConfigError if its dimensions are not known."""
         return OpenAIEmbedder(self)
+
+
+class OpenAIEmbedder(RequestBuilder):
+    """One embedding model of one server; it treats documents and queries alike."""
+
+    def __init__(self, settings: OpenAIEmbedding) -> None:
+        super().__init__(settings, "https://api.openai.com/v1")
+        usual = self.limits.dimensions[0] if self.limits.dimensions else None
+        self._shorten = settings.shorten or (usual is not None and self.dimension != usual)
+        cut = self.limits.text_tokens if settings.truncate else "whole"
+        self.identity = identity(self._server, self.model, self.dimension, cut)
+
+    def connected(self) -> "openai.AsyncOpenAI":
+        """Open the connections of the running event loop."""
+        return client_of(self._server.key, self._server.address, self._timeout)
+
+    async def ask(
+        self, client: "openai.AsyncOpenAI", inputs: list[list[str]], input_type: InputType
+    ) -> VectorsReply:
+        """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
+        import openai
+
+        server = self._server
+        texts = [text for own in inputs for text in own]
+        try:
+            raw = await client.embeddings.with_raw_response.create(
+                model=self.model,
+                input=texts,
+                dimensions=self.dimension if self._shorten else openai.omit,
+            )
+            made = raw.parse()
+            used = Usage(made.usage.prompt_tokens if made.usage else 0)
+            server.charge("embedding", used)
+            rows = sorted(made.data, key=lambda row: row.index)
+        except openai.APIStatusError as error:
+            headers = error.response.headers
+            raise server.refusal(error.status_code, error.message, headers) from None
+        except openai.APIConnectionError as error:
+            raise unreachable(server.what, error, server.key) from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise TransientError(
+                f"{server.what}: the reply is not a list of vectors: {str(error)[:80]}"
+            ) from None
+        if [row.index for row in rows] != list(range(len(rows))):
+            raise TransientError(f"{server.what}: the reply does not say which vector is whose")
+        return [row.embedding for row in rows], used, raw.headers

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import openai
 
+from rag_pipeline.config import RemoteModel
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.batching import Batch
-from rag_pipeline.models.providers.openai import OpenAIProtocol
 from rag_pipeline.models.providers.openai_sdk import sdk_errors
 
 _TOKEN = "rag_pipeline"
@@ -31,10 +31,9 @@ T = TypeVar("T")
 class OpenAIBatches:
     """The batches of one account; each carries a token by which it is found again."""
 
-    def __init__(self, settings: OpenAIProtocol) -> None:
-        server = settings.base_url or "api.openai.com"
-        self._what = f"{settings.model} at {server}, batch"
-        self._settings = settings
+    def __init__(self, model: str, settings: RemoteModel) -> None:
+        self._what = f"{model} at {settings.base_url or 'api.openai.com'}, batch"
+        self._api_key_env = settings.api_key_env
         self._key = os.environ.get(settings.api_key_env)
         keep_secret(self._key)
         # The SDK tries nothing again: it knows neither a garbled reply nor a lost `create`.
@@ -82,7 +81,7 @@ class OpenAIBatches:
         """
         for tries in range(1, _TRIES + 1):
             try:
-                with sdk_errors(self._what, self._settings, self._key):
+                with sdk_errors(self._what, self._api_key_env, self._key):
                     return work()
             except ProviderError as error:
                 found = lost()

@@ -1,18 +1,20 @@
-"""The `openai` SDK's keys and exceptions, as all clients of its protocol treat them."""
+"""The `openai` SDK: one client, one way to read keys, one way to report errors.
+
+The SDK takes 0.5 s to import, so each function imports it on first use.
+"""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import openai
+from typing import TYPE_CHECKING
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, failure_of_status, unreachable
+from rag_pipeline.config import RemoteModel
 from rag_pipeline.errors import ProviderError, TransientError, keep_secret
 from rag_pipeline.models.providers.http import STAYING, trusted
-from rag_pipeline.models.providers.openai import OpenAIProtocol
 
-_HTTP_LIBRARY = openai.DefaultAsyncHttpxClient.mro()[1].__module__.partition(".")[0]
-"""The library that the SDK sends its requests with: httpx, or what has followed it."""
+if TYPE_CHECKING:
+    import openai
 
 _STOPPING_CODES = (
     "model_not_found",
@@ -23,42 +25,46 @@ _STOPPING_CODES = (
 )
 
 
-def client_of(key: str | None, address: str | None, timeout: float) -> openai.AsyncOpenAI:
-    """Return a client for one event loop, which neither tries again nor ends a call in time.
+def client_of(key: str | None, address: str | None, timeout: float) -> "openai.AsyncOpenAI":
+    """Return a client for one event loop. It neither retries nor ends a call: the endpoint does."""
+    import openai
 
-    The endpoint does both.
-    """
+    # The SDK sends its requests with httpx or with a successor of httpx.
+    library = openai.DefaultAsyncHttpxClient.mro()[1].__module__.partition(".")[0]
     return openai.AsyncOpenAI(
         api_key=key or "none",
         base_url=address,
         timeout=openai.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         max_retries=0,
-        http_client=openai.DefaultAsyncHttpxClient(
-            verify=trusted(_HTTP_LIBRARY), event_hooks=STAYING
-        ),
+        http_client=openai.DefaultAsyncHttpxClient(verify=trusted(library), event_hooks=STAYING),
     )
 
 
-def key_of(settings: OpenAIProtocol) -> str | None:
-    """Return a model's key, None of a server that needs none; raise ProviderError without."""
+def key_of(model: str, settings: RemoteModel) -> str | None:
+    """Return a model's key, None for a server of your own that needs none.
+
+    Raises ProviderError if the vendor's own server is called without a key.
+    """
     key = os.environ.get(settings.api_key_env)
     keep_secret(key)
     if not key and settings.base_url is None:
         raise ProviderError(
-            f"{settings.model}: the environment variable {settings.api_key_env} is not set; "
+            f"{model}: the environment variable {settings.api_key_env} is not set; "
             f"set it to your key"
         )
     return key
 
 
 @contextmanager
-def sdk_errors(what: str, settings: OpenAIProtocol, key: str | None) -> Iterator[None]:
-    """Turn the SDK's exceptions inside the block into the pipeline's, without the key."""
+def sdk_errors(what: str, api_key_env: str, key: str | None) -> Iterator[None]:
+    """Turn the SDK's exceptions inside the block into ProviderErrors without the key."""
+    import openai
+
     try:
         yield
     except openai.APIStatusError as error:
         raise failure_of_status(
-            f"{what} ({settings.api_key_env})",
+            f"{what} ({api_key_env})",
             error.status_code,
             error.message,
             error.response.headers,

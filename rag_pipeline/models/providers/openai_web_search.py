@@ -36,7 +36,7 @@ def search_web(query: str, settings: OpenAIProtocol) -> list[CitedPage]:
     The texts are the model's words about the pages. Tokens are charged, the tool's own fee per
     search is not known here. Raises ProviderError naming model and reason.
     """
-    return run_calls(_search(query, settings, key_of(settings)))
+    return run_calls(_search(query, settings, key_of(settings.model, settings)))
 
 
 async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list[CitedPage]:
@@ -45,7 +45,7 @@ async def _search(query: str, settings: OpenAIProtocol, key: str | None) -> list
     endpoint = open_endpoint(what, settings.model_copy(update={"patience_seconds": patience}))
 
     async def attempt() -> Received[list[CitedPage]]:
-        with sdk_errors(what, settings, key):
+        with sdk_errors(what, settings.api_key_env, key):
             raw = await client.responses.with_raw_response.create(
                 model=settings.model,
                 instructions=_INSTRUCTIONS,
