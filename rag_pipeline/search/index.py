@@ -186,22 +186,16 @@ class _Terms:
         at = rows.to_numpy().astype(np.int64)
         positions = np.full(len(lexical), -1, np.int64)
         positions[at] = np.arange(len(at))
-        document_of = np.empty(0, np.int64)
-        documents = 0
-        if lexical.documents is not None:
-            ids = lexical.documents.document_ids
-            documents = len(ids)
-            numbers = pc.index_in(lexical.document_ids, value_set=ids)
-            document_of = numbers.to_numpy().astype(np.int64)[at]
+        ids = lexical.documents.document_ids
+        numbers = pc.index_in(lexical.document_ids, value_set=ids)
+        document_of = numbers.to_numpy().astype(np.int64)[at]
         by_document = np.argsort(document_of, kind="stable")
-        starts = np.searchsorted(document_of[by_document], np.arange(documents + 1))
+        starts = np.searchsorted(document_of[by_document], np.arange(len(ids) + 1))
         return cls(lexical, at, positions, document_of, by_document, starts)
 
     @property
     def documents(self) -> DocumentIndex:
-        """Return the index of documents; raise StoreError where there is none."""
-        if self.lexical.documents is None:
-            raise StoreError("this index has no index of documents; run `rag run` again")
+        """Return the index of documents."""
         return self.lexical.documents
 
     def search(

@@ -30,8 +30,6 @@ _TEMPERATURE = 0.1
 """What scores are divided by at first; it is fitted with the weights, but not kept."""
 _PULLS = (1.0, 3.0, 10.0, 30.0)
 """Strengths of the regularisation, as numbers of questions."""
-_STEPS = 40
-_SMALLEST_GAIN = 1e-5
 
 
 class Example(NamedTuple):
@@ -103,12 +101,15 @@ def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -
 
     A weight that is 0 stays 0: what it weighs is not looked at.
     """
+    from scipy.optimize import minimize  # a search of a release learns nothing
+
     start = _values(settings.weights())
     learned = np.flatnonzero(start > 0)
     if not examples or not len(learned):
         return settings.weights()
     model = _Likelihood(examples, start, learned, pull)
-    found = _minimum(model, np.append(np.log(start[learned]), np.log(_TEMPERATURE)))
+    first = np.append(np.log(start[learned]), np.log(_TEMPERATURE))
+    found = minimize(model, first, jac=True, method="BFGS").x
     weights = start.copy()
     weights[learned] = np.exp(found[:-1])
     weights[-1] = min(weights[-1], 1.0)
@@ -193,28 +194,3 @@ class _Likelihood:
 class _Chances(NamedTuple):
     logs: Floats
     shares: Floats
-
-
-def _minimum(function: _Likelihood, start: Floats) -> Floats:
-    """Return where a smooth function is lowest, by BFGS with halved steps (Nocedal & Wright)."""
-    at, inverse = start, np.eye(len(start))
-    value, gradient = function(at)
-    for _ in range(_STEPS):
-        direction = -inverse @ gradient
-        slope = float(direction @ gradient)
-        step = min(1.0, 1.0 / max(float(np.abs(direction).max()), 1e-12))
-        while True:
-            moved = at + step * direction
-            new_value, new_gradient = function(moved)
-            if new_value <= value + 1e-4 * step * slope or step < 1e-8:
-                break
-            step /= 2
-        if value - new_value < _SMALLEST_GAIN:
-            return at if new_value > value else moved
-        shift, change = moved - at, new_gradient - gradient
-        curvature = float(shift @ change)
-        if curvature > 1e-12:
-            left = np.eye(len(at)) - np.outer(shift, change) / curvature
-            inverse = left @ inverse @ left.T + np.outer(shift, shift) / curvature
-        at, value, gradient = moved, new_value, new_gradient
-    return at

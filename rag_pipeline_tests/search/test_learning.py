@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.optimize import check_grad, minimize
+from scipy.optimize import check_grad
 
 from rag_pipeline.search import learning
 from rag_pipeline.search.learning import Example, folds_of, learn
@@ -49,14 +49,11 @@ def test_weights_that_nothing_betters_stay_as_they_are():
         assert weight == pytest.approx(SETTINGS.weights()[name], rel=2.0)
 
 
-def test_the_likelihood_s_gradient_and_minimum_are_those_of_scipy():
+def test_the_likelihood_s_gradient_is_its_slope():
     start = np.array([0.6, 0.4, 0.0, 0.1])
     model = learning._Likelihood(examples(30, by_terms), start, np.array([0, 1, 3]), pull=3.0)
     at = np.array([-0.2, 0.3, -1.0, -0.5])
     assert check_grad(lambda x: model(x)[0], lambda x: model(x)[1], at) < 1e-5
-    first = np.append(np.log(start[[0, 1, 3]]), np.log(0.1))
-    expected = minimize(model, first, jac=True, method="L-BFGS-B").fun
-    assert model(learning._minimum(model, first))[0] == pytest.approx(expected, abs=1e-3)
 
 
 def test_questions_of_one_group_share_a_fold_and_folds_are_of_like_size():

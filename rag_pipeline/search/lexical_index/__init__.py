@@ -43,8 +43,6 @@ _ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
 
 _FORMAT = 3
 """Raised whenever the files or the terms in them would come out differently."""
-_READABLE = (1, 2, 3)
-"""Format 1 has no documents, and 2 no counts to build on; releases made with them are served."""
 
 _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
@@ -82,7 +80,7 @@ class LexicalIndex:
         chunks: pa.Table,
         tokenizer: Tokenizer,
         engine: Engine | None,
-        documents: DocumentIndex | None,
+        documents: DocumentIndex,
     ) -> None:
         self.chunk_ids: pa.ChunkedArray = chunks.column("chunk_id")
         self.document_ids: pa.ChunkedArray = chunks.column("document_id")
@@ -251,12 +249,12 @@ def build_lexical_index(
 
 
 def is_extensible(folder: Path) -> bool:
-    """Return whether an index is whole, and of a format and engine to build on (`Earlier`)."""
+    """Return whether an index is whole, and of an engine to build on (`Earlier`)."""
     try:
         manifest = _read_manifest(folder)
     except (StoreError, OSError, ValueError, KeyError, TypeError):
         return False
-    return bool(manifest["format"] == _FORMAT and manifest["engine"] == "bm25s")
+    return bool(manifest["engine"] == "bm25s")
 
 
 def open_lexical_index(folder: Path) -> LexicalIndex:
@@ -272,9 +270,7 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
         if manifest["terms"]:
             engine = _ENGINES[manifest["engine"]](folder, _of_weighted(settings))
         tokenizer = tokenizer_of(settings)
-        documents: DocumentIndex | None = None
-        if manifest["format"] > 1:
-            documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer, engine, chunks)
+        documents = DocumentIndex(folder / _DOCUMENTS, settings, tokenizer, engine, chunks)
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"not a readable lexical index ({error!r})"
         raise StoreError(f"{folder}: {reason}; build it again") from error
@@ -289,10 +285,10 @@ def built_with(folder: Path) -> Lexical:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     """Return an index's manifest; raise StoreError when its files are not those it names."""
     manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    if manifest["format"] not in _READABLE:
+    if manifest["format"] != _FORMAT:
         raise StoreError(
-            f"{folder}: lexical index of format {manifest['format']}, this version reads "
-            f"{_FORMAT}; build it again"
+            f"{folder}: lexical index of format {manifest['format']}, not {_FORMAT}; "
+            f"build it again"
         )
     files = {name: _checksum(folder / name) for name in manifest["files"]}
     if files != manifest["files"]:

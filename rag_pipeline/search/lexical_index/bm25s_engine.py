@@ -82,16 +82,9 @@ class Bm25sEngine:
 
     def scores(self, terms: list[str]) -> npt.NDArray[np.float32]:
         """Return every row's score."""
-        matrix, known = self._index.scores, self._index.vocab_dict
-        ends, rows, data = matrix["indptr"], matrix["indices"], matrix["data"]
-        scores = np.zeros(int(matrix["num_docs"]), np.float32)
-        for term in terms:
-            number = known.get(term)
-            if number is not None:
-                # a row stands once among a term's, so that this adds all of them
-                scores[rows[ends[number] : ends[number + 1]]] += data[
-                    ends[number] : ends[number + 1]
-                ]
+        scores: npt.NDArray[np.float32] = self._index.get_scores_from_ids(
+            self._index.get_tokens_ids(terms)
+        )
         return scores
 
     def postings(self, term: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:

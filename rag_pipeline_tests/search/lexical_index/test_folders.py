@@ -229,7 +229,6 @@ def test_carrying_over_what_did_not_change_is_building_from_all(
         assert stats.rows == len(grown) == len(whole)
         for query in ("a", "b c", "ada ab a", "eve"):
             assert grown.search(query, 20) == whole.search(query, 20)
-            assert grown.documents is not None and whole.documents is not None
             ids = grown.documents.document_ids.to_pylist()
             assert ids == whole.documents.document_ids.to_pylist()
             scores = grown.documents.scores(query).tolist()
