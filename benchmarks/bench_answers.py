@@ -16,7 +16,7 @@ import yaml
 from benchmarks.bench_datasets import rag
 from benchmarks.corpora import set_options, working, write_sample
 from rag_pipeline.config import load_config
-from rag_pipeline.evaluation.entities import extract
+from rag_pipeline.evaluation.entities.rules import extract
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.evaluation.summary import summarize

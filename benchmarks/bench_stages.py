@@ -17,7 +17,8 @@ from benchmarks.corpora import set_options, working
 from rag_pipeline import Corpus
 from rag_pipeline.answering import detect, form_answers, sentence_vectors
 from rag_pipeline.datamodels import Kind, Query
-from rag_pipeline.evaluation.entities import extract, score_entities
+from rag_pipeline.evaluation.entities.rules import extract
+from rag_pipeline.evaluation.entities.scores import score_entities
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.significance import differences
 

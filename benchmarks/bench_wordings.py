@@ -18,7 +18,8 @@ from benchmarks.corpora import set_options, working, write_sample
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query
-from rag_pipeline.evaluation.answer_presence import answer_presence, relevance_labels
+from rag_pipeline.evaluation.ranking_metrics import answer_presence
+from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.search.pinned import open_index, pin
 from rag_pipeline.search.retrieval import remembering, retrieve_all

@@ -28,8 +28,7 @@ from rag_pipeline.config import (
 from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.datamodels import Document, ScoredChunk
 from rag_pipeline.errors import DocumentError, InputError
-from rag_pipeline.evaluation.board import Board
-from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.leaderboard import Board, load_leaderboard, with_verdicts
 from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.originals import read_original
 from rag_pipeline.loading.parser_process import render_apart

@@ -8,7 +8,7 @@ from rag_pipeline import Corpus
 from rag_pipeline.cli.judge import show_explanation
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
-from rag_pipeline.evaluation.failures import diagnose
+from rag_pipeline.evaluation.explanation import diagnose
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.runs import left_out, load_queries, why_left_out
 from rag_pipeline.workspace import Workspace

@@ -22,7 +22,6 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.tables import source_of
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, InputError, NotReleasedError, StoreError
-from rag_pipeline.evaluation.board import origin
 from rag_pipeline.evaluation.comparison import (
     Reference,
     compare,
@@ -30,8 +29,8 @@ from rag_pipeline.evaluation.comparison import (
     pairs,
     shown_metrics,
 )
-from rag_pipeline.evaluation.failures import Diagnosis, diagnose
-from rag_pipeline.evaluation.leaderboard import load_leaderboard
+from rag_pipeline.evaluation.explanation import Diagnosis, diagnose
+from rag_pipeline.evaluation.leaderboard import load_leaderboard, origin
 from rag_pipeline.evaluation.retrieval_metrics import METRICS
 from rag_pipeline.evaluation.runs import (
     count_synthetic,

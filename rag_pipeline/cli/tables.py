@@ -22,7 +22,7 @@ from rag_pipeline.cli.console import (
 from rag_pipeline.cli.estimates import usd
 from rag_pipeline.cli.find import rag
 from rag_pipeline.datamodels import ScoredChunk
-from rag_pipeline.evaluation.board import Board, BoardRow
+from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.retrieval_metrics import DOCUMENT_METRIC, short_name
 from rag_pipeline.evaluation.scores import added_metrics, is_share
 from rag_pipeline.evaluation.summary import Summary
@@ -31,7 +31,7 @@ from rag_pipeline.search.excerpt import excerpt
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant.results import Source
-    from rag_pipeline.evaluation.failures import GoldText, RankedPassage
+    from rag_pipeline.evaluation.explanation import GoldText, RankedPassage
     from rag_pipeline.loading.importers import ImportReport
     from rag_pipeline.loading.places import Place
 

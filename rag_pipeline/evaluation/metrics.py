@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from rag_pipeline.datamodels import Query, ScoredChunk
-from rag_pipeline.evaluation.spans import CharacterCounts, characters_within, count_characters
+from rag_pipeline.evaluation.ranking_metrics import (
+    CharacterCounts,
+    characters_within,
+    count_characters,
+)
 
 Direction = Literal["higher", "lower", "neither"]
 Needs = Literal["labels", "relevant", "spans", "documents", "chunks"]

@@ -1,24 +1,55 @@
-"""Turn gold spans into relevance judgements: which chunks of a chunking answer which query."""
+"""Gold spans -> relevance: which chunks of a chunking answer which query."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from rag_pipeline.datamodels import Query
 
-# Documents are laid out on one axis, each in a stretch longer than any text, so that one sorted
-# search finds the neighbours of a gold span in its own document.
+# Documents lie on one axis, each in a stretch longer than any text. One sorted search then finds
+# the neighbours of a gold span in its own document.
 _STRETCH = 1 << 40
 _BATCH_ROWS = 1 << 16
 
 
+class SpanLike(Protocol):
+    """A half-open range of a document's text in code points: a gold span or a chunk."""
+
+    @property
+    def document_id(self) -> str: ...  # noqa: D102
+
+    @property
+    def start(self) -> int: ...  # noqa: D102
+
+    @property
+    def end(self) -> int: ...  # noqa: D102
+
+
+def answers(chunk: SpanLike, gold: SpanLike) -> bool:
+    """Return whether a chunk answers a gold span (judge `gold`).
+
+    Both must lie in one document and share at least half of the shorter one. An empty span never
+    answers.
+    """
+    if chunk.document_id != gold.document_id:
+        return False
+    shared = min(chunk.end, gold.end) - max(chunk.start, gold.start)
+    return shared > 0 and 2 * shared >= min(chunk.end - chunk.start, gold.end - gold.start)
+
+
+def relevance_labels(ranked: Sequence[SpanLike], gold_spans: Iterable[SpanLike]) -> list[bool]:
+    """Return for each chunk, best first, whether it answers any of the gold spans."""
+    spans = list(gold_spans)
+    return [any(answers(chunk, gold) for gold in spans) for chunk in ranked]
+
+
 @dataclass(frozen=True, slots=True)
 class _Gold:
-    """All gold spans, laid out on the axis; row i belongs to query `query_ids[i]`."""
+    """All gold spans on the axis; row i belongs to query `query_ids[i]`."""
 
     query_ids: list[str]
     documents: Any
@@ -31,7 +62,7 @@ class Relevant(NamedTuple):
 
     chunk_ids: frozenset[str] = frozenset()
     lost: int = 0
-    """Number of gold spans that no chunk answers: the chunking cuts them up or leaves them out."""
+    """Number of gold spans that no chunk answers."""
 
 
 def relevant_chunks(
@@ -44,27 +75,24 @@ def relevant_chunks(
 def judge_chunks(
     queries: Iterable[Query], chunks: pa.Table | Iterable[pa.RecordBatch]
 ) -> dict[str, Relevant]:
-    """Return all chunks that answer each query (see `answers`) and what is lost, by query id.
+    """Return all chunks that answer each query (see `answers`), by query id.
 
-    `chunks` has the columns chunk_id, document_id, start and end, in any order of rows; other
-    columns are ignored. Batches are read once and not kept: memory is bounded by the batch and the
-    result. A query that no chunk answers, or without gold spans, gets an empty set.
+    `chunks` has the columns chunk_id, document_id, start and end, rows in any order. Batches are
+    read once and not kept.
     """
     queries = list(queries)
     relevant: dict[str, set[str]] = {query.query_id: set() for query in queries}
     gold = _lay_out(queries)
     answered: set[int] = set()
+    if isinstance(chunks, pa.Table):
+        chunks = chunks.to_batches(max_chunksize=_BATCH_ROWS)
     if gold.query_ids:
-        for batch in _batches(chunks):
+        for batch in chunks:
             for row, chunk_ids in _answering(gold, batch):
                 answered.add(row)
                 relevant[gold.query_ids[row]].update(chunk_ids)
     lost = Counter(q for row, q in enumerate(gold.query_ids) if row not in answered)
     return {q: Relevant(frozenset(chunk_ids), lost[q]) for q, chunk_ids in relevant.items()}
-
-
-def _batches(chunks: pa.Table | Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    return chunks.to_batches(max_chunksize=_BATCH_ROWS) if isinstance(chunks, pa.Table) else chunks
 
 
 def _lay_out(queries: list[Query]) -> _Gold:
@@ -96,7 +124,7 @@ def _answering(gold: _Gold, batch: pa.RecordBatch) -> Iterator[tuple[int, list[s
     order = np.argsort(starts, kind="stable")
     starts, ends, rows = starts[order], ends[order], of_gold.to_numpy()[order]
 
-    # Chunks may overlap and differ in length, so ends are not sorted; their running maximum is.
+    # Chunks may overlap, so their ends are not sorted; the running maximum is.
     first = np.searchsorted(np.maximum.accumulate(ends), gold.starts, side="right")
     last = np.searchsorted(starts, gold.ends, side="left")
     chunk_ids = batch.column("chunk_id")

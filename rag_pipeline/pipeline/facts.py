@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.evaluation.board import Board, BoardRow
 from rag_pipeline.evaluation.health import Alert
+from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report
 

@@ -11,7 +11,7 @@ from rag_pipeline import indexing, release
 from rag_pipeline.calls.costs import Totals, totals_by
 from rag_pipeline.config import ChatSettings, CorpusConfig, EmbeddingSettings, Key, Settings
 from rag_pipeline.errors import NotReleasedError
-from rag_pipeline.evaluation import presence, runs
+from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.health import checked
 from rag_pipeline.evaluation.leaderboard import (
     LEADERBOARD_FILE,
@@ -227,12 +227,12 @@ _ROWS = (
         name="answer_presence",
         reads=("retrieval_run", "relevance_labels"),
         by="configuration",
-        is_current=lambda workspace, key: presence.scores_are_current(
+        is_current=lambda workspace, key: quality.scores_are_current(
             workspace, workspace.config.configuration(key)
         ),
         place=PRESENCE.file,
         update=updates.answer_presence,
-        made_from=lambda workspace, key: (presence.scores_digest(workspace, key),),
+        made_from=lambda workspace, key: (quality.scores_digest(workspace, key),),
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
         "labels.",

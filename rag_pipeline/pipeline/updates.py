@@ -11,7 +11,7 @@ from rag_pipeline import indexing, release, report
 from rag_pipeline.calls.costs import Totals
 from rag_pipeline.config import Key
 from rag_pipeline.errors import NotReleasedError
-from rag_pipeline.evaluation import presence, quality, runs
+from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.health import Health, find_alerts
 from rag_pipeline.evaluation.leaderboard import update_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
@@ -160,7 +160,7 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
     """Measure a run against gold spans, or against a judge's labels where one judges."""
     judge = workspace.config.evaluation.judge
     labels = quality.load_labels(workspace, key) if judge is not None else None
-    summaries = presence.update_scores(workspace, workspace.config.configuration(key), labels)
+    summaries = quality.update_scores(workspace, workspace.config.configuration(key), labels)
     headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
     facts: dict[str, Fact] = {
         **rounded_values(headline),

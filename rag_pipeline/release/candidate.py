@@ -9,7 +9,7 @@ from rag_pipeline.config import Configuration, fingerprint
 from rag_pipeline.errors import ConfigError, NotReleasedError, StoreError
 from rag_pipeline.evaluation.comparison import Reference, evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
-from rag_pipeline.evaluation.presence import scores_are_current
+from rag_pipeline.evaluation.quality.answer_presence import scores_are_current
 from rag_pipeline.evaluation.results import JUDGED, RUN
 from rag_pipeline.evaluation.runs import retriever_of, run_is_current
 from rag_pipeline.evaluation.scores import Values, asset_of, read_scores

@@ -11,7 +11,7 @@ from typing import Literal
 
 from rag_pipeline.datamodels import GoldSpan
 from rag_pipeline.errors import InputError, UnknownReplyError
-from rag_pipeline.evaluation.answer_presence import answers
+from rag_pipeline.evaluation.relevance import answers
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.release.compared_builds import (
     ComparedBuild,

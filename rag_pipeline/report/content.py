@@ -9,18 +9,16 @@ from rag_pipeline.config import Configuration
 from rag_pipeline.datamodels import Query
 from rag_pipeline.errors import NotReleasedError, StoreError
 from rag_pipeline.evaluation.axes import CUTOFFS, AxisEffect, axis_effects
-from rag_pipeline.evaluation.board import BoardRow
 from rag_pipeline.evaluation.comparison import evaluated_scores, measured_metrics
 from rag_pipeline.evaluation.consensus import DEPTH, first_answers
-from rag_pipeline.evaluation.failures import Diagnosis, failures
-from rag_pipeline.evaluation.leaderboard import load_leaderboard, with_verdicts
+from rag_pipeline.evaluation.explanation import Diagnosis, failing_queries
+from rag_pipeline.evaluation.leaderboard import BoardRow, load_leaderboard, with_verdicts
 from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
 from rag_pipeline.evaluation.prediction_powered import Corrected, corrected_mean
-from rag_pipeline.evaluation.quality.context_breakdown import Part, context_breakdown
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
 from rag_pipeline.evaluation.runs import load_asks, load_groups, load_queries, load_ranked
 from rag_pipeline.evaluation.scores import Scores
-from rag_pipeline.evaluation.slices import Slice, slices
+from rag_pipeline.evaluation.slices import Part, Slice, context_breakdown, slices
 from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.indexing import text_warnings
 from rag_pipeline.search.tokenization import Tokenizer
@@ -117,7 +115,7 @@ def collect(workspace: Workspace) -> Content:
     baseline = board.references.get("baseline")
     (metric,) = measured_metrics([config.serve_metric], scores.values())
     try:
-        failing = failures(workspace, focus, K) if focus else []
+        failing = failing_queries(workspace, focus, K) if focus else []
     except StoreError:
         failing = []
     return Content(

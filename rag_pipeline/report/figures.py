@@ -7,9 +7,8 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from rag_pipeline.evaluation.axes import AxisEffect
-from rag_pipeline.evaluation.quality.context_breakdown import Part
 from rag_pipeline.evaluation.scores import answer_metrics
-from rag_pipeline.evaluation.slices import Slice
+from rag_pipeline.evaluation.slices import Part, Slice
 from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 from rag_pipeline.report.charts import Point, line_chart, scatter
 from rag_pipeline.report.content import Content, K, presence_curve

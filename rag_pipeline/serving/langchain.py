@@ -20,8 +20,8 @@ from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk
 from rag_pipeline.errors import MissingExtraError
-from rag_pipeline.evaluation.context_quality import context_metrics, judge_by_rules
-from rag_pipeline.evaluation.context_quality.rules import RuleContext
+from rag_pipeline.evaluation.context_quality.rules import RuleContext, judge_by_rules
+from rag_pipeline.evaluation.context_quality.scores import context_metrics
 from rag_pipeline.loading.places import Place
 
 try:

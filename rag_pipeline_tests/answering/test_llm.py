@@ -1,3 +1,5 @@
+import pytest
+
 from rag_pipeline.answering import read_answer, supports, write_answers
 from rag_pipeline.answering.llm import ChatAnswers
 from rag_pipeline.datamodels import Answer, ScoredChunk
@@ -88,3 +90,17 @@ def test_each_query_is_asked_once_and_failures_stay_in_their_place():
     assert answers[0].answered and answers[0].citations[0].chunk_id == "a#0-60"
     assert isinstance(answers[1], ProviderError)
     assert not answers[2].answered
+
+
+@pytest.mark.parametrize(
+    ("passage", "sentence", "holds"),
+    [
+        ("The Recipient shall not disclose it.", "The Recipient shall disclose it.", False),
+        ("The Recipient shall disclose it.", "The Recipient shall not disclose it.", False),
+        ("The Recipient shall not disclose it.", "The Recipient shall not disclose it.", True),
+        ("The Recipient cannot disclose it.", "The Recipient can disclose it.", False),
+        ("It shall not sell it but shall disclose it.", "It shall disclose it.", True),
+    ],
+)
+def test_support_has_the_same_polarity(passage, sentence, holds):
+    assert supports(passage, sentence, 0.5) is holds

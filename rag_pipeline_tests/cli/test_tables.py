@@ -9,7 +9,7 @@ from rag_pipeline.cli.tables import show_chunks, show_leaderboard, show_releases
 from rag_pipeline.config import STAGES
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import InputError
-from rag_pipeline.evaluation.board import Board, BoardRow
+from rag_pipeline.evaluation.leaderboard import Board, BoardRow
 from rag_pipeline.evaluation.summary import Summary
 
 METRICS = ("AnswerPresence@1", "AnswerPresence@5", "AnswerPresence@10", "AnswerPresence@20")

@@ -58,12 +58,6 @@ def test_perfect_retrieval_of_one_gold_span_alarms_nobody():
     assert failed == {"context_relevance", "context_usage", "no_drop_against_release"}
 
 
-def test_the_best_contexts_of_a_document_of_two_chunks_by_hand():
-    gold = Query("q", "?", (GoldSpan("a", 0, 100),))
-    chunks = [GoldSpan("a", 0, 95), GoldSpan("a", 95, 300)]
-    assert best_levels(gold, chunks, 5) == ["high", "medium", "none", "none", "none"]
-
-
 def test_nothing_judged_is_null_and_alarms_nobody():
     health = measure_health([NOTHING])
     assert health == Health(0, 1, None, None, None, None, None, None)

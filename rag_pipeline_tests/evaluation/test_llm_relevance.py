@@ -1,11 +1,13 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rag_pipeline.calls.costs import Prices
 from rag_pipeline.errors import BudgetError, CallsStoppedError
-from rag_pipeline.evaluation import Agreement, Evaluator, agreement
+from rag_pipeline.evaluation import Evaluator
+from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.model_faults import Fault
 from rag_pipeline_tests.testing.model_server import serving
@@ -156,3 +158,18 @@ def test_only_what_both_judged_is_compared():
     gold = [True, True, False, False, None, True]
     judge = [True, False, True, False, True, None]
     assert agreement(gold, judge) == Agreement(1, 1, 1, 1)
+
+
+def test_the_interval_of_kappa_is_that_of_resampling():
+    agreed = Agreement(both_yes=40, only_judge=10, only_gold=5, both_no=45)
+    assert agreed.kappa == pytest.approx(0.7)
+    rng = np.random.default_rng(0)
+    drawn = [
+        Agreement(*map(int, rng.multinomial(100, (0.4, 0.1, 0.05, 0.45)))).kappa
+        for _ in range(4_000)
+    ]
+    low, high = agreed.kappa_interval or (0.0, 0.0)
+    assert (high - low) / 3.92 == pytest.approx(
+        np.std([k for k in drawn if k is not None]), rel=0.05
+    )
+    assert Agreement(0, 0, 0, 0).kappa_interval is None

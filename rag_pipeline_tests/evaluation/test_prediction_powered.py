@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from rag_pipeline.evaluation.llm_relevance import Agreement
 from rag_pipeline.evaluation.prediction_powered import corrected_mean
-from rag_pipeline.report.content import presence
 
 
 def by_id(values) -> dict[str, float | None]:
@@ -62,25 +60,3 @@ def test_without_gold_or_without_more_questions_there_is_nothing_to_correct():
     judged = by_id([1, 0, 1, 0])
     assert corrected_mean(by_id([None, None, 1, 0]), judged) is None
     assert corrected_mean(by_id([1, 0, 1, 0]), judged) is None
-
-
-def test_a_missing_label_matters_only_where_none_says_yes():
-    assert presence([None, True]) == 1.0
-    assert presence([None, False]) is None
-    assert presence([False, False]) == 0.0
-    assert presence([]) is None
-
-
-def test_the_interval_of_kappa_is_that_of_resampling():
-    agreed = Agreement(both_yes=40, only_judge=10, only_gold=5, both_no=45)
-    assert agreed.kappa == pytest.approx(0.7)
-    rng = np.random.default_rng(0)
-    drawn = [
-        Agreement(*map(int, rng.multinomial(100, (0.4, 0.1, 0.05, 0.45)))).kappa
-        for _ in range(4_000)
-    ]
-    low, high = agreed.kappa_interval or (0.0, 0.0)
-    assert (high - low) / 3.92 == pytest.approx(
-        np.std([k for k in drawn if k is not None]), rel=0.05
-    )
-    assert Agreement(0, 0, 0, 0).kappa_interval is None

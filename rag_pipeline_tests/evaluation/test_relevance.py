@@ -5,9 +5,70 @@ from hypothesis import strategies as st
 
 from rag_pipeline import Chunk, GoldSpan, Query
 from rag_pipeline.datamodels import CHUNKS_SCHEMA
-from rag_pipeline.evaluation import answers, relevant_chunks
-from rag_pipeline.evaluation.ranking import recall
-from rag_pipeline.evaluation.relevance import judge_chunks
+from rag_pipeline.evaluation.ranking_metrics import recall
+from rag_pipeline.evaluation.relevance import (
+    answers,
+    judge_chunks,
+    relevance_labels,
+    relevant_chunks,
+)
+
+
+def gold_span(start, end, document_id="d"):
+    return GoldSpan(document_id, start, end)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "gold", "expected"),
+    [
+        (gold_span(0, 100), gold_span(40, 60), True),  # gold inside the chunk
+        (gold_span(40, 60), gold_span(0, 100), True),  # chunk inside the gold
+        (gold_span(0, 100), gold_span(90, 110), True),  # 10 of the gold's 20: exactly half
+        (gold_span(0, 100), gold_span(91, 111), False),  # 9 of 20
+        (gold_span(90, 110), gold_span(0, 100), True),  # 10 of the chunk's 20
+        (gold_span(0, 10), gold_span(5, 16), True),  # 5 of the chunk's 10
+        (gold_span(0, 11), gold_span(6, 17), False),  # 5 of 11: half is 5.5
+        (gold_span(0, 10), gold_span(10, 20), False),  # they touch
+        (gold_span(0, 10), gold_span(20, 30), False),
+        (gold_span(0, 10, "a"), gold_span(0, 10, "b"), False),
+        (gold_span(5, 5), gold_span(0, 10), False),
+        (gold_span(0, 10), gold_span(5, 5), False),
+        (gold_span(5, 5), gold_span(5, 5), False),
+    ],
+)
+def test_half_of_the_shorter_one_answers(chunk, gold, expected):
+    assert answers(chunk, gold) is expected
+
+
+one_span = st.builds(
+    lambda d, start, length: gold_span(start, start + length, d),
+    st.sampled_from("ab"),
+    st.integers(0, 30),
+    st.integers(0, 15),
+)
+
+
+@given(one_span, one_span)
+def test_answering_is_symmetric(one, other):
+    assert answers(one, other) == answers(other, one)
+
+
+@given(one_span)
+def test_a_span_answers_itself_unless_it_is_empty(one):
+    assert answers(one, one) == (one.end > one.start)
+
+
+def test_labels_follow_the_ranking_and_any_gold_span_counts():
+    ranked = [
+        Chunk("a", 0, 10, "x" * 10),
+        Chunk("b", 0, 10, "x" * 10),
+        Chunk("a", 10, 20, "x" * 10),
+        Chunk("c", 0, 10, "x" * 10),
+    ]
+    gold = [gold_span(12, 14, "a"), gold_span(0, 3, "b")]
+    assert relevance_labels(ranked, gold) == [False, True, True, False]
+    assert relevance_labels(ranked, []) == [False] * 4
+    assert relevance_labels([], gold) == []
 
 
 def table(chunks):
@@ -34,7 +95,7 @@ CHUNKS = [
 ]
 
 
-def test_by_hand():
+def test_relevant_chunks_by_hand():
     queries = [
         query("inside", ("a", 2, 4)),
         query("astride", ("a", 8, 12)),  # half of the gold in each chunk

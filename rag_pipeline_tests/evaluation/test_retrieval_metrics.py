@@ -3,7 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_pipeline import GoldSpan, Query, ScoredChunk
-from rag_pipeline.evaluation import METRICS, evaluate_query, relevance_labels
+from rag_pipeline.evaluation import evaluate_query
+from rag_pipeline.evaluation.relevance import relevance_labels
+from rag_pipeline.evaluation.retrieval_metrics import METRICS
 
 
 def scored(document_id, start, end):

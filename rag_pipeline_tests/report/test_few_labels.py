@@ -7,7 +7,7 @@ from rag_pipeline.config import load_config
 from rag_pipeline.datamodels import Query
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import save_queries
-from rag_pipeline.report.content import few_labels
+from rag_pipeline.report.content import few_labels, presence
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import write_corpus
 
@@ -47,3 +47,10 @@ def test_where_all_have_gold_nothing_is_judged(workspace):
     corpus, queries = workspace
     gold = {q.query_id: 1.0 for q in queries[:24]}
     assert few_labels(corpus, "one", queries, {"AnswerPresence@1": gold}, {}) is None
+
+
+def test_a_missing_label_matters_only_where_none_says_yes():
+    assert presence([None, True]) == 1.0
+    assert presence([None, False]) is None
+    assert presence([False, False]) == 0.0
+    assert presence([]) is None

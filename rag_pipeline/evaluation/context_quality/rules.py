@@ -11,9 +11,9 @@ from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.datamodels import Answered, Query
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.answer_presence import SpanLike, answers
 from rag_pipeline.evaluation.context_quality.scores import ContextJudgement, Judged, Level
-from rag_pipeline.evaluation.entities import find
+from rag_pipeline.evaluation.entities.matching import find
+from rag_pipeline.evaluation.relevance import SpanLike, answers
 
 _WORD = re.compile(r"[^\W_]+(?:['’.,-][^\W_]+)*")
 _PHRASE_BREAK = re.compile(r"(?:(?<!\d)[.,]|[.,](?!\d)|[;:?!()\[\]{}\"“”\n])+")

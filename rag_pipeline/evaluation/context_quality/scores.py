@@ -13,7 +13,7 @@ from rag_pipeline.datamodels import ContextJudgement as ContextJudgement
 from rag_pipeline.datamodels import Judged as Judged
 from rag_pipeline.datamodels import Level as Level
 from rag_pipeline.evaluation.metrics import Metric
-from rag_pipeline.evaluation.ranking import average_precision
+from rag_pipeline.evaluation.ranking_metrics import average_precision
 
 _RELEVANT = ("high", "medium")
 

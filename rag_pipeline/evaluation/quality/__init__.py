@@ -1,8 +1,8 @@
-"""The run of a configuration -> relevance labels, answers, entity scores and context scores.
+"""The run of a configuration -> labels, scores and answers, each one file of `results`."""
 
-Each is one file of `evaluation.results`.
-"""
-
+from rag_pipeline.evaluation.quality.answer_presence import scores_are_current as scores_are_current
+from rag_pipeline.evaluation.quality.answer_presence import scores_digest as scores_digest
+from rag_pipeline.evaluation.quality.answer_presence import update_scores as update_scores
 from rag_pipeline.evaluation.quality.answers import load_answers as load_answers
 from rag_pipeline.evaluation.quality.answers import load_calibration as load_calibration
 from rag_pipeline.evaluation.quality.answers import save_answers as save_answers

@@ -26,7 +26,7 @@ from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
 from rag_pipeline.datamodels import Query, ScoredChunk
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError
-from rag_pipeline.evaluation.answer_presence import relevance_labels
+from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_asks, searched_index
 from rag_pipeline.search.pinned import Pinned, hold_index

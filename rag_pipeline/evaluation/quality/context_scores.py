@@ -9,13 +9,14 @@ from rag_pipeline.config import Configuration, Context, Models, Settings
 from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, GoldSpan, Query
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.answer_scores import Answered, AnswerScore
-from rag_pipeline.evaluation.context_quality import (
+from rag_pipeline.evaluation.context_quality.rules import best_levels
+from rag_pipeline.evaluation.context_quality.scores import (
     CONTEXT_METRICS,
     ContextJudgement,
+    Judged,
     context_metrics,
+    context_relevance,
 )
-from rag_pipeline.evaluation.context_quality.rules import best_levels
-from rag_pipeline.evaluation.context_quality.scores import Judged, context_relevance
 from rag_pipeline.evaluation.health import Attainable, measure_health
 from rag_pipeline.evaluation.quality.answers import load_answers
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, RUN

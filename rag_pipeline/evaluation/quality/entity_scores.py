@@ -6,7 +6,7 @@ from typing import Any
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.entities import (
+from rag_pipeline.evaluation.entities.scores import (
     ENTITY_METRICS,
     Counts,
     EntityScore,

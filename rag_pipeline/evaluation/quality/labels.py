@@ -6,8 +6,8 @@ from typing import Any
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.answer_presence import relevance_labels
 from rag_pipeline.evaluation.llm_relevance import agreement
+from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.results import LABELS
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.workspace import Workspace

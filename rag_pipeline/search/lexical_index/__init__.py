@@ -287,8 +287,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     if manifest["format"] != _FORMAT:
         raise StoreError(
-            f"{folder}: lexical index of format {manifest['format']}, not {_FORMAT}; "
-            f"build it again"
+            f"{folder}: lexical index of format {manifest['format']}, not {_FORMAT}; build it again"
         )
     files = {name: _checksum(folder / name) for name in manifest["files"]}
     if files != manifest["files"]:

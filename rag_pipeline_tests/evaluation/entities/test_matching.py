@@ -1,9 +1,9 @@
-from decimal import Decimal
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from rag_pipeline.evaluation.entities import extract, find
-from rag_pipeline.evaluation.entities.values import quantities, read_number
+from rag_pipeline.evaluation.entities.matching import find
 
 
 @pytest.mark.parametrize(
@@ -65,56 +65,26 @@ def test_where_a_fact_stands():
     assert text[start:end] == "five (5) years"
 
 
-@pytest.mark.parametrize(
-    ("words", "number"),
-    [
-        ("seven", 7),
-        ("forty-five", 45),
-        ("one hundred and twenty", 120),
-        ("two thousand three hundred", 2300),
-        ("three million", 3_000_000),
-        ("1,240.50", Decimal("1240.50")),
-        ("hundred", 100),
-    ],
-)
-def test_numbers_in_words(words, number):
-    assert read_number(words) == number
+ROWS = [
+    tuple(line.split("\t"))
+    for line in Path(__file__).with_name("entity_pairs.tsv").read_text("utf-8").splitlines()
+]
+"""Lines of: yes or no, kind of fact, fact, text. Labelled before the rules were held to them."""
 
 
-def test_a_word_that_is_no_number_has_none():
-    assert read_number("many") is None
+def test_the_file_has_both_answers_for_every_kind():
+    counted = Counter((label, kind) for label, kind, *_ in ROWS)
+    assert len(ROWS) >= 200
+    assert {kind for _, kind in counted} == {
+        "TIME", "MONEY", "PERCENTAGE", "ACTION", "CONDITION", "LOCATION", "ORGANIZATION"
+    }  # fmt: skip
+    assert all(counted[label, kind] for _, kind in counted for label in ("yes", "no"))
 
 
-def test_quantities_do_not_overlap_and_keep_their_places():
-    text = "USD 60 a month, at most 5% of ten (10) days"
-    assert [(q.kind, text[q.start : q.end]) for q in quantities(text)] == [
-        ("MONEY", "USD 60"),
-        ("PERCENTAGE", "5%"),
-        ("TIME", "ten (10) days"),
+def test_of_the_labelled_pairs_98_percent_are_right():
+    wrong = [
+        (label, kind, fact, text)
+        for label, kind, fact, text in ROWS
+        if (find(kind, fact, text, 88.0) is not None) != (label == "yes")
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "entity"),
-    [
-        ("It lasts in perpetuity.", "TIME", "in perpetuity"),
-        ("Counted from the date of disclosure.", "TIME", "from the date of disclosure"),
-        ("The courts of Hamburg decide.", "LOCATION", "Hamburg"),
-        ("Austrian law applies.", "LOCATION", "Austrian"),
-        ("Within a 50-mile radius.", "LOCATION", "50-mile radius"),
-        ("Signed by Acme Rockets Inc. today.", "ORGANIZATION", "Acme Rockets Inc."),
-        ("Told to prospective lenders.", "ORGANIZATION", "prospective lenders"),
-        ("Unless the Customer opts out, we may.", "CONDITION", "Unless the Customer opts out"),
-        ("You shall destroy all copies.", "ACTION", "shall destroy all copies"),
-        ("The bonus is forfeited.", "ACTION", "is forfeited"),
-        ("A fee of 4 percent.", "PERCENTAGE", "4 percent"),
-        ("It costs £1,150.", "MONEY", "£1,150"),
-    ],
-)
-def test_each_type_is_extracted_by_rules(text, kind, entity):
-    assert entity in [found.text for found in extract(text) if found.kind == kind]
-
-
-@pytest.mark.parametrize("part", ["(", "one hundred and ", "A ", "A.", "if ", "1,", "from the "])
-def test_text_that_repeats_itself_does_not_make_a_pattern_explode(part):
-    extract(part * 1_000)
+    assert len(wrong) <= 0.02 * len(ROWS), wrong

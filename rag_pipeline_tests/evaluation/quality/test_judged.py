@@ -11,14 +11,14 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation import quality
-from rag_pipeline.evaluation.context_quality import Judged
 from rag_pipeline.evaluation.context_quality.llm import judgement_schema
+from rag_pipeline.evaluation.context_quality.scores import Judged
 from rag_pipeline.evaluation.entities.llm import ENTITIES_SCHEMA
-from rag_pipeline.evaluation.presence import update_scores
-from rag_pipeline.evaluation.quality.context_breakdown import context_breakdown
+from rag_pipeline.evaluation.quality.answer_presence import update_scores
 from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.results import JUDGED
 from rag_pipeline.evaluation.scores import read_scores
+from rag_pipeline.evaluation.slices import context_breakdown
 from rag_pipeline.pipeline.planning import Step, is_incomplete, plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run

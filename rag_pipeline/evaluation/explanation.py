@@ -6,9 +6,9 @@ from typing import Literal
 
 from rag_pipeline.datamodels import ContextJudgement, GoldSpan, Query, ScoredChunk
 from rag_pipeline.errors import StoreError
-from rag_pipeline.evaluation.answer_presence import relevance_labels
 from rag_pipeline.evaluation.quality.context_scores import load_judgements
 from rag_pipeline.evaluation.quality.labels import load_labels
+from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.evaluation.scores import Scores, read_scores
@@ -102,7 +102,7 @@ class Diagnosis:
         return REASONS[self.reason].replace("first k", f"first {self.k}")
 
 
-def failures(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
+def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
     """Return every query that fails at k, by reason and then in the order of the queries.
 
     A query without gold can't fail. Raises StoreError before the first evaluation.
@@ -213,10 +213,7 @@ def _reason(
         return "retrieved below k"
     if by_gold is not None and by_gold <= k:
         return "judged not to answer"
-    answerable = scores.get("Answerable")
-    if answerable is None:  # an earlier version's: AP was not defined where no chunk answers
-        return "in no chunk" if scores["AP"].get(query_id) is None else "not retrieved"
-    return "in no chunk" if answerable.get(query_id) == 0 else "not retrieved"
+    return "in no chunk" if scores.get("Answerable", {}).get(query_id) == 0 else "not retrieved"
 
 
 def _document_reason(rank: int | None, k: int) -> Reason:

@@ -6,7 +6,7 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
-from rag_pipeline.evaluation.failures import diagnose, failures
+from rag_pipeline.evaluation.explanation import diagnose, failing_queries
 from rag_pipeline.evaluation.results import LABELS, RUN
 from rag_pipeline.evaluation.runs import load_queries, update_queries
 from rag_pipeline.workspace import Workspace
@@ -46,8 +46,8 @@ def scored(workspace, asset="answer_presence", **metrics):
 
 
 def test_each_failure_has_its_reason_the_earliest_stage_first(evaluated):
-    scored(evaluated, AnswerPresence_at_5=[1, 0, 0, 0], AP=[1, 0.2, 0, None])
-    found = failures(evaluated, "plain")
+    scored(evaluated, AnswerPresence_at_5=[1, 0, 0, 0], Answerable=[1, 1, 1, 0])
+    found = failing_queries(evaluated, "plain")
     assert [(d.query.query_id, d.reason, d.rank) for d in found] == [
         ("q4", "in no chunk", None),
         ("q3", "not retrieved", None),
@@ -60,18 +60,18 @@ def test_each_failure_has_its_reason_the_earliest_stage_first(evaluated):
 
 
 def test_an_answer_that_lacks_the_facts_has_not_used_what_was_retrieved(evaluated):
-    scored(evaluated, AnswerPresence_at_5=[1, 1, 1, None], AP=[1, 1, 1, None])
-    assert failures(evaluated, "plain") == []
+    scored(evaluated, AnswerPresence_at_5=[1, 1, 1, None])
+    assert failing_queries(evaluated, "plain") == []
     scored(evaluated, "entity_scores", EntityRecall=[0, 1, None, None], CriticalRecall=[None] * 4)
-    (found,) = failures(evaluated, "plain")
+    (found,) = failing_queries(evaluated, "plain")
     assert (found.query.query_id, found.reason) == ("q1", "retrieved but not used")
     scored(evaluated, "entity_scores", EntityRecall=[0, 1, 1, 1], CriticalRecall=[1, 0, 1, 1])
-    (found,) = failures(evaluated, "plain")
+    (found,) = failing_queries(evaluated, "plain")
     assert found.query.query_id == "q2", "critical facts count before others"
 
 
 def test_a_document_that_is_gone_leaves_no_gold_text(evaluated, tmp_path):
-    scored(evaluated, AnswerPresence_at_5=[1, 0, 0, 0], AP=[1, 0.2, 0, None])
+    scored(evaluated, AnswerPresence_at_5=[1, 0, 0, 0], Answerable=[1, 1, 1, 0])
     (tmp_path / "documents/policy/travel.md").unlink()
     indexing.update_documents(evaluated)
     (found,) = diagnose(evaluated, "plain", ["q4"])
@@ -80,9 +80,9 @@ def test_a_document_that_is_gone_leaves_no_gold_text(evaluated, tmp_path):
 
 def test_before_the_evaluation_there_is_nothing_to_diagnose(workspace):
     with pytest.raises(StoreError, match="plain has not been evaluated at k = 5; run: rag run"):
-        failures(workspace, "plain")
+        failing_queries(workspace, "plain")
     write_scores(workspace, "plain", {"AnswerPresence@5": [1.0]})
-    assert failures(workspace, "plain") == []
+    assert failing_queries(workspace, "plain") == []
 
 
 def with_judge(workspace, labels):
@@ -101,9 +101,9 @@ def with_judge(workspace, labels):
 def test_a_judge_tells_which_passages_answer(evaluated):
     no = [False] * 3
     judged = with_judge(evaluated, {"q1": no, "q2": no, "q3": no, "q4": [False, True, False]})
-    # Under a judge AP is known of no query; gold tells that no chunk answers q4.
-    scored(judged, AnswerPresence_at_5=[0, 0, 0, 0], AP=[None] * 4, Answerable=[1, 1, 1, 0])
-    found = {d.query.query_id: d for d in failures(judged, "plain")}
+    # Gold says that no chunk answers q4.
+    scored(judged, AnswerPresence_at_5=[0, 0, 0, 0], Answerable=[1, 1, 1, 0])
+    found = {d.query.query_id: d for d in failing_queries(judged, "plain")}
     assert {q: d.reason for q, d in found.items()} == {
         "q1": "judged not to answer",
         "q2": "not retrieved",
