@@ -10,7 +10,7 @@ import argparse
 
 import numpy as np
 
-from rag_pipeline.evaluation.significance import differences, judge
+from rag_pipeline.evaluation.significance import decide, differences
 
 GAINS = (0.0, 0.05, 0.1, 0.2)
 SIZES = (50, 100, 200, 500)
@@ -43,7 +43,7 @@ def verdicts(one: np.ndarray, other: np.ndarray, family: int) -> dict[str, float
     }
     equal = differences({"equal": [(0.0, 0.0)] * one.shape[1]})["equal"]
     rest = {f"equal {i}": equal for i in range(family - 1)}
-    found = [judge({"m": d, **rest})["m"].verdict for d in differences(pairs).values()]
+    found = [decide({"m": d, **rest})["m"].verdict for d in differences(pairs).values()]
     return {word: found.count(word) / len(found) for word in ("better", "worse")}
 
 

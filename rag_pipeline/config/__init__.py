@@ -24,7 +24,7 @@ from rag_pipeline.config.evaluation import EntityExtractor as EntityExtractor
 from rag_pipeline.config.evaluation import Evaluation as Evaluation
 from rag_pipeline.config.evaluation import ExtractiveAnswers as ExtractiveAnswers
 from rag_pipeline.config.evaluation import GoldRelevance as GoldRelevance
-from rag_pipeline.config.evaluation import HealthLimits as HealthLimits
+from rag_pipeline.config.evaluation import HealthThresholds as HealthThresholds
 from rag_pipeline.config.evaluation import RelevanceJudge as RelevanceJudge
 from rag_pipeline.config.evaluation import RelevanceVariant as RelevanceVariant
 from rag_pipeline.config.fingerprints import fingerprint as fingerprint

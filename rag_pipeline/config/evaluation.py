@@ -156,8 +156,8 @@ AnswerScoreSettings = Annotated[Settings, VariantsOf(ANSWER_SCORES, "score")]
 # --- health ---
 
 
-class HealthLimits(Settings):
-    """What a configuration's context health is held to; null is no limit.
+class HealthThresholds(Settings):
+    """Thresholds of the health of a configuration; null is no threshold.
 
     `drop` is how far the average relevance may fall below that of the served release.
     """
@@ -186,7 +186,7 @@ class Evaluation(Settings):
     context: Context = Field(
         default_factory=lambda: load_group(CONTEXT_JUDGES)["rules"](judge="rules")
     )
-    health: HealthLimits = HealthLimits()
+    health: HealthThresholds = HealthThresholds()
     scores: tuple[AnswerScoreSettings, ...] = ()
 
     @property

@@ -1,4 +1,4 @@
-"""What is measured of an answer besides its facts and contexts: ours and other packages' scores."""
+"""Scores of an answer's text, the packaged one and those of other packages."""
 
 import re
 from collections import Counter
@@ -14,27 +14,24 @@ _WORD = re.compile(r"\w+")
 
 
 class AnswerScore(Settings):
-    """Settings of a score of answers; `score` is what `evaluation.scores` calls it."""
+    """Settings of a score of answers; `evaluation.scores` names it by `score`."""
 
     metrics: ClassVar[tuple[Metric[Answered], ...]]
-    """What it measures. The names of all metrics that are installed must differ."""
+    """Its metrics. All installed metrics need different names."""
     score: str
 
     def measure(
         self, answered: Sequence[Answered], models: Models
     ) -> Sequence[Mapping[str, float | None] | ProviderError]:
-        """Return the values by metric of each answer, or why they are not known.
-
-        By default each metric measures each answer; a score that asks a model does it here.
-        """
+        """Return each answer's values by metric, or the failure; override it to ask a model."""
         return [{m.name: m.measure(one) for m in self.metrics} for one in answered]
 
 
 def token_overlap(answered: Answered) -> float | None:
     """Return the F1 of the words shared with the expected answer; None without one.
 
-    Case and punctuation do not count. Rajpurkar et al., SQuAD, 2016, without its removal of
-    English articles, as answers may be in any language.
+    Case and punctuation do not count. Source: Rajpurkar et al., SQuAD, 2016, without the removal of
+    English articles.
     """
     if answered.query.answer is None:
         return None

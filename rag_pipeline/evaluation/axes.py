@@ -1,7 +1,7 @@
 """Scores of configurations -> what each stage contributes: curves over matched configurations.
 
-Configurations are matched when they differ in one stage only. The curve of a variant is its mean
-over matched configurations, so that what the other stages do cancels out.
+Matched configurations differ in one stage only. The curve of a variant is its mean over matched
+configurations, so that the effect of the other stages cancels out.
 """
 
 import itertools
@@ -16,15 +16,15 @@ from rag_pipeline.evaluation.summary import UNMEASURED, Summary
 
 CUTOFFS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20)
 _MOST_VARIANTS = 12
-"""Maximum number of variants of which subsets are searched for a better match."""
+"""With more variants, subsets are not searched for a better match."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisEffect:
-    """One stage's variants, each with its Answer Presence@k curve over the same `matched` choices
-    of the other stages, and its difference to `reference` at `compared_at`.
+    """One stage's variants with their Answer Presence@k curves and differences to `reference`.
 
-    `left_out` names the variants that no matched choice has together with the others.
+    All curves rest on the same `matched` choices of the other stages. `compared_at` names the
+    metric of the differences. `left_out` names the variants without a match.
     """
 
     stage: str
@@ -43,11 +43,11 @@ def axis_effects(
     k: int = 5,
     groups: Groups | None = None,
 ) -> list[AxisEffect]:
-    """Return the effect of every stage of which at least two variants are matched.
+    """Return the effect of every stage with at least two matched variants.
 
-    `scores` is by configuration name; configurations without are ignored. The variants of
-    `reference` (else the first ones listed) are what the others are compared with; the variants
-    of one stage are a family.
+    `scores` is by configuration name; configurations without scores are ignored. Variants are
+    compared with the variant of `reference`, else with the first one listed. The variants of one
+    stage are a family.
     """
     evaluated = [c for c in configurations if c.name in scores]
     effects = (_effect(stage, evaluated, scores, reference, k, groups or {}) for stage in STAGES)
@@ -94,7 +94,7 @@ def _effect(
 
 
 def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the variants that most matched configurations have together, more if it is a tie."""
+    """Return the variants with the most matched configurations; in a tie, more variants."""
     if len(variants) > _MOST_VARIANTS:
         return [v for v in variants if all(v in choice for choice in choices)]
     best: tuple[int, int, list[str]] = (0, 0, [])
@@ -109,7 +109,7 @@ def _matched(variants: Sequence[str], choices: Sequence[Mapping[str, str]]) -> l
 def _mean(
     scores: Mapping[str, Scores], matched: Sequence[Mapping[str, str]], variant: str, metric: str
 ) -> dict[str, float | None]:
-    """Return a variant's mean over matched configurations per query; None where one lacks it."""
+    """Return a variant's mean over matched configurations by query; None if one has no value."""
     columns: list[Values] = [scores[choice[variant]].get(metric, {}) for choice in matched]
     found: dict[str, float | None] = {}
     for query_id in columns[0]:

@@ -1,7 +1,7 @@
-"""The best of many configurations -> what the choice is worth on questions it was not made on.
+"""The best of many configurations -> its mean on queries that did not choose it.
 
-The best mean of many is too high: it was chosen for being high on these very questions. Cross-
-fitting chooses on some folds and measures on the others (Varma and Simon, BMC Bioinformatics 2006).
+The best mean of many is too high, because the same queries chose it. Cross-fitting chooses on some
+folds and measures on the others (Varma and Simon, BMC Bioinformatics 2006).
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from rag_pipeline.evaluation.summary import Summary, summarize
 
 FOLDS = 10
 _REPEATS = 5
-"""Number of times that the folds are drawn: one division into folds is luck."""
+"""Number of times that folds are drawn."""
 _FEWEST = 10
-"""Least number of units that are divided into folds."""
+"""Minimum number of units to divide into folds."""
 
 
 @dataclass(frozen=True, slots=True)
 class BestOfMany:
-    """What choosing the best is worth: its measure on questions that did not choose.
+    """The measure of the best configuration, on queries that did not choose it.
 
-    `naive` is the best mean over all questions, `honest` that of the choices on the folds left out;
-    `again` is the share of these choices that fell on the configuration that is best over all.
+    `naive` is the best mean over all queries. `honest` is the mean of the choices on the folds left
+    out. `again` is the share of these choices that are the best configuration over all.
     """
 
     metric: str
@@ -36,7 +36,7 @@ class BestOfMany:
 
     @property
     def sentence(self) -> str:
-        """Return what it says, for people."""
+        """Return a sentence for people."""
         honest = self.honest
         held = (
             f" [{100 * honest.low:.1f}, {100 * honest.high:.1f}]"
@@ -53,10 +53,10 @@ class BestOfMany:
 def best_of_many(
     metric: str, values: Mapping[str, Mapping[str, float | None]], groups: Mapping[str, str]
 ) -> BestOfMany | None:
-    """Return what choosing by a metric is worth; None for one configuration or few questions.
+    """Return the cross-fitted measure; None for one configuration or few queries.
 
-    `values` are those of each configuration by query; the queries that all have are used. `groups`
-    name the group of a query; a group is never in both parts. The same values give the same folds.
+    `values` holds each configuration's values by query; only queries that all have are used.
+    `groups` names the group of a query; a group is never divided. Folds are reproducible.
     """
     known = [{q for q, v in own.items() if v is not None} for own in values.values()]
     common = sorted(set.intersection(*known)) if known else []
@@ -88,7 +88,6 @@ def best_of_many(
 
 
 def _folds(units: Sequence[str], repeat: int) -> dict[str, int]:
-    """Return the fold of each unit, in an order that is random and the same every time."""
     order = sorted(units, key=lambda u: hashlib.sha256(f"{repeat}:{u}".encode()).digest())
     return {u: number % min(FOLDS, len(units)) for number, u in enumerate(order)}
 

@@ -1,4 +1,4 @@
-"""Scores of configurations -> paired comparisons with the baseline and with what is released."""
+"""Scores of configurations -> paired comparisons with the baseline and with the release."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from rag_pipeline.evaluation.significance import ALPHA, Comparison, Pair, compar
 from rag_pipeline.workspace import Workspace
 
 Groups = Mapping[str, str]
-"""The group of each query that shares one with others, by query id (see `runs.load_groups`)."""
+"""The group of each query, by query id (see `runs.load_groups`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What configurations are held against: a name for people, a configuration, its scores."""
+    """The configuration that others are compared with: a label for people, name and scores."""
 
     label: str
     configuration: str
@@ -23,13 +23,13 @@ class Reference:
 
 
 def baseline(workspace: Workspace) -> Reference:
-    """Return the configuration that the corpus file calls the baseline, else its first one."""
+    """Return the baseline of the corpus file, else its first configuration."""
     name = workspace.config.baseline_name
     return Reference("baseline", name, read_scores(workspace, name))
 
 
 def pairs(one: Scores, other: Scores, metric: str) -> list[Pair]:
-    """Return one metric's values on the queries that both were asked."""
+    """Return one metric's values on the queries that both have."""
     mine, theirs = one.get(metric, {}), other.get(metric, {})
     return [(value, theirs[query_id]) for query_id, value in mine.items() if query_id in theirs]
 
@@ -60,8 +60,8 @@ def compare_all(
 ) -> dict[str, dict[str, Comparison]]:
     """Compare every configuration with a reference; return comparisons by metric and name.
 
-    All configurations together are one family per metric, so a metric that is looked at by
-    itself says "better" of any equal configuration in at most one case of forty.
+    All configurations are one family per metric. One metric alone calls an equal configuration
+    better in at most one case of forty.
     """
     found: dict[str, dict[str, Comparison]] = {}
     for metric in metrics:
@@ -79,7 +79,6 @@ def compare_all(
 def _compared(
     family: Mapping[str, tuple[Scores, Scores, str]], groups: Groups, alpha: float = ALPHA
 ) -> dict[str, Comparison]:
-    """Compare one with the other on a metric, for each member of a family."""
     lower = frozenset(
         name for name, (_, _, metric) in family.items() if direction(metric) == "lower"
     )
@@ -88,16 +87,13 @@ def _compared(
 
 
 def shown_metrics(config: CorpusConfig, also: Sequence[str] = ()) -> list[str]:
-    """Return the metrics to compare on a leaderboard: what it is sorted by, gated by, and shows."""
+    """Return the metrics that a leaderboard compares: its order, the gate and the headlines."""
     wanted = (config.serve_metric, *config.gate.metrics, *also, *headline_metrics())
     return list(dict.fromkeys(wanted))
 
 
 def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[str]:
-    """Return the metrics; where gold is whole documents, that of documents in their place.
-
-    This is so where no configuration has a value of any of them, and some has one of that.
-    """
+    """Return the metrics, or `DOCUMENT_METRIC` if only that has values: gold is whole documents."""
     every = list(scores)
 
     def is_measured(metric: str) -> bool:
@@ -109,7 +105,7 @@ def measured_metrics(metrics: Sequence[str], scores: Iterable[Scores]) -> list[s
 
 
 def evaluated_scores(workspace: Workspace) -> dict[str, Scores]:
-    """Return the scores of every configuration that has some, in the corpus file's order."""
+    """Return the scores of every evaluated configuration, in the corpus file's order."""
     names = workspace.config.all_configurations
     every = {name: read_scores(workspace, name) for name in names}
     return {name: scores for name, scores in every.items() if scores}

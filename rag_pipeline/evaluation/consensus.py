@@ -1,9 +1,8 @@
-"""Passages found for like questions -> how surely the first of each answers, without any gold.
+"""Passages of similar queries -> the chance that each first passage answers, without any gold.
 
-Where the same is asked of many documents ("how long is the notice?" of each contract), the right
-passages say alike things and wrong ones each something else. So a passage is judged by how near it
-is to the first passages that like questions found in other documents. A free judge for
-`prediction_powered`; it is no measure of its own.
+Queries may ask the same of many documents ("how long is the notice?" of each contract). The right
+passages are then similar, and wrong ones differ. A passage is judged by its similarity to the first
+passages of similar queries in other documents. It is a free judge for `prediction_powered`.
 """
 
 import math
@@ -17,13 +16,13 @@ import numpy as np
 from rag_pipeline.datamodels import ScoredChunk
 
 DEPTH = 5
-"""Number of first passages that are compared: one of them is taken to answer."""
+"""Number of first passages that are compared."""
 _ALIKE = 0.5
-"""Questions are alike if they share this much of all their words (Jaccard)."""
+"""Minimum Jaccard similarity of the words of similar queries."""
 _MOST_ALIKE = 50
 _MOST_QUERIES = 2_000
 _NEARNESS = 20.0
-"""A passage is e times as likely to answer as one whose cosine is less by 1 / 20."""
+"""A passage is e times as likely as one with a cosine lower by 1 / 20."""
 
 Tokenize = Callable[[str], Iterable[str]]
 
@@ -31,12 +30,12 @@ Tokenize = Callable[[str], Iterable[str]]
 def first_answers(
     ranked: Mapping[str, Sequence[ScoredChunk]], asks: Mapping[str, str], tokenize: Tokenize
 ) -> dict[str, float]:
-    """Return the share of belief, 0..1, that the first passage of each query answers it.
+    """Return by query id the chance, 0..1, that its first passage answers.
 
-    `ranked` holds passages by query id, best first; `asks` what each query asks besides naming a
-    document. The belief is a softmax over the first 5 passages of cosine (TF-IDF) and of retrieval
-    score, which counts in units of the mean lead of a first passage. Queries that none is like in
-    another document are left out. Of more than 2,000 queries a fixed draw is judged.
+    `ranked` holds passages by query id, best first; `asks` each query's text without the document's
+    name. The chance is a softmax over the first 5 passages of TF-IDF cosine and retrieval score,
+    in units of the mean lead of a first passage. Queries without a similar one in another document
+    are left out. Of more than 2,000 queries a fixed sample is judged.
     """
     known = sorted((q for q, found in ranked.items() if len(found) > 1 and q in asks), key=_drawn)
     ids = known[:_MOST_QUERIES]
@@ -69,7 +68,7 @@ def _drawn(query_id: str) -> tuple[int, str]:
 def _alike(
     asked: Sequence[str], found: Sequence[Sequence[ScoredChunk]], tokenize: Tokenize
 ) -> Iterable[Any]:
-    """Yield for each question which others are most alike and found something elsewhere first."""
+    """Yield for each query the most similar others that found another document first."""
     words = [frozenset(tokenize(text)) for text in asked]
     column = {word: at for at, word in enumerate(sorted(frozenset().union(*words)))}
     held = np.zeros((len(words), len(column)), np.float32)
@@ -86,7 +85,7 @@ def _alike(
 
 
 def _vectors(texts: Mapping[str, str], tokenize: Tokenize) -> tuple[dict[str, Any], int]:
-    """Return each text's words and TF-IDF weights, of length 1, and the number of words."""
+    """Return each text's columns and TF-IDF weights of length 1, and the number of columns."""
     counted = {key: Counter(tokenize(text)) for key, text in texts.items()}
     holding = Counter(word for own in counted.values() for word in own)
     column = {word: at for at, word in enumerate(holding)}

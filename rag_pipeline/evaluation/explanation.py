@@ -1,4 +1,4 @@
-"""Scores and runs -> which queries fail under a configuration, what was found instead, and why."""
+"""Scores and runs -> which queries fail under a configuration, why, and their passages."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ REASONS: dict[Reason, str] = {
     "retrieved but not used": "a chunk that answers is among the first k, and the answer lacks it",
     "answered": "a chunk that answers is among the first k",
 }
-"""Why a query fails, the earliest stage first."""
+"""Reasons for a failing query, in the order of the stages."""
 
 _USED = 0.5
 _PLACED = 3
@@ -43,9 +43,9 @@ _PLACED = 3
 
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
-    """A retrieved chunk, its rank from 1, and whether it answers: by the judge, else by gold.
+    """A retrieved chunk, its rank from 1, and whether it answers by the judge or else by gold.
 
-    `place` is known of the first few only.
+    Only the first 3 have a `place`.
     """
 
     rank: int
@@ -60,7 +60,7 @@ class RankedPassage:
 
 @dataclass(frozen=True, slots=True)
 class GoldText:
-    """A gold span with its text; None where the document is not there any more."""
+    """A gold span with its text; None if the document is gone."""
 
     document_id: str
     start: int
@@ -71,7 +71,7 @@ class GoldText:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One query under one configuration: `rank` is that of the first chunk that answers."""
+    """One query under one configuration; `rank` is that of the first chunk that answers."""
 
     query: Query
     configuration: str
@@ -81,11 +81,11 @@ class Diagnosis:
     gold: tuple[GoldText, ...]
     retrieved: tuple[RankedPassage, ...]
     judgement: ContextJudgement | None = None
-    """What was judged of the first passages as contexts of the answer; None where nothing was."""
+    """The judgement of the answer's contexts; None without one."""
 
     @property
     def why(self) -> str:
-        """Return the reason in a sentence, with this query's numbers."""
+        """Return the reason as a sentence with this query's ranks."""
         if self.query.gold_documents and not self.gold:
             named = ", ".join(self.query.gold_documents)
             if self.rank is None:
@@ -105,7 +105,7 @@ class Diagnosis:
 def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> list[Diagnosis]:
     """Return every query that fails at k, by reason and then in the order of the queries.
 
-    A query without gold can't fail. Raises StoreError before the first evaluation.
+    A query without gold cannot fail. Raises StoreError before the first evaluation.
     """
     scores = _scores(workspace, configuration, k)
     order = list(REASONS)
@@ -129,7 +129,7 @@ def failing_queries(workspace: Workspace, configuration: str, k: int = 5) -> lis
 def diagnose(
     workspace: Workspace, configuration: str, query_ids: Collection[str], k: int = 5
 ) -> list[Diagnosis]:
-    """Return what became of some queries under a configuration."""
+    """Return the diagnoses of some queries under a configuration."""
     scores = _scores(workspace, configuration, k)
     chosen = [q for q in load_queries(workspace) if q.query_id in query_ids]
     return _diagnose(workspace, configuration, chosen, scores, k)
@@ -164,7 +164,7 @@ def _diagnose(
         if not query.gold_spans:
             by_gold = [chunk.document_id in query.gold_documents for chunk in chunks]
         labels = by_gold
-        # Where a judge decides, what it was not asked about or failed on does not answer for sure.
+        # Passages without a label of the judge count as not answering.
         if is_judged:
             labels = [bool(label) for label in told.get(query.query_id, ())][: len(chunks)]
             labels += [False] * (len(chunks) - len(labels))
@@ -202,8 +202,7 @@ def _span(chunk: ScoredChunk) -> GoldSpan:
 def _reason(
     scores: Scores, query_id: str, k: int, rank: int | None = None, by_gold: int | None = None
 ) -> Reason:
-    """Return the earliest stage that fails; `rank` and `by_gold` are those of the first chunk that
-    answers by whoever judges, and by gold."""
+    """Return the earliest failure; `rank` and `by_gold` are the first ranks by judge and gold."""
     if scores[f"AnswerPresence@{k}"].get(query_id):
         told = scores.get("CriticalRecall", {}).get(query_id)
         if told is None:
@@ -223,7 +222,7 @@ def _document_reason(rank: int | None, k: int) -> Reason:
 
 
 def _texts(workspace: Workspace, spans: Collection[GoldSpan]) -> dict[GoldSpan, tuple[str, Place]]:
-    """Return text and place of spans of the documents as they are now; one at a time is held."""
+    """Return text and place of spans in the current documents; read one document at a time."""
     of_document: dict[str, list[GoldSpan]] = {}
     for span in spans:
         of_document.setdefault(span.document_id, []).append(span)

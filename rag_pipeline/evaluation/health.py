@@ -1,15 +1,14 @@
 """Context metrics of all queries -> the health of a configuration, and alerts with a cure.
 
-After Mastra, "Building better RAG with context-aware evaluation" (2025), section "Measuring RAG
-system health", which names the five figures and gives three limits; what it leaves open is said
-below.
+Source: Mastra, "Building better RAG with context-aware evaluation" (2025), section "Measuring RAG
+system health", which names the five figures and gives three thresholds.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from rag_pipeline.config import HealthLimits
+from rag_pipeline.config import HealthThresholds
 from rag_pipeline.evaluation.summary import mean_of_known
 
 Severity = Literal["error", "warning"]
@@ -17,54 +16,53 @@ _OPTIMAL = range(3, 6)
 
 
 HEALTH_CHECKS = {
-    "context_relevance": "Average relevance of the contexts, by the health limit `relevance`.",
-    "context_usage": "Share of the contexts that answers used, by the health limit `usage`.",
+    "context_relevance": "Average relevance of the contexts, by the threshold `relevance`.",
+    "context_usage": "Share of the contexts that answers used, by the threshold `usage`.",
     "missing_context": "Share of queries whose contexts lack something, by `missing`.",
-    "ranking_efficiency": "How early relevant contexts stand, by the health limit `ranking`.",
+    "ranking_efficiency": "How early relevant contexts stand, by the threshold `ranking`.",
     "optimal_context_count": "Share of queries with three to five relevant contexts, by `optimal`.",
     "no_drop_against_release": "Average relevance against that of the served release, by `drop`.",
 }
-"""What each alert is about, by its name."""
+"""Subjects of the alerts, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Means over the queries that have contexts and were judged; None where there are none."""
+    """Means over the queries with judged contexts; None without any."""
 
     queries: int
     missing: int
-    """Queries that were not judged, or had nothing to judge."""
+    """Count of queries without judged contexts."""
     average_relevance: float | None
-    """Mean ContextRelevance, over the best that is attainable for the query: 0..1."""
+    """Mean ContextRelevance relative to the attainable one, 0..1."""
     usage_rate: float | None
-    """Mean share of a query's contexts that were used, over the best that is attainable: 0..1."""
+    """Mean share of used contexts relative to the attainable one, 0..1."""
     missing_rate: float | None
-    """Share of queries that lack anything."""
+    """Share of queries with a missing item."""
     ranking_efficiency: float | None
     """Mean of max(0, ContextPrecision - RankingPenalty) over queries with a relevant context."""
     optimal_rate: float | None
     """Share of queries with three to five relevant contexts."""
-    raw_relevance: float | None = None
-    """Mean ContextRelevance, over the scale's end, as a release keeps it: 0..1."""
+    raw_relevance: float | None
+    """Mean ContextRelevance / scale, as a release keeps it, 0..1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One thing that is held to a limit; `value` is None where it can't be told."""
+    """One value and its threshold; `value` is None if it is unknown."""
 
     name: str
     passed: bool
     severity: Severity
     value: float | None
-    limit: float
+    threshold: float
     description: str
 
 
 class Attainable(NamedTuple):
-    """What perfect retrieval reaches for one query, which may have one chunk to find: 0..1.
+    """The best possible values of one query under perfect retrieval, 0..1.
 
-    `relevance` is that of the best contexts there are, `usage` the share of them that is of high
-    or medium relevance. 0 where nothing relevant is there to be found: the whole scale counts then.
+    `usage` is the share of contexts of high or medium relevance. With 0 the whole scale counts.
     """
 
     relevance: float = 1.0
@@ -76,9 +74,9 @@ def measure_health(
     scale: float = 1.0,
     attainable: Sequence[Attainable] = (),
 ) -> Health:
-    """Summarize rows of `CONTEXT_METRICS`, one a query, relative to what is `attainable` for each.
+    """Summarize rows of `CONTEXT_METRICS`, one a query, relative to the `attainable` values.
 
-    Without `attainable`, relevance and usage count on the whole scale.
+    Without `attainable`, the whole scale counts.
     """
     best = attainable or [Attainable()] * len(rows)
     both = [
@@ -106,62 +104,61 @@ def measure_health(
 
 
 def find_alerts(
-    health: Health, limits: HealthLimits, released_relevance: float | None = None
+    health: Health, thresholds: HealthThresholds, released_relevance: float | None = None
 ) -> list[Alert]:
-    """Hold the health to its limits; one alert per limit that is set, passed or not.
+    """Compare the health with its thresholds; return one alert per threshold that is set.
 
-    `released_relevance` is the average relevance of the release that is served, None where there
-    is none: then nothing can have dropped. A figure that is None passes, and says so.
+    `released_relevance` is the raw relevance of the served release, None without a release. A
+    value of None passes.
     """
     held: tuple[tuple[str, float | None, float | None, bool, Severity, str], ...] = (
-        ("context_relevance", health.average_relevance, limits.relevance, True, "error",
+        ("context_relevance", health.average_relevance, thresholds.relevance, True, "error",
          "try another retriever, reranker or chunking, or fewer contexts"),
-        ("context_usage", health.usage_rate, limits.usage, True, "warning",
+        ("context_usage", health.usage_rate, thresholds.usage, True, "warning",
          "pass fewer contexts on: lower `contexts`, or set the retriever's `adaptive: true`"),
-        ("missing_context", health.missing_rate, limits.missing, False, "error",
+        ("missing_context", health.missing_rate, thresholds.missing, False, "error",
          "add the documents that are missing, or retrieve more contexts"),
-        ("ranking_efficiency", health.ranking_efficiency, limits.ranking, True, "warning",
+        ("ranking_efficiency", health.ranking_efficiency, thresholds.ranking, True, "warning",
          "rerank: relevant contexts stand too far down"),
-        ("optimal_context_count", health.optimal_rate, limits.optimal, True, "warning",
+        ("optimal_context_count", health.optimal_rate, thresholds.optimal, True, "warning",
          "make chunks smaller or larger until three to five of them are relevant"),
     )  # fmt: skip
     alerts = [
-        _alert(name, value, limit, at_least, severity, cure)
-        for name, value, limit, at_least, severity, cure in held
-        if limit is not None
+        _alert(name, value, threshold, at_least, severity, cure)
+        for name, value, threshold, at_least, severity, cure in held
+        if threshold is not None
     ]
-    if limits.drop is not None:
-        own = health.average_relevance if health.raw_relevance is None else health.raw_relevance
-        alerts.append(_drop(own, released_relevance, limits.drop))
+    if thresholds.drop is not None:
+        alerts.append(_drop(health.raw_relevance, released_relevance, thresholds.drop))
     return alerts
 
 
-def checked(limits: HealthLimits) -> dict[str, str]:
-    """Return the names of the alerts whose limit is set, with what each is about."""
+def alert_subjects(thresholds: HealthThresholds) -> dict[str, str]:
+    """Return the subjects of the alerts with a threshold, by name."""
     nothing = measure_health([])
-    return {alert.name: HEALTH_CHECKS[alert.name] for alert in find_alerts(nothing, limits)}
+    return {alert.name: HEALTH_CHECKS[alert.name] for alert in find_alerts(nothing, thresholds)}
 
 
 def _alert(
-    name: str, value: float | None, limit: float, at_least: bool, severity: Severity, cure: str
+    name: str, value: float | None, threshold: float, at_least: bool, severity: Severity, cure: str
 ) -> Alert:
     label = name.replace("_", " ")
     if value is None:
-        return Alert(name, True, severity, None, limit, f"{label}: no query was judged")
-    passed = value >= limit if at_least else value <= limit
-    said = f"{label} {value:.2f}, limit {'at least' if at_least else 'at most'} {limit:g}"
-    return Alert(name, passed, severity, value, limit, said if passed else f"{said}; {cure}")
+        return Alert(name, True, severity, None, threshold, f"{label}: no query was judged")
+    passed = value >= threshold if at_least else value <= threshold
+    said = f"{label} {value:.2f}, threshold {'at least' if at_least else 'at most'} {threshold:g}"
+    return Alert(name, passed, severity, value, threshold, said if passed else f"{said}; {cure}")
 
 
-def _drop(value: float | None, released: float | None, limit: float) -> Alert:
+def _drop(value: float | None, released: float | None, threshold: float) -> Alert:
     name = "no_drop_against_release"
     if value is None or released is None:
         what = "no query was judged" if value is None else "there is no release to compare with"
-        return Alert(name, True, "warning", None, limit, what)
+        return Alert(name, True, "warning", None, threshold, what)
     drop = released - value
     said = f"average relevance {value:.2f}, {released:.2f} in the release"
-    cure = "" if drop <= limit else "; compare with it before this configuration is released"
-    return Alert(name, drop <= limit, "warning", drop, limit, said + cure)
+    cure = "" if drop <= threshold else "; compare with it before this configuration is released"
+    return Alert(name, drop <= threshold, "warning", drop, threshold, said + cure)
 
 
 def _reached(value: float, attainable: float) -> float:

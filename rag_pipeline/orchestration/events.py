@@ -35,7 +35,7 @@ def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
         passed=alert.passed,
         severity=dg.AssetCheckSeverity.WARN,
         description=alert.description,
-        metadata=metadata_of(rounded_values({"value": alert.value, "limit": alert.limit})),
+        metadata=metadata_of(rounded_values({"value": alert.value, "threshold": alert.threshold})),
     )
 
 

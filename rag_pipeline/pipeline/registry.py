@@ -12,7 +12,7 @@ from rag_pipeline.calls.costs import Totals, totals_by
 from rag_pipeline.config import ChatSettings, CorpusConfig, EmbeddingSettings, Key, Settings
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, runs
-from rag_pipeline.evaluation.health import checked
+from rag_pipeline.evaluation.health import alert_subjects
 from rag_pipeline.evaluation.leaderboard import (
     LEADERBOARD_FILE,
     leaderboard_digest,
@@ -255,7 +255,7 @@ _ROWS = (
         update=updates.context_scores,
         about="How relevant, used, complete and well ranked the contexts of each query are.",
         doing="judge the contexts",
-        alerts=lambda config: checked(config.evaluation.health),
+        alerts=lambda config: alert_subjects(config.evaluation.health),
         words=(("queries", "queries"), ("missing_judgements", "missing")),
         made_with="answers",
     ),

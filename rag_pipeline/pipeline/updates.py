@@ -245,10 +245,10 @@ def entity_scores(workspace: Workspace, key: Key) -> Materialized:
 
 
 def context_scores(workspace: Workspace, key: Key) -> Materialized:
-    """Judge the contexts of every query, and hold their health to the limits."""
+    """Judge the contexts of every query, and check their health."""
     note = quality.update_context_scores(workspace, workspace.config.configuration(key))
-    limits = workspace.config.evaluation.health
-    alerts = find_alerts(Health(**note["health"]), limits, _released_relevance(workspace))
+    thresholds = workspace.config.evaluation.health
+    alerts = find_alerts(Health(**note["health"]), thresholds, _released_relevance(workspace))
     facts = {**rounded_values(note["health"]), **_judgements(note)}
     return Materialized(note["digest"], facts, tuple(alerts))
 

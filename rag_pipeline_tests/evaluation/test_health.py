@@ -1,9 +1,15 @@
 import pytest
 
-from rag_pipeline.config import HealthLimits
+from rag_pipeline.config import HealthThresholds
 from rag_pipeline.datamodels import GoldSpan, Query
 from rag_pipeline.evaluation.context_quality.rules import best_levels
-from rag_pipeline.evaluation.health import Attainable, Health, checked, find_alerts, measure_health
+from rag_pipeline.evaluation.health import (
+    Attainable,
+    Health,
+    alert_subjects,
+    find_alerts,
+    measure_health,
+)
 
 
 def row(relevance, precision=1.0, penalty=0.0, usage=1.0, missing=0.0, relevant=3.0):
@@ -51,29 +57,29 @@ def test_perfect_retrieval_of_one_gold_span_alarms_nobody():
     at = [Attainable(relevance=2.2 / 5, usage=1 / 5)]
     health = measure_health([row(0.44, usage=0.2, relevant=1)], attainable=at)
     assert (health.average_relevance, health.usage_rate) == pytest.approx((1.0, 1.0))
-    assert all(alert.passed for alert in find_alerts(health, HealthLimits(), 0.44))
+    assert all(alert.passed for alert in find_alerts(health, HealthThresholds(), 0.44))
     poor = measure_health([row(0.22, usage=0.0, relevant=0)], attainable=at)
     assert poor.average_relevance == pytest.approx(0.5)
-    failed = {a.name for a in find_alerts(poor, HealthLimits(), 0.44) if not a.passed}
+    failed = {a.name for a in find_alerts(poor, HealthThresholds(), 0.44) if not a.passed}
     assert failed == {"context_relevance", "context_usage", "no_drop_against_release"}
 
 
 def test_nothing_judged_is_null_and_alarms_nobody():
     health = measure_health([NOTHING])
     assert health == Health(0, 1, None, None, None, None, None, None)
-    alerts = find_alerts(health, HealthLimits(), 0.9)
+    alerts = find_alerts(health, HealthThresholds(), 0.9)
     assert alerts and all(alert.passed for alert in alerts)
     assert all("no query was judged" in alert.description for alert in alerts)
 
 
-def alerts_of(health, limits=None, released=None):
-    return {a.name: a for a in find_alerts(health, limits or HealthLimits(), released)}
+def alerts_of(health, thresholds=None, released=None):
+    return {a.name: a for a in find_alerts(health, thresholds or HealthThresholds(), released)}
 
 
-def test_each_limit_alerts_beyond_it_and_not_at_it():
-    at = alerts_of(Health(9, 0, 0.6, 0.4, 0.3, 0.5, 0.5))
+def test_each_threshold_alerts_beyond_it_and_not_at_it():
+    at = alerts_of(Health(9, 0, 0.6, 0.4, 0.3, 0.5, 0.5, 0.6))
     assert all(alert.passed for alert in at.values())
-    beyond = alerts_of(Health(9, 0, 0.59, 0.39, 0.31, 0.5, 0.5))
+    beyond = alerts_of(Health(9, 0, 0.59, 0.39, 0.31, 0.5, 0.5, 0.6))
     failed = {name: alert.severity for name, alert in beyond.items() if not alert.passed}
     assert failed == {
         "context_relevance": "error",
@@ -81,20 +87,20 @@ def test_each_limit_alerts_beyond_it_and_not_at_it():
         "missing_context": "error",
     }
     assert beyond["context_relevance"].description == (
-        "context relevance 0.59, limit at least 0.6; try another retriever, reranker or "
+        "context relevance 0.59, threshold at least 0.6; try another retriever, reranker or "
         "chunking, or fewer contexts"
     )
 
 
-def test_limits_are_settings_and_null_is_none():
-    limits = HealthLimits(relevance=0.2, usage=None, missing=None, ranking=0.9, drop=None)
-    alerts = alerts_of(Health(9, 0, 0.3, 0.0, 1.0, 0.8, 0.0), limits)
+def test_thresholds_are_settings_and_null_is_none():
+    thresholds = HealthThresholds(relevance=0.2, usage=None, missing=None, ranking=0.9, drop=None)
+    alerts = alerts_of(Health(9, 0, 0.3, 0.0, 1.0, 0.8, 0.0, 0.3), thresholds)
     assert {name: alert.passed for name, alert in alerts.items()} == {
         "context_relevance": True,
         "ranking_efficiency": False,
     }
-    assert set(checked(limits)) == set(alerts)
-    assert set(checked(HealthLimits())) == {
+    assert set(alert_subjects(thresholds)) == set(alerts)
+    assert set(alert_subjects(HealthThresholds())) == {
         "context_relevance",
         "context_usage",
         "missing_context",
@@ -103,7 +109,7 @@ def test_limits_are_settings_and_null_is_none():
 
 
 def test_a_drop_against_the_release_is_an_alert():
-    health = Health(9, 0, 0.7, 1.0, 0.0, 1.0, 1.0)
+    health = Health(9, 0, 0.7, 1.0, 0.0, 1.0, 1.0, 0.7)
     assert alerts_of(health, released=None)["no_drop_against_release"].passed
     assert alerts_of(health, released=0.74)["no_drop_against_release"].passed
     drop = alerts_of(health, released=0.8)["no_drop_against_release"]

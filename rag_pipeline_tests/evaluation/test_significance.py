@@ -10,9 +10,9 @@ from scipy.stats import permutation_test
 
 from rag_pipeline.evaluation.significance import (
     compare_family,
+    decide,
     differences,
     holm,
-    judge,
     loss_p_values,
 )
 
@@ -187,7 +187,7 @@ def test_among_many_equal_configurations_none_is_called_better_in_95_percent():
     )
     called = 0
     for i in range(200):
-        family = judge({str(j): found[f"{i} {j}"] for j in range(10)})
+        family = decide({str(j): found[f"{i} {j}"] for j in range(10)})
         called += any(comparison.verdict == "better" for comparison in family.values())
     assert called <= 10
 
@@ -201,7 +201,7 @@ def test_a_great_gain_is_seen():
 
 def count_better(found):
     """Count the verdicts over experiments of their own: each is a family of one."""
-    return sum(judge({"m": d})["m"].verdict == "better" for d in found.values())
+    return sum(decide({"m": d})["m"].verdict == "better" for d in found.values())
 
 
 def _pairs(one, other):

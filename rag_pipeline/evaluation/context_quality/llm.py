@@ -1,4 +1,4 @@
-"""Judge contexts by a chat model: level and use of each, and what is missing."""
+"""Judge contexts by a chat model: level and use of each, and missing facts."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -23,9 +23,9 @@ _OVERALL = " Last, in `overallAssessment`, say in one sentence how well they ser
 
 
 class ChatContext(ContextJudge):
-    """A chat model judges level and use of each context, and lists what is missing.
+    """A chat model judges level and use of each context, and lists missing facts.
 
-    With `overall` it also says in a sentence how well all contexts together serve the question.
+    With `overall` it also rates all contexts together in one sentence.
     """
 
     code_version = 2
@@ -45,10 +45,9 @@ class ChatContext(ContextJudge):
 def judge_with_llm(
     answered: Sequence[Answered], ask: Ask, overall: bool = False
 ) -> list[ContextJudgement | ProviderError]:
-    """Judge each query's contexts, best first; a failure where the model gives no valid reply.
+    """Judge each query's contexts, best first; return the failure if no reply is valid.
 
-    The schema asks for exactly one judgement a context, in their order; a reply that has others
-    is asked for once more and then fails. A query without contexts is not asked about.
+    The schema demands one judgement a context. A query without contexts needs no call.
     """
     shown = [n for n, one in enumerate(answered) if one.contexts]
     prompts = [_prompt(answered[n], overall) for n in shown]
@@ -59,7 +58,7 @@ def judge_with_llm(
 
 
 def judgement_schema(count: int, overall: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of a judgement of so many contexts."""
+    """Return the JSON schema of a judgement of `count` contexts."""
     level = {"type": "string", "enum": ["high", "medium", "low", "none"]}
     text = {"type": "string"}
     context = object_schema({"level": level, "used": {"type": "boolean"}, "reason": text})
@@ -81,7 +80,7 @@ def _prompt(one: Answered, overall: bool) -> Prompt:
 
 
 def _read(reply: Reply) -> ContextJudgement:
-    # In the order of the numbers: a model may write the properties in any.
+    # A model may write the properties in any order.
     count = sum(name.startswith("context_") for name in reply.data)
     parts = [reply.data[f"context_{number}"] for number in range(1, count + 1)]
     return ContextJudgement(

@@ -1,4 +1,4 @@
-"""Judge contexts without a chat model: levels from gold spans or likeness, use from key phrases."""
+"""Judge contexts without a chat model: levels by gold or similarity, use by key phrases."""
 
 import itertools
 import re
@@ -21,9 +21,9 @@ _LONGEST_PHRASE = 4
 
 
 class RuleContext(ContextJudge):
-    """Levels from gold spans; where a query has none, from the nearest sentence's cosine.
+    """Levels from gold spans; without gold, from the cosine of the nearest sentence.
 
-    `similarities` are the least cosines of high, medium and low.
+    `similarities` are the minimum cosines of high, medium and low.
     """
 
     code_version = 2
@@ -40,14 +40,13 @@ class RuleContext(ContextJudge):
 def judge_by_rules(
     answered: Sequence[Answered], settings: RuleContext, embed: SentenceEmbed
 ) -> list[ContextJudgement]:
-    """Judge each query's contexts, best first, and the answer that was given from them.
+    """Judge each query's contexts, best first, and their use in the answer.
 
-    Levels of a query with gold spans: `high` answers one (see `evaluation.answers`), `medium`
-    shares any of its text, `low` is of a document with one, `none` the rest. Without gold spans:
-    by the cosine of the query and the context's nearest sentence, at least `similarities`.
+    With gold spans: `high` answers one (see `relevance.answers`), `medium` overlaps one, `low` is
+    in the same document, `none` is elsewhere. Without gold spans the level follows `similarities`.
 
-    Missing is each gold span that no context answers; without gold spans each annotated fact that
-    no context states; without either, an answer that was not found.
+    Missing are the gold spans that no context answers. Without gold spans, missing are the
+    annotated facts that no context states; without facts, an answer that was not found.
     """
     judged = []
     for one, cosines in zip(answered, _nearest(answered, embed), strict=True):
@@ -60,14 +59,13 @@ def judge_by_rules(
     return judged
 
 
-# The same chunks are found for many queries, and under many configurations.
+# Many queries and configurations retrieve the same chunks.
 @lru_cache(maxsize=4096)
 def key_phrases(text: str) -> frozenset[str]:
-    """Return what a text says in its own words: runs of two to four words between stop words and
-    punctuation, and single words with a digit; lower case.
+    """Return runs of two to four words between stop words and punctuation, in lower case.
 
-    Candidate phrases of RAKE: Rose et al., Automatic keyword extraction from individual documents,
-    2010.
+    Single words with a digit count too. Source: the candidate phrases of RAKE (Rose et al.,
+    Automatic keyword extraction from individual documents, 2010).
     """
     stop_words = _stop_words()
     phrases: set[str] = set()
@@ -87,7 +85,7 @@ def key_phrases(text: str) -> frozenset[str]:
 
 
 def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
-    """Tell whether an answer used a context: by one of its key phrases for `high`, by two else.
+    """Return whether an answer has one key phrase of a `high` context, or two of a lower one.
 
     A context of level `none` is never used.
     """
@@ -100,9 +98,9 @@ def was_used(phrases: frozenset[str], answer: str, level: Level) -> bool:
 
 
 def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
-    """Tell of each context whether it was cited, or its own phrases stand in the answer.
+    """Return for each context whether it is cited, or its own phrases are in the answer.
 
-    Phrases of the query and of several contexts are left out: they don't tell which was used.
+    Phrases of the query or of several contexts do not count.
     """
     if not one.answer.answered:
         return [False] * len(one.contexts)
@@ -117,10 +115,9 @@ def _used(one: Answered, levels: Sequence[Level]) -> list[bool]:
 
 
 def best_levels(query: Query, chunks: Iterable[SpanLike], contexts: int) -> list[Level]:
-    """Return the levels of the best contexts that there are, best first, of `chunks`.
+    """Return the highest possible levels of this number of `contexts`, best first.
 
-    `chunks` are all of the documents that the gold spans lie in; those of other documents are
-    `none`, as is what lacks to the number of `contexts`.
+    `chunks` are all chunks of the documents with gold spans. Contexts beyond these are `none`.
     """
     order: tuple[Level, ...] = ("high", "medium", "low", "none")
     levels = sorted((_gold_level(chunk, query) for chunk in chunks), key=order.index)
@@ -169,7 +166,7 @@ def _missing(one: Answered) -> list[str]:
 
 
 def _nearest(answered: Sequence[Answered], embed: SentenceEmbed) -> list[list[float]]:
-    """Return each context's highest cosine of a sentence with its query; [] for gold queries."""
+    """Return each context's highest cosine of a sentence and the query; [] for gold queries."""
     needed = [one for one in answered if one.contexts and not _has_gold(one.query)]
     sentences = {
         chunk.text: [chunk.text[s:e] for s, e in sentence_spans(chunk.text)] or [chunk.text]

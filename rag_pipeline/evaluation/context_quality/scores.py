@@ -1,8 +1,7 @@
-"""The context metrics of one query, from judgements of its contexts, best ranked first.
+"""The context metrics of one query, from judgements of its contexts, best first.
 
-Formulas after Mastra, "Building better RAG with context-aware evaluation" (2025), with all rates
-in the settings. Different from there: without contexts every metric is None, where the article
-scores 1.0, and nothing is rounded.
+Source of the formulas: Mastra, "Building better RAG with context-aware evaluation" (2025). All
+rates are settings. Unlike there, every metric is None without contexts, and nothing is rounded.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +20,9 @@ _RELEVANT = ("high", "medium")
 def context_relevance(judgement: ContextJudgement, rates: Context) -> float | None:
     """Return max(0, relevance - usage penalty - missing penalty) x scale; None without contexts.
 
-    Relevance is the sum of the contexts' weights (high 1.0, medium 0.7, low 0.3, none 0) over
-    that of as many high ones; the usage penalty 0.1 for each high context that is not used; the
-    missing penalty 0.15 for each missing item, at most 0.5.
+    Relevance is the mean of the contexts' weights (high 1.0, medium 0.7, low 0.3, none 0) over the
+    weight of high. The usage penalty is 0.1 for each unused high context. The missing penalty is
+    0.15 for each missing item, at most 0.5.
     """
     contexts = judgement.contexts
     if not contexts:
@@ -39,8 +38,7 @@ def context_relevance(judgement: ContextJudgement, rates: Context) -> float | No
 def context_precision(contexts: Sequence[Judged]) -> float | None:
     """Return the average precision over high and medium contexts; None without contexts.
 
-    The mean, over the relevant contexts, of the share of relevant ones down to their place. 0
-    where none is relevant. Contexts that were not retrieved do not count: see `AP` for that.
+    0 if none is relevant. Contexts that were not retrieved do not count, unlike in `AP`.
     """
     if not contexts:
         return None
@@ -49,10 +47,7 @@ def context_precision(contexts: Sequence[Judged]) -> float | None:
 
 
 def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
-    """Return 0.05 per place after the third, summed over high contexts, at most 0.3.
-
-    None without contexts.
-    """
+    """Return 0.05 per place after the third over high contexts, at most 0.3; None without any."""
     if not contexts:
         return None
     late = sum(
@@ -64,7 +59,7 @@ def ranking_penalty(contexts: Sequence[Judged], rates: Context) -> float | None:
 
 
 class RatedContexts(NamedTuple):
-    """A query's judged contexts, and the rates by which they are scored."""
+    """A query's judged contexts and the rates of the scores."""
 
     judgement: ContextJudgement
     rates: Context
@@ -119,7 +114,7 @@ CONTEXT_METRICS: tuple[Metric[RatedContexts], ...] = (
         headline=False,
     ),
 )
-"""What is measured of a query's contexts, in the order to show it; None without contexts."""
+"""Metrics of a query's contexts in display order; None without contexts."""
 
 
 def context_metrics(judgement: ContextJudgement, rates: Context) -> dict[str, float | None]:

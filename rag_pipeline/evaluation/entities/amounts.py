@@ -1,4 +1,4 @@
-"""Texts of sums and shares -> ("USD", 10000), ("percent", 50)."""
+"""Sums of money and percentages in a text -> ("USD", 10000), ("percent", 50)."""
 
 import re
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ _MONEY = (
 )
 _EUROS = rf"(?i)\b(?P<words>{FOREIGN_WORDS})\s+euros?\b"
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
-"""A sum in German notation; in dollars and pounds the point is a point."""
+"""A number in German notation; in dollars and pounds the point is decimal."""
 _PERCENT = (
     rf"(?i)(?P<number>{NUMBER})(?P<half>\s+and\s+(?:a|one)[\s-]half)?\s*"
     r"(?:(?P<points>basis\s+points?|bps)\b|%|(?:percent|per\s+cent|pct|Prozent|v\.\s?H|pour\s+cent|"
@@ -96,7 +96,7 @@ def sums(text: str) -> Iterator[Amount]:
 
 
 def shares(text: str) -> Iterator[Amount]:
-    """Yield the percentages of a text, and its halves, thirds and quarters."""
+    """Yield the percentages of a text, with halves, thirds and quarters."""
     for match in compiled(_PERCENT).finditer(text):
         fraction = match["fraction"]
         if fraction:

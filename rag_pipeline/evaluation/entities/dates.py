@@ -1,4 +1,4 @@
-"""Texts of dates and times of day -> ("date", month, day[, year]), ("month", …), ("clock", …)."""
+"""Dates and times of day -> ("date", month, day[, year]), ("month", …), ("clock", minutes)."""
 
 import re
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _date(match: re.Match[str]) -> tuple[str | int, ...] | None:
     if match["full"]:
         first, second = int(match["first"]), int(match["second"])
         year = int(match["full"]) + (2_000 if len(match["full"]) == 2 else 0)
-        # Two digits of a year are a date only where nothing else can be meant: 31/12/24.
+        # A year of two digits counts only if nothing else is possible: 31/12/24.
         if len(match["full"]) == 2 and (match["mark"] != "/" or min(first, second) > 12):
             return None
         if not 1 <= min(first, second) <= 12 or not max(first, second) <= 31:

@@ -1,4 +1,4 @@
-"""Texts of periods -> months or seconds: "five (5) years", "half a year", "30 Tage", "un mois"."""
+"""Periods in a text -> months or seconds: "five (5) years", "half a year", "30 Tage"."""
 
 import re
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ _ONE = (
     r"|\ban?\s+(?P<before>hour|day|week|month|year)(?=\s+(?:after|before|from|later)\b|['’]s\s+notice)"
     r"|\ba\s+(?P<long>fortnight|decade|century)\b"
 )
-"""One of a unit; "a day" is mostly a rate."""
+"""One unit; "a day" alone is mostly a rate."""
 _PART = (
     r"(?i)\b(?P<part>half|a\s+quarter|three[\s-]quarters)\s+(?:of\s+)?(?:an?|one)\s+"
     r"(?P<unit>minute|hour|day|month|year)\b"

@@ -1,4 +1,4 @@
-"""Text -> entities by a chat model, as JSON of the seven types."""
+"""Text -> entities of the seven types, by a chat model."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -25,7 +25,7 @@ ENTITIES_SCHEMA = object_schema(
 
 
 class ChatEntities(EntityExtractor):
-    """A chat model lists the entities; they are matched as those of `rules`."""
+    """A chat model lists the entities; `rules` and `llm` share the matching."""
 
     code_version = 4
     extractor: Literal["llm"]
@@ -39,8 +39,8 @@ class ChatEntities(EntityExtractor):
 def extract_with_llm(texts: Sequence[str], ask: Ask) -> list[list[Entity] | ProviderError]:
     """Return the entities of each text, or the failure.
 
-    What doesn't stand in the text (white space and case aside) was made up and is dropped. An
-    empty text has none, and is not asked about.
+    Entities that are not in the text are dropped; white space and case do not count. An empty text
+    needs no call.
     """
     asked = [n for n, text in enumerate(texts) if text.strip()]
     prompts = [Prompt(f"Text:\n{texts[n]}", system=_SYSTEM, schema=ENTITIES_SCHEMA) for n in asked]

@@ -1,4 +1,4 @@
-"""Is this fact in that text? Quantities by value, words by stems and near spelling."""
+"""Find a fact in a text: quantities by value, words by stems and spelling."""
 
 import re
 import threading
@@ -33,7 +33,7 @@ _SAME = {
     "corporation": "corp",
     "company": "co",
 }
-"""Words that say the same in an agreement, and what they are compared as."""
+"""Words with the same meaning in an agreement, and the word that stands for them."""
 _IGNORED = frozenset({"a", "an", "the", "all", "any"})
 _STEMMER_LOCK = threading.Lock()
 _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
@@ -41,7 +41,7 @@ _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text's words as they are compared: stems without articles, with where they stand."""
+    """A text's words for comparison: stems without articles, and their positions."""
 
     stems: tuple[str, ...]
     places: tuple[tuple[int, int], ...]
@@ -61,14 +61,14 @@ def words_of(text: str) -> Words:
 
 
 def _folded(word: str) -> str:
-    """Return a word in small letters without accents and the ending of a genitive."""
+    """Return a word in lower case without accents and genitive ending."""
     plain = unicodedata.normalize("NFKD", word.casefold().replace("’", "'"))
     bare = "".join(c for c in plain if not unicodedata.combining(c))
     return bare.removesuffix("'s").removesuffix("'")
 
 
 def _parts(word: str) -> Iterator[str]:
-    """Yield what a word is compared as: "don't" is do not, "nontransferable" non transferable."""
+    """Yield the parts of a word: "don't" is do not, "nontransferable" is non transferable."""
     contracted = _CONTRACTED.fullmatch(word)
     if contracted and (word == "cannot" or "'" in word):
         said = {"can": "can", "won": "will", "shan": "shall"}.get(contracted[1], contracted[1])
@@ -92,7 +92,7 @@ def _stem(word: str) -> str:
         return word.replace(",", "")
     if _ROLE.fullmatch(word):
         return word.removesuffix("s")  # the employee is not the employer
-    with _STEMMER_LOCK:  # a stemmer must not be entered by two threads
+    with _STEMMER_LOCK:  # a stemmer is not safe for threads
         return str(_stemmer().stemWord(word))
 
 
@@ -105,7 +105,7 @@ def _stemmer():  # type: ignore[no-untyped-def]
 
 @lru_cache(maxsize=20_000)
 def value_of(kind: str, text: str) -> FactValue | None:
-    """Return the value of a text that is one quantity of its type, with little around it."""
+    """Return the value of a text that is one quantity and loose words."""
     if kind not in _QUANTITY_TYPES:
         return None
     found = [q for q in quantities(text) if q.kind == kind]
@@ -126,19 +126,17 @@ _LOOSE = frozenset(
     "dans delai de d au aux moins plus le la les un une pendant duree "
     "en plazo al menos como minimo maximo lo por mas el dias".split()
 )
-"""What may stand around a quantity without changing what it amounts to."""
+"""Words around a quantity that do not change its value."""
 
 
 def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, int] | None:
-    """Return where a text states a fact, None where it does not.
+    """Return the span where a text states a fact; None if it does not.
 
-    A variant that is a quantity is found where a quantity of the text has its value. Else words
-    are compared: a run of the text's words as long as the variant's, or one shorter or longer,
-    must be `similarity` percent alike (normalised Levenshtein of the stems); four words or more may
-    have two others between them. Whatever negations
-    and numbers the variant has, the run must have too, and the other way round; "may not terminate"
-    does not state "terminate". Of quantities, "at least" is not "at most"; without such a word
-    either fits.
+    A quantity matches a quantity of the same value. "At least" does not match "at most"; without
+    such a word either matches. Other variants match a run of the text's words of the same length,
+    or of one word fewer or more. The stems must be `similarity` percent alike (normalised
+    Levenshtein). From four words on, two other words may stand between. Both sides need the same
+    negations and numbers: "may not terminate" does not state "terminate".
     """
     value = value_of(kind, variant)
     if value is not None:
@@ -178,7 +176,7 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
 
 
 _LONG, _INSERTED = 4, 2
-"""A run states so many words or more also with this many others between them."""
+"""From the first number of words on, the second number of other words may stand between."""
 
 
 def _holds_in_order(run: Sequence[str], wanted: Sequence[str]) -> bool:
@@ -195,7 +193,7 @@ _NAMES = frozenset({"ORGANIZATION", "LOCATION"})
 
 
 def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Tell whether a word of one is the other's with a prefix that negates it."""
+    """Return whether a word of one side is a word of the other with a negating prefix."""
     return any(
         f"{prefix}{word}" in others and word not in others
         for words, others in ((run, wanted), (wanted, run))
@@ -206,7 +204,7 @@ def _is_opposite(run: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _marks(stems: Iterable[str]) -> frozenset[str]:
-    """Return what must agree exactly: negations, numbers and roles such as "licensee"."""
+    """Return the stems that must agree exactly: negations, numbers, roles such as "licensee"."""
     return frozenset(
         "not" if s in _NEGATIONS else s
         for s in stems

@@ -24,7 +24,7 @@ NUMBER = (
     rf"(?:\b{WORDS}\s*\(\s*(?:{DIGITS})\s*%?\s*\)"
     rf"|(?<![\w.,])(?:{DIGITS})(?:\s*\(\s*{WORDS}\s*\))?|\b{WORDS})"
 )
-"""Digits, words, or both with one of them in parentheses; then the digits count."""
+"""Digits, words, or both with one in parentheses; then the digits count."""
 
 _FOREIGN = {
     "de": "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
@@ -70,7 +70,7 @@ _HALF = re.compile(r"\s+and\s+(?:a|one)[\s-]half$", re.IGNORECASE)
 
 
 def read_number(text: str) -> Decimal | None:
-    """Return the number that digits, words or both spell; None where they spell none."""
+    """Return the number that digits, words or both spell; None if they spell none."""
     half = _HALF.search(text)
     if half:
         whole = read_number(text[: half.start()])

@@ -1,4 +1,4 @@
-"""Text -> entities by patterns and word lists, made for contracts and policies in English."""
+"""Text -> entities by patterns and word lists for contracts and policies in English."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -143,6 +143,6 @@ def _all(text: str) -> Iterator[Entity]:
         ends |= {quantity.end, quantity.end + 1}
     for kind, pattern in _PATTERNS.items():
         for match in compiled(pattern).finditer(text):
-            # "ten years after expiry" and "USD 60 a month" each state one thing
+            # "ten years after expiry" and "USD 60 a month" are one entity each.
             if kind != "TIME" or match.start() not in ends:
                 yield Entity(kind, match.group().strip())

@@ -1,9 +1,8 @@
 """An answer's entities against the ground truth: precision, recall and F1.
 
-The ground truth maps a type to groups of acceptable variants; a group is one fact. An answer
-states a fact if one of its extracted entities of that type does, or its text does (see
-`matching.find`). Types that the ground truth of a query does not have are not judged: whoever
-annotated it listed what matters, not everything that an answer may say.
+The ground truth maps a type to facts, and a fact is a group of acceptable variants. An answer
+states a fact if an extracted entity of that type or its text does (see `matching.find`). Types
+without ground truth do not count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ FactGroups = Mapping[str, Sequence[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of entities extracted and matched, and of facts expected and found."""
+    """Counts of entities extracted and right, and of facts expected and found."""
 
     extracted: int = 0
     right: int = 0
@@ -33,38 +32,35 @@ class Counts:
 
     @property
     def precision(self) -> float | None:
-        """Return right / extracted; None where nothing was extracted."""
+        """Return right / extracted; None if nothing was extracted."""
         return self.right / self.extracted if self.extracted else None
 
     @property
     def recall(self) -> float | None:
-        """Return found / facts; None where there are no facts."""
+        """Return found / facts; None without facts."""
         return self.found / self.facts if self.facts else None
 
     @property
     def f1(self) -> float | None:
-        """Return the harmonic mean of precision and recall; None where there are no facts.
+        """Return the harmonic mean of precision and recall; None without facts.
 
-        0 where nothing was extracted or found: the facts were missed. van Rijsbergen, Information
-        Retrieval, 1979, with equal weights.
+        0 if nothing was extracted or found. van Rijsbergen, Information Retrieval, 1979.
         """
-        if self.recall is None:
-            return None
-        return harmonic_mean(self.precision or 0.0, self.recall)
+        return None if self.recall is None else harmonic_mean(self.precision or 0.0, self.recall)
 
 
 @dataclass(frozen=True, slots=True)
 class EntityScore:
-    """One answer's counts per type, and the facts with whether each was found."""
+    """One answer's counts by type, and each fact with whether it was found."""
 
     by_type: Mapping[str, Counts] = field(default_factory=dict)
     critical_types: tuple[str, ...] = ()
     facts: tuple[tuple[str, str, bool], ...] = ()
     """(type, first variant, found)."""
     stated: int = 0
-    """Entities extracted of any type, also of those that the ground truth does not have."""
+    """Count of entities of any type, also of types without ground truth."""
     right: int = 0
-    """Those of them that state an expected fact."""
+    """Count of these that state an expected fact."""
 
     @property
     def total(self) -> Counts:
@@ -73,7 +69,7 @@ class EntityScore:
 
     @property
     def critical_recall(self) -> float | None:
-        """Return the recall over the critical types alone; None where they have no facts."""
+        """Return the recall over the critical types; None if they have no facts."""
         critical = (self.by_type.get(kind, Counts()) for kind in self.critical_types)
         return sum(critical, Counts()).recall
 
@@ -87,7 +83,7 @@ ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
     ),
     Metric(
         name="EntityOpenPrecision",
-        definition="Share of all that an answer states, of any type, that is an expected fact.",
+        definition="Share of an answer's entities of any type that state an expected fact.",
         measure=lambda score: score.right / score.stated if score.stated else None,
         headline=False,
     ),
@@ -108,7 +104,7 @@ ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
         measure=lambda score: score.critical_recall,
     ),
 )
-"""What is measured of an answer's facts, in the order to show it."""
+"""Metrics of an answer's facts in display order."""
 
 
 def score_entities(
@@ -118,11 +114,10 @@ def score_entities(
     critical_types: Sequence[str] = (),
     similarity: float = 88.0,
 ) -> EntityScore:
-    """Count an answer's entities and facts, per type of the ground truth.
+    """Count an answer's entities and facts, by type of the ground truth.
 
-    Entities that amount to the same count once. A fact that only the text states, such as a
-    condition that no pattern knows, counts as an entity extracted and right; entities that stand
-    nowhere but inside of it are parts of it, and neither right nor wrong.
+    Entities of equal value count once. A fact that the text states without an extracted entity
+    counts as one entity, extracted and right. Entities that occur only inside of it do not count.
     """
     entities = list(extracted)
     by_type: dict[str, Counts] = {}
@@ -168,11 +163,11 @@ def harmonic_mean(one: float, other: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EntitySummary:
-    """Scores over all queries that have facts.
+    """Scores over all queries with facts.
 
-    `micro` sums the counts of all queries. The macro values are means over queries: of precision
-    where something was extracted, of recall, and of F1. `f1_of_means` is the harmonic mean of the
-    first two; it is another number than `mean_f1`, and published results are either.
+    `micro` sums the counts of all queries. The `mean_` values are means over queries; that of
+    precision is over queries with entities. `f1_of_means` is the harmonic mean of the mean
+    precision and recall. It differs from `mean_f1`, and papers publish either.
     """
 
     queries: int
@@ -186,7 +181,7 @@ class EntitySummary:
 
 
 def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
-    """Summarize the scores of queries; those without facts are left out."""
+    """Summarize the scores of the queries with facts."""
     judged = [score for score in scores if score.total.facts]
     by_type: dict[str, Counts] = {}
     for score in judged:
@@ -194,7 +189,6 @@ def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
             by_type[kind] = by_type.get(kind, Counts()) + counts
     precision = mean_of_known(score.total.precision for score in judged)
     recall = mean_of_known(score.total.recall for score in judged)
-    both = recall is not None
     return EntitySummary(
         queries=len(judged),
         micro=sum(by_type.values(), Counts()),
@@ -202,13 +196,13 @@ def summarize_entities(scores: Iterable[EntityScore]) -> EntitySummary:
         mean_precision=precision,
         mean_recall=recall,
         mean_f1=mean_of_known(score.total.f1 for score in judged),
-        f1_of_means=harmonic_mean(precision or 0.0, recall or 0.0) if both else None,
+        f1_of_means=None if recall is None else harmonic_mean(precision or 0.0, recall),
         mean_critical_recall=mean_of_known(score.critical_recall for score in judged),
     )
 
 
 def _distinct(kind: str, texts: Iterable[str]) -> list[str]:
-    """Return one text of each value, or of each run of words."""
+    """Return one text of each value or of each run of stems."""
     kept: dict[object, str] = {}
     for text in texts:
         kept.setdefault(value_of(kind, text) or words_of(text).stems, text)

@@ -1,8 +1,8 @@
-"""Texts of quantities -> what they amount to, so that "five (5) years" equals "60 months".
+"""Quantities in a text -> comparable values: "five (5) years" equals "60 months".
 
-A value is a tuple to compare: ("months", 60), ("USD", 10000), ("percent", 50), ("date", 6, 30).
-Units are converted where the conversion is exact: years are months, weeks days, days hours, hours
-and minutes seconds. A month is no number of days, and a business day is not a day.
+A value is a tuple: ("months", 60), ("USD", 10000), ("percent", 50), ("date", 6, 30). Only exact
+conversions are made: years to months; weeks, days, hours and minutes to seconds. A month is not a
+number of days, and a business day is not a day.
 """
 
 import re
@@ -19,7 +19,7 @@ FactValue = tuple[str | Decimal | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A quantity in a text: what kind of entity it is, where it stands, what it amounts to."""
+    """A quantity in a text: its kind of entity, its span and its value."""
 
     kind: str
     start: int
@@ -30,7 +30,7 @@ class Quantity:
 def quantities(text: str) -> list[Quantity]:
     """Return the durations, dates, times of day, sums and percentages of a text, in order.
 
-    Where two overlap the one that starts first stays, and of these the longer.
+    Of two that overlap, the first one is kept; of two with the same start, the longer one.
     """
     found = sorted(_all(text), key=lambda q: (q.start, -q.end))
     kept: list[Quantity] = []
@@ -41,10 +41,9 @@ def quantities(text: str) -> list[Quantity]:
 
 
 def same_value(one: FactValue, other: FactValue) -> bool:
-    """Tell whether two values are the same; a date without a year fits any year.
+    """Return whether two values are the same; a date without a year matches any year.
 
-    1/2/2024 is the second of January and the first of February: it fits both. Cents are those of
-    any currency.
+    1/2/2024 matches the second of January and the first of February. Cents match any currency.
     """
     if "either date" in (one[0], other[0]):
         return any(
@@ -59,7 +58,7 @@ def same_value(one: FactValue, other: FactValue) -> bool:
         is_money = len(str(whole[0])) == 3 and str(whole[0]).isupper()
         return is_money and cents[1] == 100 * Decimal(whole[1])
     if one[0] == other[0] == "percent" and one != other:
-        # A third is written 33.3 %.
+        # A third is often written as 33.3 %.
         return any(len(str(v[1])) > 10 for v in (one, other)) and (
             abs(Decimal(one[1]) - Decimal(other[1])) < Decimal("0.05")
         )
@@ -67,7 +66,7 @@ def same_value(one: FactValue, other: FactValue) -> bool:
 
 
 def states(said: FactValue, wanted: FactValue) -> bool:
-    """Tell whether what is said states what is wanted: a day states its month too."""
+    """Return whether a value states the wanted one; a day states its month too."""
     if wanted[0] == "month" and said[0] == "date" and len(said) == 4:
         return (said[1], said[3]) == wanted[1:]
     return same_value(said, wanted)
@@ -85,7 +84,7 @@ def _all(text: str) -> Iterator[Quantity]:
 
 
 def bound_of(text: str, quantity: Quantity) -> str:
-    """Return "least", "most", or "" by the words around a quantity: "at least 30 days"."""
+    """Return "least", "most" or "" by the words around a quantity ("at least 30 days")."""
     before, after = text[: quantity.start], text[quantity.end :]
     inside = text[quantity.start : quantity.end]
     is_date = quantity.value[0] in ("date", "either date", "month", "clock")
