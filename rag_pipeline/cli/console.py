@@ -51,6 +51,22 @@ def _legible(error: UnicodeError) -> tuple[str, int]:
     return wrong.encode("ascii", "backslashreplace").decode(), error.end
 
 
+@contextmanager
+def outside_capture() -> Iterator[None]:
+    """Print to the terminal itself, also while Dagster captures what the process prints."""
+    try:
+        copy = os.dup(sys.stdout.fileno())
+    except (OSError, ValueError):  # standard output is no file
+        yield
+        return
+    with os.fdopen(copy, "w", encoding=sys.stdout.encoding, errors="legible") as terminal:
+        before, console.file = console.file, terminal
+        try:
+            yield
+        finally:
+            console.file = before
+
+
 def print_json(value: Any) -> None:
     """Print JSON and nothing else, as ASCII where the terminal's encoding can't hold it."""
     text = json.dumps(value, indent=1, ensure_ascii=False)

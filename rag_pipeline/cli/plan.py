@@ -61,7 +61,7 @@ def show_plan(file: Path, as_json: bool) -> None:
         what = _documents(row) if own else describe(row)
         table.add_row(
             escape(step),
-            _number(row.chunks, row.exact) if known and known.sharded else "",
+            _number(row.chunks, row.exact) if known and known.stage else "",
             *([_number(row.asks, row.exact) if row.asks != 0 else ""] if asks else []),
             _number(row.calls, row.exact) if row.calls != 0 or embeds else "",
             what,
@@ -136,7 +136,7 @@ def describe(row: Forecast) -> str:
 
 def _doing(row: Forecast) -> str:
     asset = row.step.asset
-    return ASSETS[asset].doing if asset in ASSETS else "let a model reorder what was found"
+    return ASSETS[asset].activity if asset in ASSETS else "let a model reorder what was found"
 
 
 def totals(found: Sequence[Forecast]) -> list[str]:

@@ -3,41 +3,45 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.markup import escape
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.costs import Totals
-from rag_pipeline.cli.console import command, console, indented, progress_bar, say, visible
+from rag_pipeline.cli.console import (
+    command,
+    console,
+    indented,
+    outside_capture,
+    progress_bar,
+    say,
+    visible,
+)
 from rag_pipeline.cli.documents import refusals
 from rag_pipeline.cli.estimates import keep_outcome, outcome
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
-from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import left_out, load_queries
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
 from rag_pipeline.memory import uncollected
+from rag_pipeline.pipeline.driver import Done, Event, Started
 from rag_pipeline.pipeline.forecast import Outlook
 from rag_pipeline.pipeline.forecast.payees import asks_a_chat
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.store.lease import lease
 from rag_pipeline.workspace import Workspace
-
-if TYPE_CHECKING:
-    from rag_pipeline.orchestration.runner import StepResult
 
 _SHARED_WORDS = (
     ("documents_dropped", "dropped"),
@@ -82,28 +86,18 @@ def run_corpus(
         _show_release(config, file, ask=any(result.ran for result in results))
 
 
-def _run(
-    workspace: Workspace, config: CorpusConfig, configuration: str | None
-) -> "list[StepResult]":
+def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) -> list[Done]:
     started = time.perf_counter()
-    results: list[StepResult] = []
-    every = steps(config, configuration)
-    costs = _Costs(workspace, every)
-    costs.look_ahead()
-    with costs.kept(), progress_bar() as progress:
-        live = _Live(progress, len(every))
+    outlook = Outlook(workspace, steps(config, configuration), always=True)
+    costs = _Costs(outlook)
+    outlook.look_ahead()
+    with costs.kept(), outside_capture(), progress_bar() as progress:
+        live = _Live(progress, outlook.wanted)
         # Dagster takes seconds to import: not before the files are known to be right.
         with uncollected():
-            from rag_pipeline.orchestration.runner import run
+            from rag_pipeline.orchestration.runner import run_steps
 
-        for result in _until_interrupted(run(config, configuration, live.announce, workspace)):
-            results.append(result)
-            live.finished = len(results)
-            if result.ran:
-                console.print(_line(len(results), len(every), result))
-            live.check(every[len(results)] if len(results) < len(every) else None)
-            if result.ran:
-                costs.look_ahead()
+        results = run_steps(outlook, live.listen, live.advance)
     ran = [r for r in results if r.ran]
     calls = CallCounts()
     for result in ran:
@@ -126,11 +120,10 @@ def _run(
 class _Costs:
     """What a run was expected to cost, and did."""
 
-    def __init__(self, workspace: Workspace, wanted: Sequence[Step]) -> None:
-        self._workspace = workspace
-        self._outlook = Outlook(workspace, wanted)
-        self._start = workspace.ledger.position() if self._outlook.pays else 0
-        self.look_ahead = self._outlook.look_ahead
+    def __init__(self, outlook: Outlook) -> None:
+        self._workspace = outlook.workspace
+        self._outlook = outlook
+        self._start = self._workspace.ledger.position() if outlook.pays else 0
 
     def show(self) -> None:
         if self._is_worth_telling:
@@ -159,60 +152,49 @@ class _Costs:
         )
 
 
-def _until_interrupted(results: "Iterator[StepResult]") -> "Iterator[StepResult]":
-    """Yield the results; raise KeyboardInterrupt where Dagster made a failed step of it."""
-    with noticing_interrupts() as interrupted:
-        try:
-            for result in results:
-                yield result
-                if interrupted():
-                    raise KeyboardInterrupt
-        except RagPipelineError:
-            if interrupted():
-                raise KeyboardInterrupt from None
-            raise
-
-
 class _Live:
-    """What the progress display shows: one line for the step that is at work."""
+    """The progress display: a line for each finished step, and one for the step at work."""
 
-    def __init__(self, progress: Progress, total: int) -> None:
-        self.finished = 0
-        self._total = total
+    def __init__(self, progress: Progress, wanted: Sequence[Step]) -> None:
+        self._wanted = wanted
         self._progress = progress
         self._task = progress.add_task("starting", total=None, unit="", also="")
+        self._finished = 0
+        self._also: Counter[str] = Counter()
 
-    def check(self, step: Step | None) -> None:
-        if step is not None:
-            self._show(f"checking {step}", None, "")
+    def listen(self, event: Event) -> None:
+        """Show an event of the driver."""
+        total = len(self._wanted)
+        match event:
+            case Started(step=step, total=work):
+                self._also.clear()
+                self._show(str(step), work, step.row.unit)
+            case Done():
+                self._finished += 1
+                if event.ran:
+                    console.print(_line(self._finished, total, event))
+                if self._finished < total:
+                    self._show(f"checking {self._wanted[self._finished]}", None, "")
 
-    def announce(self, step: Step, total: int | None) -> Callable[[str, int], None]:
-        """Show that a step has begun; returns what to call with its progress."""
-        unit = step.row.unit
-        task = self._show(str(step), total, unit)
-        also: Counter[str] = Counter()
+    def advance(self, step: Step, what: str, count: int) -> None:
+        """Show the progress of the step at work."""
+        if what == step.row.unit:
+            self._progress.advance(self._task, count)
+            return
+        self._also[what] += count
+        shown = ", ".join(f"{n:,} {name}" for name, n in self._also.items())
+        self._progress.update(self._task, also=shown)
 
-        def advance(what: str, count: int) -> None:
-            if what == unit:
-                self._progress.advance(task, count)
-                return
-            also[what] += count
-            shown = ", ".join(f"{n:,} {name}" for name, n in also.items())
-            self._progress.update(task, also=shown)
-
-        return advance
-
-    def _show(self, text: str, total: int | None, unit: str) -> TaskID:
+    def _show(self, text: str, total: int | None, unit: str) -> None:
         self._progress.remove_task(self._task)
-        place = f"\\[{self.finished + 1}/{self._total}]"
+        place = f"\\[{self._finished + 1}/{len(self._wanted)}]"
         self._task = self._progress.add_task(
             f"{place} {escape(text)}", total=total, unit=unit, also=""
         )
-        return self._task
 
 
 def summarize_run(
-    workspace: Workspace, results: "Sequence[StepResult]", only: str | None
+    workspace: Workspace, results: Sequence[Done], only: str | None
 ) -> dict[str, Any]:
     """Return `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
 
@@ -248,9 +230,9 @@ def summarize_run(
     return {"corpus": workspace.config.corpus, "configurations": summaries}
 
 
-def _line(number: int, total: int, result: "StepResult") -> str:
-    metadata = result.metadata
-    words = (*result.step.row.words, *_SHARED_WORDS)
+def _line(number: int, total: int, result: Done) -> str:
+    metadata: Mapping[str, Any] = result.outcome.facts if result.outcome else {}
+    words = (*result.step.row.shown_counts, *_SHARED_WORDS)
     parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
     if metadata.get("release"):
         parts.append(f"{metadata['release']}: {metadata['configuration']}")

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -35,9 +36,10 @@ from rag_pipeline.orchestration.partitions import (
 from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
+from rag_pipeline.pipeline.driver import Failed, Made, Started, describe, drive
 from rag_pipeline.pipeline.facts import Materialized
-from rag_pipeline.pipeline.forecast import hold_budget_of_step
-from rag_pipeline.pipeline.making import make, place_facts
+from rag_pipeline.pipeline.forecast import Outlook, pays
+from rag_pipeline.pipeline.making import place_facts
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease, wait_for_others
@@ -60,10 +62,10 @@ def build_assets(
     names = asset_names(config)
     built = []
     for name in names:
-        together = [n for n in names if name in (n, ASSETS[n].made_with)]
+        together = [n for n in names if name in (n, ASSETS[n].made_by)]
         if ASSETS[name].shards and not one_run:
             built.append(_sharded_asset(workspace, name, retries))
-        elif not ASSETS[name].made_with:
+        elif not ASSETS[name].made_by:
             built.append(_assets_made_together(workspace, together, retries, one_run))
     return built
 
@@ -76,7 +78,9 @@ def _assets_made_together(
 
     def materialize(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with _in_turn(workspace, context.op_execution_context, one_run):
-            if ASSETS[names[0]].sweep == "before":  # where the store is swept, the history is, too
+            if (
+                ASSETS[names[0]].cleanup == "before"
+            ):  # where the store is swept, the history is, too
                 purge_runs(workspace, context.instance)
             for name in names:
                 if asset_key(config, name) in context.selected_asset_keys:
@@ -129,7 +133,7 @@ def shared_settings(config: CorpusConfig, name: str) -> dict[str, Any]:
 
 def backfill_policy(config: CorpusConfig, name: str, one_run: bool) -> dg.BackfillPolicy | None:
     """Return how Dagster asks for many partitions at once: in one run or in a run each."""
-    many = one_run and ASSETS[name].by is not None
+    many = one_run and ASSETS[name].partitioned_by is not None
     return dg.BackfillPolicy.single_run() if many else None
 
 
@@ -166,29 +170,37 @@ def at_work_until_canceled(workspace: Workspace, context: dg.OpExecutionContext)
 
 
 def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) -> Iterator[Any]:
-    """Make the partitions that a run is for; yield what the UI shows of each.
+    """Make the partitions of a run; yield the results that the UI shows.
 
     Dagster gives one data version to all partitions of a run, so each of several is reported by
-    itself. Where one can't be made, the others are, and then the step fails with the reasons.
+    itself. If one can't be made, the others are made, and then the step fails with the reasons.
     """
-    config = workspace.config
-    key = asset_key(config, name)
-    keys = context.partition_keys if ASSETS[name].by else [None]
-    several = len(keys) > 1
+    key, run_id = asset_key(workspace.config, name), context.run.run_id
+    keys = context.partition_keys if ASSETS[name].partitioned_by else [None]
+    wanted = [Step(name, partition) for partition in keys]
+    several = len(wanted) > 1
     made: dict[Step, Materialized] = {}
     failed: dict[Step, Exception] = {}
-    for step in (Step(name, partition) for partition in keys):
-        if several:
-            context.log.info(f"{step}: {step.row.doing}")
-        try:
-            with in_run(context.run.run_id), progress_logged(step, context.log.info):
-                made[step] = make(workspace, step)
-        except (RagPipelineError, OSError) as error:
-            if several:
-                context.log.error(f"{step}: {error}")
-            failed[step] = error
+    for event in drive(
+        workspace,
+        Outlook(workspace, wanted),
+        forced=wanted,
+        checks=False,
+        keep_going=True,
+        progress=LoggedProgress(context.log.info),
+        run_id=run_id,
+    ):
+        match event:
+            case Started(step=step) if several:
+                context.log.info(f"{step}: {step.row.activity}")
+            case Made(step=step, outcome=outcome):
+                made[step] = outcome
+            case Failed(step=step, error=error):
+                failed[step] = error
+                if several:
+                    context.log.error(f"{step}: {error}")
     if not failed:
-        one = None if several else made[Step(name, keys[0])]
+        one = None if several else made[wanted[0]]
         yield dg.MaterializeResult(
             asset_key=key,
             metadata=metadata_of(one.facts) if one else None,
@@ -196,32 +208,32 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         )
     for step, outcome in made.items():
         if several:
-            yield materialization(workspace, context.instance, step, outcome, context.run.run_id)
+            yield materialization(workspace, context.instance, step, outcome, run_id)
         for alert in outcome.alerts:
             if dg.AssetCheckKey(key, alert.name) in context.selected_asset_check_keys:
                 result = alert_result(key, alert)
                 yield evaluation(result, step, blocking=False) if several else result
     if failed:
-        said = [f"{step}: {error}" if several else str(error) for step, error in failed.items()]
+        said = [f"{s}: {describe(e)}" if several else describe(e) for s, e in failed.items()]
         raise failure(said, list(failed.values()))
 
 
-@contextmanager
-def progress_logged(step: Step, log: Callable[[str], object]) -> Iterator[None]:
-    """Log what the step inside the block has done so far, from time to time."""
-    done: Counter[str] = Counter()
-    last = time.monotonic()
+class LoggedProgress:
+    """Logs the progress of each step from time to time."""
 
-    def advanced(what: str, count: int) -> None:
-        nonlocal last
+    def __init__(self, log: Callable[[str], object]) -> None:
+        self._log = log
+        self._done: dict[Step, Counter[str]] = {}
+        self._last = time.monotonic()
+
+    def __call__(self, step: Step, what: str, count: int) -> None:
+        """Count what a step has done; log it where the last line is `LOG_SECONDS` old."""
+        done = self._done.setdefault(step, Counter())
         done[what] += count
-        if time.monotonic() - last >= LOG_SECONDS:
-            last = time.monotonic()
+        if time.monotonic() - self._last >= LOG_SECONDS:
+            self._last = time.monotonic()
             said = ", ".join(f"{number:,} {name}" for name, number in done.items())
-            log(f"{step}: {said} so far")
-
-    with listening(advanced):
-        yield
+            self._log(f"{step}: {said} so far")
 
 
 def _deps(config: CorpusConfig, name: str) -> list[dg.AssetDep]:
@@ -243,7 +255,7 @@ def _sharded_asset(
     inputs = [*upstream_assets(config, name), "settings"]
 
     def opened(context: dg.OpExecutionContext) -> tuple[Step, Key]:
-        step = Step(name, context.partition_key if row.by else None)
+        step = Step(name, context.partition_key if row.partitioned_by else None)
         return step, step.key(config)
 
     @dg.op(
@@ -261,7 +273,8 @@ def _sharded_asset(
         _wait_for_others(workspace, context)
         step, key = opened(context)
         with clear_failures():
-            hold_budget_of_step(workspace, step)
+            if pays(workspace, step):
+                Outlook(workspace, [step]).look_ahead()
             planned, found, told = shards.plan(workspace, key)
         context.log.info(f"{step}: {told}")
         for number, shard in enumerate(planned):
@@ -280,7 +293,7 @@ def _sharded_asset(
         with (
             clear_failures(),
             in_run(context.run.run_id),
-            progress_logged(step, context.log.info),
+            listening(partial(LoggedProgress(context.log.info), step)),
         ):
             return shards.build(workspace, key, shard)
 

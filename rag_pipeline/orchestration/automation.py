@@ -51,7 +51,7 @@ def build_jobs(
         name: dg.define_asset_job(
             job_name(config, name),
             selection=dg.AssetSelection.assets(
-                *(asset_key(config, n) for n, a in ASSETS.items() if name in (n, a.made_with))
+                *(asset_key(config, n) for n, a in ASSETS.items() if name in (n, a.made_by))
             ),
             executor_def=executor,
             description=f"Bring {name} of {config.corpus} up to date.",

@@ -6,8 +6,10 @@ from rag_pipeline.evaluation.health import Alert
 from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import version_tags
-from rag_pipeline.pipeline.facts import Materialized, rounded_values
+from rag_pipeline.pipeline.asset import Check
+from rag_pipeline.pipeline.facts import Materialized, examples, rounded_values
 from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
 
 
@@ -36,6 +38,19 @@ def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
         severity=dg.AssetCheckSeverity.WARN,
         description=alert.description,
         metadata=metadata_of(rounded_values({"value": alert.value, "threshold": alert.threshold})),
+    )
+
+
+def check_result(key: dg.AssetKey, check: Check, result: CheckResult) -> dg.AssetCheckResult:
+    """Return the result of an asset's check; one that does not block is a warning."""
+    facts = {"checked": result.checked, **examples("failures", result.failures)}
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=check.name,
+        passed=result.passed,
+        severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
+        description=result.description,
+        metadata=metadata_of(facts),
     )
 
 

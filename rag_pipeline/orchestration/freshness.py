@@ -4,9 +4,9 @@ from datetime import timedelta
 from itertools import islice, pairwise
 
 import dagster as dg
-from dagster._utils.schedules import cron_string_iterator
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.internals import cron_string_iterator
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import unchanged
 from rag_pipeline.pipeline.planning import Step

@@ -1,65 +1,76 @@
 """One run that brings a whole corpus up to date: every stale step in order, in one process.
 
-A run a partition pays for a process, its imports and its models a hundred times over. Where shards
-are to be built by other workers, the jobs of single assets are requested instead.
+A run for each partition would start a process, import the project and open the models each time.
+Where other workers build the shards, the sensors request the jobs of single assets instead.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.calls.telemetry import in_run
-from rag_pipeline.errors import CheckFailedError, RagPipelineError
+from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import listing_digest, loaded_listing
 from rag_pipeline.orchestration.assets import (
     RETRIES,
+    LoggedProgress,
     at_work_until_canceled,
     failure,
     is_of_the_store,
-    progress_logged,
 )
-from rag_pipeline.orchestration.checks import judge
-from rag_pipeline.orchestration.events import alert_result, evaluation, materialization
+from rag_pipeline.orchestration.events import (
+    alert_result,
+    check_result,
+    evaluation,
+    materialization,
+)
 from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.names import asset_key, identifier, update_job_name
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.requests import LEFT_TAG, left_over
 from rag_pipeline.orchestration.staleness import observe_for_the_first_time, unchanged
-from rag_pipeline.orchestration.verdicts import passed
-from rag_pipeline.pipeline.forecast import Outlook, pays
-from rag_pipeline.pipeline.making import make
-from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream
+from rag_pipeline.pipeline.driver import (
+    Checked,
+    Done,
+    Event,
+    Failed,
+    Made,
+    Started,
+    Waiting,
+    describe,
+    drive,
+)
+from rag_pipeline.pipeline.forecast import Outlook
+from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 
 _NAMED = 20
 
+Update = Callable[[dg.OpExecutionContext], Iterator[Any]]
+
 
 def build_update_job(
-    workspace: Workspace, retries: dg.RetryPolicy | None = RETRIES
+    workspace: Workspace,
+    retries: dg.RetryPolicy | None = RETRIES,
+    update: Update | None = None,
 ) -> dg.JobDefinition:
-    """Return the job `…__bring_up_to_date`; its steps are shown as events of their assets."""
+    """Return the job `…__bring_up_to_date`; its steps are shown as events of their assets.
+
+    `rag run` gives an `update` of its own, else all stale steps of the corpus are made.
+    """
     config = workspace.config
-    observer = Observer(workspace)
+    body = update or _update_of_all(workspace)
 
     @dg.op(
         name=identifier(config, "update_what_is_stale"),
         out=dg.Out(dg.Nothing),
         retry_policy=retries,
         pool=pool_of(config),
-        description="Make every stale step in order; one that fails holds back what reads it.",
+        description="Make every stale step in order; a step that fails stops those that read it.",
     )
     def update_what_is_stale(context: dg.OpExecutionContext) -> Iterator[Any]:
-        # What another run does meanwhile is current when its turn comes.
-        with at_work_until_canceled(workspace, context):
-            observe_for_the_first_time(workspace, context.instance)
-            try:
-                yield from _update(context, workspace)
-            finally:
-                observer.observe_after(context.instance, context.log.warning)
-            purged = purge_runs(workspace, context.instance)
-            context.log.info(f"{purged} runs past their time deleted from the history")
+        yield from body(context)
 
     @dg.job(
         name=update_job_name(config),
@@ -73,78 +84,85 @@ def build_update_job(
     return bring_up_to_date
 
 
-def _update(context: dg.OpExecutionContext, workspace: Workspace) -> Iterator[Any]:
-    """Make every stale step; yield the events. Raises Failure where one could not be made."""
-    config = workspace.config
-    failed: dict[Step, Exception | str] = {}
+def _update_of_all(workspace: Workspace) -> Update:
+    observer = Observer(workspace)
+
+    def update(context: dg.OpExecutionContext) -> Iterator[Any]:
+        # A step that another run makes meanwhile is current when its turn comes.
+        with at_work_until_canceled(workspace, context):
+            # Files with other times and the same content are loaded too. Without a new note of
+            # their times, the sensor would see them as changed for good.
+            changed = loaded_listing(workspace) != listing_digest(workspace.config)
+            events = drive(
+                workspace,
+                Outlook(workspace, steps(workspace.config)),
+                forced=[Step("documents")] if changed else (),
+                keep_going=True,
+                progress=LoggedProgress(context.log.info),
+                run_id=context.run_id,
+            )
+            try:
+                failed = yield from shown(workspace, context, events)
+            finally:
+                observer.observe_after(context.instance, context.log.warning)
+            tag = left_over(workspace, context.instance, _unmakeable(failed))
+            context.instance.add_run_tags(context.run_id, {LEFT_TAG: tag})
+            purged = purge_runs(workspace, context.instance)
+            context.log.info(f"{purged} runs past their time deleted from the history")
+            raise_failures(failed)
+
+    return update
+
+
+Failures = dict[Step, Exception | None]
+"""Steps that could not be made, with None those that wait for such a step."""
+
+
+def shown(
+    workspace: Workspace, context: dg.OpExecutionContext, events: Iterator[Event]
+) -> Generator[Any, None, Failures]:
+    """Yield Dagster's events for the driver's events and log the rest; return what failed."""
+    config, instance = workspace.config, context.instance
+    failed: Failures = {}
     made = 0
-    outlook = Outlook(workspace, steps(config))
-    for step in outlook.wanted:
-        before = upstream(config, step)
-        held = [b for b in before if b in failed]
-        if held and (step.row.holds_back or len(held) == len(before)):
-            failed[step] = f"it reads {held[0]}"
-            continue
-        try:
-            if not _must_run(workspace, step) and passed(workspace, step):
-                if config.schedule is not None and step.row.watched:
-                    yield unchanged(workspace, context.instance, step)
-                continue
-            if config.budget_usd is not None and pays(workspace, step):
-                outlook.look_ahead()  # all that is to come, as `rag run` does
-            context.log.info(f"{step}: {step.row.doing}")
-            yield from _made(workspace, context, step)
-            made += 1
-        except Exception as error:
-            # A defect in one step is no reason to leave the others undone; its trace is logged.
-            ours = isinstance(error, RagPipelineError | OSError)
-            context.log.error(f"{step}: {error}", exc_info=not ours)
-            failed[step] = error
-    errors = [error for error in failed.values() if isinstance(error, Exception)]
-    # Where only the store failed, nothing is known of what could not be made.
-    left = failed if any(not is_of_the_store(error) for error in errors) else ()
-    context.instance.add_run_tags(
-        context.run_id, {LEFT_TAG: left_over(workspace, context.instance, left)}
-    )
+    observe_for_the_first_time(workspace, instance)
+    for event in events:
+        step, key = event.step, asset_key(config, event.step.asset)
+        match event:
+            case Started():
+                context.log.info(f"{step}: {step.row.activity}")
+            case Made(outcome=outcome):
+                yield materialization(workspace, instance, step, outcome, context.run_id)
+                for alert in outcome.alerts:
+                    yield evaluation(alert_result(key, alert), step, blocking=False)
+            case Checked(check=check, result=result):
+                yield evaluation(check_result(key, check, result), step, check.blocking)
+            case Done(ran=True):
+                made += 1
+            case Done() if config.schedule is not None and step.row.watched:
+                yield unchanged(workspace, instance, step)
+            case Waiting():
+                failed[step] = None
+            case Failed(error=error):
+                failed[step] = error
+                trace = None if isinstance(error, RagPipelineError | OSError) else error
+                context.log.error(f"{step}: {error}", exc_info=trace)
     context.log.info(f"{made} steps made, {len(failed)} failed or held back")
-    if failed:
-        said = [f"{s}: {_told(e)}" for s, e in failed.items() if isinstance(e, Exception)]
-        raise failure(said[:_NAMED], errors)
+    return failed
 
 
-def _must_run(workspace: Workspace, step: Step) -> bool:
-    """Return whether to make a step.
+def raise_failures(failed: Failures) -> None:
+    """Raise the Failure of a run in which steps failed."""
+    errors = {step: error for step, error in failed.items() if error is not None}
+    if errors:
+        said = [f"{step}: {describe(error)}" for step, error in errors.items()]
+        raise failure(said[:_NAMED], list(errors.values()))
 
-    Files with other times and the same bytes are loaded, too: what they look like is noted, or the
-    sensor would see them as changed for good.
+
+def _unmakeable(failed: Failures) -> Collection[Step]:
+    """Return the steps that fail again with the same inputs.
+
+    Where only the store failed, nothing is known of them.
     """
-    if step.asset == "documents" and loaded_listing(workspace) != listing_digest(workspace.config):
-        return True
-    return plan_step(workspace, step).must_run
-
-
-def _told(error: Exception) -> str:
-    ours = isinstance(error, RagPipelineError | OSError)
-    return str(error) if ours else f"{type(error).__name__}: {error}"
-
-
-def _made(workspace: Workspace, context: dg.OpExecutionContext, step: Step) -> Iterator[Any]:
-    """Make a step and judge it; yield what its asset's page shows.
-
-    Raises CheckFailedError when a blocking check fails.
-    """
-    config = workspace.config
-    key = asset_key(config, step.asset)
-    with in_run(context.run_id), progress_logged(step, context.log.info):
-        outcome = make(workspace, step)
-    yield materialization(workspace, context.instance, step, outcome, context.run_id)
-    for alert in outcome.alerts:
-        yield evaluation(alert_result(key, alert), step, blocking=False)
-    failed = []
-    for check in step.row.checks:
-        result = judge(workspace, step, check)
-        yield evaluation(result, step, check.blocking)
-        if check.blocking and not result.passed:
-            failed.append(f"check {check.name} failed: {result.description}")
-    if failed:
-        raise CheckFailedError("; ".join(failed))
+    errors = [error for error in failed.values() if error is not None]
+    return failed if any(not is_of_the_store(error) for error in errors) else ()

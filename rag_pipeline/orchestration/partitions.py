@@ -14,7 +14,7 @@ def asset_names(config: CorpusConfig) -> list[str]:
 
 def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefinition | None:
     """Return an asset's partition keys, in the corpus file's order; None without partitions."""
-    if ASSETS[asset].by is None:
+    if ASSETS[asset].partitioned_by is None:
         return None
     keys = [step.partition for step in steps_of(config, asset)]
     return dg.StaticPartitionsDefinition([key for key in keys if key is not None])
@@ -23,15 +23,17 @@ def partitions_of(config: CorpusConfig, asset: str) -> dg.StaticPartitionsDefini
 def mapping_between(config: CorpusConfig, before: str, after: str) -> dg.PartitionMapping | None:
     """Return which partitions of `after` read which of `before`; None where one has none."""
     source, target = ASSETS[before], ASSETS[after]
-    if source.by is None or target.by is None:
+    if source.partitioned_by is None or target.partitioned_by is None:
         return None
     chosen = config.all_configurations.values()
     made = target.keys(config, chosen)
     targets: dict[str, set[str]] = {}
     for configuration in chosen:
-        key = configuration.key.at(target.by)
+        key = configuration.key.at(target.partitioned_by)
         if key in made and source.applies(config, configuration):
-            targets.setdefault(str(configuration.key.at(source.by)), set()).add(str(key))
+            targets.setdefault(str(configuration.key.at(source.partitioned_by)), set()).add(
+                str(key)
+            )
     return dg.StaticPartitionMapping(targets)
 
 

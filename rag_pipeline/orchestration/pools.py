@@ -7,9 +7,9 @@
 import time
 
 import dagster as dg
-from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 
 from rag_pipeline.config import CorpusConfig
+from rag_pipeline.orchestration.internals import InstanceConcurrencyContext
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.pipeline.forecast import called_vendor
 from rag_pipeline.pipeline.planning import steps, steps_of

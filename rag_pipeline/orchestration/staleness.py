@@ -11,22 +11,22 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.data_version import (
+
+from rag_pipeline.orchestration.inputs import input_key
+from rag_pipeline.orchestration.internals import (
     CODE_VERSION_TAG,
     DATA_VERSION_IS_USER_PROVIDED_TAG,
     DATA_VERSION_TAG,
     NULL_EVENT_POINTER,
     CachingStaleStatusResolver,
+    LoadingContext,
     StaleStatus,
     extract_data_provenance_from_entry,
     extract_data_version_from_entry,
     get_input_data_version_tag,
     get_input_event_pointer_tag,
 )
-from dagster._core.definitions.data_version import DEFAULT_DATA_VERSION as UNOBSERVED
-from dagster._core.loader import LoadingContext
-
-from rag_pipeline.orchestration.inputs import input_key
+from rag_pipeline.orchestration.internals import DEFAULT_DATA_VERSION as UNOBSERVED
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import upstream_assets
 from rag_pipeline.pipeline.forecast import made_from, stale_steps

@@ -1,4 +1,4 @@
-"""What the registry says of one asset: a row."""
+"""The row of the registry for one asset."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from rag_pipeline.config import (
     Key,
     KeyLevel,
 )
-from rag_pipeline.indexing import Plan
+from rag_pipeline.indexing import Plan, TableStage
 from rag_pipeline.pipeline.facts import Materialized
 from rag_pipeline.pipeline.sharding import Shards
 from rag_pipeline.release.checks import CheckResult
@@ -25,103 +25,121 @@ ModelSettings = ChatSettings | EmbeddingSettings
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What must hold of an asset: what follows waits for a blocking check to pass."""
+    """A check of an asset. The steps that read the asset wait until its blocking checks pass."""
 
     name: str
-    judge: Callable[[Workspace, Key], CheckResult]
+    run: Callable[[Workspace, Key], CheckResult]
     blocking: bool = True
+
+
+def _always(config: CorpusConfig, configuration: Configuration) -> bool:
+    return True
+
+
+def _never(workspace: Workspace, key: Key) -> bool:
+    return False
+
+
+def _no_alerts(config: CorpusConfig) -> Mapping[str, str]:
+    return {}
+
+
+def _no_models(config: CorpusConfig, key: Key) -> Sequence[ModelSettings]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
     """One asset. Its functions take the key of one of its partitions, or the empty key.
 
-    An asset of documents' rows has a `table`, and a `plan` of what is stale in it; of any other,
-    `is_current` says whether it is made from its inputs as they are.
+    An asset of documents' rows has a `table`, and a `plan` of its stale documents. For any other
+    asset, `is_current` says whether it is made from its inputs as they are.
     """
 
     name: str
     reads: tuple[str, ...] = ()
-    by: KeyLevel | None = None
-    """What its partitions are made with; None without partitions."""
-    applies: Callable[[CorpusConfig, Configuration], bool] = lambda config, configuration: True
+    partitioned_by: KeyLevel | None = None
+    """The level of its partition keys; None without partitions."""
+    applies: Callable[[CorpusConfig, Configuration], bool] = _always
     """Whether a configuration needs it."""
     table: Callable[[Workspace, Key], Table] | None = None
     plan: Callable[[Workspace, Key], Plan] | None = None
     is_current: Callable[[Workspace, Key], bool] | None = None
     place: Callable[[Key], str] | None = None
     """Its file in the store, or the folder of its builds; None for a table or an input."""
-    is_incomplete: Callable[[Workspace, Key], bool] = lambda workspace, key: False
-    """Whether all that it lacks is judgements that failed: another run asks for them again."""
+    is_incomplete: Callable[[Workspace, Key], bool] = _never
+    """Whether it only lacks judgements that failed: another run asks for them again."""
     update: Callable[[Workspace, Key], Materialized] | None = None
-    """Makes it in this process; None for what is made on demand, elsewhere."""
-    sweep: Literal["", "before", "after"] = ""
-    """When what the store no longer needs is freed: before it is made, or after."""
-    alerts: Callable[[CorpusConfig], Mapping[str, str]] = lambda config: {}
-    """Names and descriptions of the figures of it that the corpus file sets limits to."""
-    made_from: Callable[[Workspace, Key], tuple[object, ...]]
-    """What it would be made from, as far as that decides about the result."""
-    state: Callable[[Workspace, Key], str] | None = None
-    """What its checks judge, told from any other state of it; by default its table's version."""
-    checks: tuple[Check, ...] = ()
-    sharded: bool = False
-    """Whether it is built in shards of documents (`indexing.open_stage`), wherever they run."""
+    """Makes it in this process; None for a table stage, and for an asset made on demand."""
+    stage: Callable[[Workspace, Key], TableStage] | None = None
+    """Opens the stage that builds it in shards of documents; None for any other asset."""
     shards: Shards | None = None
-    """How its work is handed out where an executor does that; None for one step."""
-    made_with: str = ""
-    """The asset whose job makes it too, where its own step would cost more than making it."""
-    holds_back: bool = True
-    """Whether it waits where one of the partitions that it reads can't be built."""
+    """How an executor distributes its work; None for a single step."""
+    cleanup: Literal["", "before", "after"] = ""
+    """When a step of it removes what the store no longer needs."""
+    alerts: Callable[[CorpusConfig], Mapping[str, str]] = _no_alerts
+    """Names and descriptions of its figures that have a threshold in the corpus file."""
+    made_from: Callable[[Workspace, Key], tuple[object, ...]]
+    """The inputs and settings that decide about its content."""
+    state: Callable[[Workspace, Key], str] | None = None
+    """Identifies the content that its checks read; by default the version of its table."""
+    checks: tuple[Check, ...] = ()
+    made_by: str = ""
+    """The asset whose job makes it too, because a step of its own costs more than making it."""
+    needs_all_inputs: bool = True
+    """Whether one partition that can't be built stops it; else it is built from the others."""
     on_demand: bool = False
-    """Whether only somebody who asks for it gets it: it is in no plan."""
+    """Whether only a person starts it: it is in no plan."""
     of_files: bool = False
     """Whether it is made from files that people change, not from settings and other assets."""
     watched: bool = False
-    """Whether its age is watched: a scheduled run reports it even where nothing was to be made."""
+    """Whether its age is watched: a scheduled run also reports it when it was current."""
     priority: int = 0
-    """Runs of a higher one leave Dagster's queue first."""
+    """Runs of a higher priority leave Dagster's queue first."""
     kind: str
     about: str
-    """What it holds, for the UI."""
-    doing: str
-    """What making it does, for plans."""
+    """Its content, for the UI."""
+    activity: str
+    """What a step of it does, for plans."""
     unit: str = ""
-    """What its progress is counted in; `texts` are those that an embedding model is sent."""
+    """The unit of its progress; `texts` are those that an embedding model is sent."""
     total: Callable[[Workspace, Key], int] | None = None
     """Returns the amount of work in that unit, where no plan tells it."""
-    words: tuple[tuple[str, str], ...] = ()
+    shown_counts: tuple[tuple[str, str], ...] = ()
     """The numbers of its metadata that the command line shows, each with its word."""
-    models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = lambda config, key: ()
-    """The models that making it calls, here or elsewhere; a run's reranker is left out."""
+    models: Callable[[CorpusConfig, Key], Sequence[ModelSettings]] = _no_models
+    """The models that a step of it calls, local ones included, without a run's reranker."""
     runs_dry: bool = False
-    """Whether a forecast makes it of each configuration dry, to count its calls."""
+    """Whether a plan runs its steps dry to count their calls."""
 
     def keys(self, config: CorpusConfig, chosen: Iterable[Configuration]) -> list[Key]:
         """Return the partitions that some configurations need, in their order."""
-        return list(dict.fromkeys(c.key.at(self.by) for c in chosen if self.applies(config, c)))
+        level = self.partitioned_by
+        return list(dict.fromkeys(c.key.at(level) for c in chosen if self.applies(config, c)))
 
     def key(self, config: CorpusConfig, partition: str | None) -> Key:
-        """Return the key of a partition, which need not be listed in the corpus file."""
-        if self.by == "configuration" and partition:
+        """Return the key of a partition, which need not be in the corpus file."""
+        if self.partitioned_by == "configuration" and partition:
             return config.configuration(partition).key
         return Key.parse(partition or "")
 
     @property
-    def is_judged(self) -> bool:
-        """Return whether it has a blocking check."""
+    def has_blocking_check(self) -> bool:
+        """Return whether one of its checks is blocking."""
         return any(check.blocking for check in self.checks)
 
     @property
     def description(self) -> str:
-        """Return what the UI says of it."""
-        if self.by is None:
+        """Return its description for the UI."""
+        level = self.partitioned_by
+        if level is None:
             return self.about
-        parts = ".".join(LEVELS[: LEVELS.index(self.by) + 1])
-        kind = "configuration" if self.by == "configuration" else f"`{parts}`"
+        parts = ".".join(LEVELS[: LEVELS.index(level) + 1])
+        kind = "configuration" if level == "configuration" else f"`{parts}`"
         return f"{self.about} A partition is a {kind}."
 
     def state_of(self, workspace: Workspace, key: Key) -> str:
-        """Return what tells the asset as it is now from any other state of it."""
+        """Return the identity of its present content, "" where it has none."""
         if self.state is not None:
             return self.state(workspace, key)
         assert self.table is not None

@@ -88,7 +88,7 @@ def _dimensions(workspace: Workspace, states: dict[str, TableState]) -> Iterator
 def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Finding]:
     """Hold each table's rows against those of the table before it, document by document."""
     for step in steps(workspace.config):
-        if not step.row.sharded:
+        if not step.row.stage:
             continue
         (before,) = upstream(workspace.config, step)
         name, source = step.store_name, before.store_name
@@ -100,7 +100,7 @@ def _rows(workspace: Workspace, states: dict[str, TableState]) -> Iterator[Findi
             d
             for d, s in mine.items()
             if d in theirs
-            and before.row.sharded  # a document has one row, and many chunks
+            and before.row.stage  # a document has one row, and many chunks
             and (s.content_hash, bool(s.fingerprint)) == (theirs[d].content_hash, True)
             and s.rows != theirs[d].rows
         ]
@@ -132,7 +132,7 @@ def _judged(workspace: Workspace, broken: set[str]) -> Iterator[Finding]:
         if not workspace.store.table(name, None).exists():
             continue
         try:
-            if step.row.sharded and not step.row.plan(workspace, key).is_current:
+            if step.row.stage and not step.row.plan(workspace, key).is_current:
                 continue  # the next run makes it, and judges it
             failures = CHECKS[step.asset](workspace, key).failures
         except StoreError as error:

@@ -1,34 +1,41 @@
-"""Make one partition of an asset in this process, with what the store no longer needs freed."""
+"""Make one partition of an asset in this process, and remove what the store no longer needs."""
 
 import time
 
+from rag_pipeline import indexing
 from rag_pipeline.errors import RagPipelineError
+from rag_pipeline.indexing import Plan
 from rag_pipeline.pipeline import retention
 from rag_pipeline.pipeline.facts import Columns, Fact, Materialized, cost_facts, examples
-from rag_pipeline.pipeline.forecast import hold_budget_of_step
 from rag_pipeline.pipeline.planning import Step
+from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace
 
 
-def make(workspace: Workspace, step: Step) -> Materialized:
-    """Make a step whatever its state is, and charge its calls to it; return what came of it.
+def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Materialized:
+    """Make a step whatever its state, and charge its calls to it; return its outcome.
 
-    Raises the step's own RagPipelineError, and BudgetError where it would cost more than is left.
+    A table is built by `plan`, or by a new plan. Raises the step's own RagPipelineError.
     `assistant_prompts` is made by its own command.
     """
     row, key = step.row, step.key(workspace.config)
-    if row.update is None:
-        raise ValueError(f"{step} is not made by the pipeline")
-    hold_budget_of_step(workspace, step)
-    swept: dict[str, Fact] = {}
+    removed: dict[str, Fact] = {}
     started = time.perf_counter()
     with workspace.charging(step.asset, key) as costs:
-        if row.sweep == "before":
-            swept = _sweep(workspace)
-        made = row.update(workspace, key)
-        if row.sweep == "after":
-            swept = _sweep(workspace)
-    # The same keys at every materialization, so that they are charted over time.
+        if row.cleanup == "before":
+            removed = _clean_up(workspace)
+        if row.stage is not None:
+            stage = row.stage(workspace, key)
+            plan = plan or indexing.plan(stage)
+            report, state = indexing.update_stage(stage, plan)
+            made = table_outcome(stage, state, report, len(plan.shards))
+        elif row.update is not None:
+            made = row.update(workspace, key)
+        else:
+            raise ValueError(f"{step} is not made by the pipeline")
+        if row.cleanup == "after":
+            removed = _clean_up(workspace)
+    # Every materialization has these keys, so that Dagster charts them over time.
     always: dict[str, Fact] = {
         "seconds": round(time.perf_counter() - started, 3),
         "cost_usd": 0.0,
@@ -37,12 +44,12 @@ def make(workspace: Workspace, step: Step) -> Materialized:
     }
     placed = place_facts(workspace, step)
     missing = {name: fact for name, fact in always.items() if name not in made.facts}
-    facts = {**made.facts, **placed, **swept, **missing, **cost_facts(costs)}
+    facts = {**made.facts, **placed, **removed, **missing, **cost_facts(costs)}
     return Materialized(made.version, facts, made.alerts)
 
 
 def place_facts(workspace: Workspace, step: Step) -> dict[str, Fact]:
-    """Return where what was made stands: a table's name, its columns and its address."""
+    """Return where a step's result stands: the name, columns and address of a table or file."""
     row, key = step.row, step.key(workspace.config)
     if row.table is None:
         return {"dagster/uri": workspace.store.address(row.place(key))} if row.place else {}
@@ -56,8 +63,8 @@ def place_facts(workspace: Workspace, step: Step) -> dict[str, Fact]:
     }
 
 
-def _sweep(workspace: Workspace) -> dict[str, Fact]:
-    """Free what has had its time; that it can't be freed is no reason to build or serve nothing."""
+def _clean_up(workspace: Workspace) -> dict[str, Fact]:
+    """Remove what is past its time; an error there stops no build and no release."""
     try:
         freed = retention.sweep(workspace)
     except (RagPipelineError, OSError) as error:

@@ -71,7 +71,7 @@ def upstream(config: CorpusConfig, step: Step) -> list[Step]:
     own = [
         c
         for c in config.all_configurations.values()
-        if c.key.at(step.row.by) == (step.partition or "")
+        if c.key.at(step.row.partitioned_by) == (step.partition or "")
     ]
     return [
         Step(before, str(key) or None)
@@ -103,7 +103,7 @@ def step_stored_as(name: str) -> Step | None:
     if row is None or row.table is None:
         return None
     with suppress(ValueError):
-        if Key.parse(partition).level == row.by:
+        if Key.parse(partition).level == row.partitioned_by:
             return Step(asset, partition or None)
     return None
 

@@ -1,15 +1,22 @@
-"""The assets of a corpus, a row each: what it reads, how it is partitioned, planned and checked.
+"""The assets of a corpus, a row each: its inputs, partitions, plan, checks and texts.
 
-Everything that goes asset by asset follows from these rows: plans, Dagster's definitions and
-sensors, the words of the command line, costs, retention. A new asset is a row and its function.
+Plans, Dagster's definitions and sensors, the command line's texts, costs and retention follow from
+these rows. A new asset is a row and its function.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from rag_pipeline import indexing, release
-from rag_pipeline.calls.costs import Totals, totals_by
-from rag_pipeline.config import ChatSettings, CorpusConfig, EmbeddingSettings, Key, Settings
+from rag_pipeline.calls.costs import totals_by
+from rag_pipeline.config import (
+    ChatSettings,
+    Configuration,
+    CorpusConfig,
+    EmbeddingSettings,
+    Key,
+    Settings,
+)
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.health import alert_subjects
@@ -31,19 +38,39 @@ from rag_pipeline.evaluation.results import (
 )
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
+from rag_pipeline.pipeline.facts import Materialized
 from rag_pipeline.pipeline.sharding import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import check_queries_complete
 from rag_pipeline.release.incremental_checks import INCREMENTAL_CHECKS
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
-from rag_pipeline.store import state_digest
+from rag_pipeline.store import Table, state_digest
 from rag_pipeline.workspace import Workspace
 
 
-def _sharded(name: str) -> "partial[Asset]":
-    """Return what makes the row of a table of documents' rows that is built in shards."""
+def _table_models(config: CorpusConfig, stage: Settings) -> list[ModelSettings]:
+    return [s for s in stage.models_used(config) if isinstance(s, ChatSettings | EmbeddingSettings)]
+
+
+def _chunking_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
+    return _table_models(config, config.chunkings[key.chunking])
+
+
+def _contextualizer_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
+    return _table_models(config, config.contextualizers[key.contextualizer])
+
+
+def _embedding_models(config: CorpusConfig, key: Key) -> list[ModelSettings]:
+    return [config.embeddings[key.embedding]]
+
+
+def _table_asset(name: str) -> "partial[Asset]":
+    """Return a row of a table of documents' rows, to be completed."""
     stage = indexing.STAGES[name]
+
+    def plan(workspace: Workspace, key: Key) -> indexing.Plan:
+        return indexing.plan(stage(workspace, key))
 
     def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
         opened = stage(workspace, key)
@@ -52,41 +79,105 @@ def _sharded(name: str) -> "partial[Asset]":
     return partial(
         Asset,
         name=name,
-        plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
-        update=lambda workspace, key: updates.sharded(stage(workspace, key)),
+        plan=plan,
+        stage=stage,
         made_from=made_from,
         checks=(Check(f"{name}_is_sound", INCREMENTAL_CHECKS[name]),),
-        sharded=True,
         shards=shards_of_table(name, stage),
         kind="lancedb",
-        words=(("rows_written", "chunks"),),
+        shown_counts=(("rows_written", "chunks"),),
     )
 
 
-def _judged(results: JudgedResults) -> "partial[Asset]":
-    """Return what makes the row of a file about one configuration's queries that models fill."""
+def _results_asset(results: JudgedResults) -> "partial[Asset]":
+    """Return a row of a file about the queries that models fill, to be completed."""
+
+    def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
+        return (results.made_from(workspace, key),)
+
+    def models(config: CorpusConfig, key: Key) -> Sequence[ModelSettings]:
+        return results.chats(config)
+
     return partial(
         Asset,
         name=results.name,
         reads=tuple(before.name for before in results.reads),
-        by="configuration",
+        partitioned_by="configuration",
         is_current=results.is_current,
         place=results.file,
         is_incomplete=results.is_incomplete,
-        made_from=lambda workspace, key: (results.made_from(workspace, key),),
+        made_from=made_from,
         kind="parquet",
-        models=lambda config, key: results.chats(config),
+        models=models,
         runs_dry=True,
     )
 
 
-def _models(config: CorpusConfig, stage: Settings) -> list[ModelSettings]:
-    return [s for s in stage.models_used(config) if isinstance(s, ChatSettings | EmbeddingSettings)]
+# --- documents and queries ---
 
 
-def _costs(workspace: Workspace) -> Mapping[str, Totals]:
-    readers = partial(configurations_of, workspace.config)
-    return totals_by(workspace.ledger.charges(), "configuration", readers)
+def _documents(workspace: Workspace, _: Key) -> Table:
+    return workspace.documents()
+
+
+def _documents_plan(workspace: Workspace, _: Key) -> indexing.Plan:
+    return indexing.plan_documents(workspace)
+
+
+def _documents_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
+    return (indexing.listing_digest(workspace.config),)
+
+
+def _queries_are_current(workspace: Workspace, _: Key) -> bool:
+    return runs.queries_are_current(workspace)
+
+
+def _queries_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
+    return (runs.queries_digest(workspace),)
+
+
+def _queries_state(workspace: Workspace, _: Key) -> str:
+    return str(QUERIES.digest(workspace))
+
+
+# --- the lexical index ---
+
+
+def _has_lexical_engine(config: CorpusConfig, configuration: Configuration) -> bool:
+    return bool(config.engine(configuration))
+
+
+def _lexical_is_current(workspace: Workspace, key: Key) -> bool:
+    return not indexing.plan_lexical(workspace, key)
+
+
+def _lexical_place(key: Key) -> str:
+    return f"lexical/{key}"
+
+
+def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
+    engines = workspace.config.lexical_engines(key)
+    return tuple(workspace.lexical_path(key, engine) for engine in engines)
+
+
+def _lexical_state(workspace: Workspace, key: Key) -> str:
+    return " ".join(_lexical_paths(workspace, key))
+
+
+def _count_chunks(workspace: Workspace, key: Key) -> int:
+    return workspace.contextualized_chunks(key).count()
+
+
+# --- evaluation and release ---
+
+
+def _run_is_current(workspace: Workspace, key: Key) -> bool:
+    configuration = workspace.config.configuration(key)
+    return runs.run_is_current(workspace, configuration) and not _run_is_incomplete(workspace, key)
+
+
+def _run_is_incomplete(workspace: Workspace, key: Key) -> bool:
+    return runs.run_is_incomplete(workspace, workspace.config.configuration(key))
 
 
 def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
@@ -94,13 +185,46 @@ def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
     return (runs.run_digest(workspace, configuration, pin(workspace, configuration)),)
 
 
-def _run_is_incomplete(workspace: Workspace, key: Key) -> bool:
-    return runs.run_is_incomplete(workspace, workspace.config.configuration(key))
+def _has_judge(config: CorpusConfig, _: Configuration) -> bool:
+    return config.evaluation.judge is not None
 
 
-def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
-    engines = workspace.config.lexical_engines(key)
-    return tuple(workspace.lexical_path(key, engine) for engine in engines)
+def _presence_is_current(workspace: Workspace, key: Key) -> bool:
+    return quality.scores_are_current(workspace, workspace.config.configuration(key))
+
+
+def _presence_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
+    return (quality.scores_digest(workspace, key),)
+
+
+def _health_alerts(config: CorpusConfig) -> Mapping[str, str]:
+    return alert_subjects(config.evaluation.health)
+
+
+def _leaderboard_is_current(workspace: Workspace, _: Key) -> bool:
+    return leaderboard_is_current(workspace)
+
+
+def _leaderboard_place(_: Key) -> str:
+    return LEADERBOARD_FILE
+
+
+def _update_leaderboard(workspace: Workspace, _: Key) -> Materialized:
+    readers = partial(configurations_of, workspace.config)
+    costs = totals_by(workspace.ledger.charges(), "configuration", readers)
+    return updates.leaderboard(workspace, costs)
+
+
+def _leaderboard_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
+    return (leaderboard_digest(workspace),)
+
+
+def _release_is_current(workspace: Workspace, _: Key) -> bool:
+    return release.is_current(workspace)
+
+
+def _release_place(_: Key) -> str:
+    return CURRENT
 
 
 def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
@@ -113,14 +237,18 @@ def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
     return digest, config.serve, config.serve_metric, config.gate.metrics, served
 
 
+def _no_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
+    return ()
+
+
 _ROWS = (
     Asset(
         name="documents",
-        table=lambda workspace, _: workspace.documents(),
-        plan=lambda workspace, _: indexing.plan_documents(workspace),
+        table=_documents,
+        plan=_documents_plan,
         update=updates.documents,
         shards=SHARDS_OF_DOCUMENTS,
-        made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
+        made_from=_documents_inputs,
         checks=(Check("documents_are_sound", INCREMENTAL_CHECKS["documents"]),),
         of_files=True,
         watched=True,
@@ -128,17 +256,17 @@ _ROWS = (
         kind="lancedb",
         about="Files and JSON Lines records, decoded. What can't be used is quarantined with the "
         "reason.",
-        doing="load files",
+        activity="load files",
         unit="documents",
-        words=(("rows_written", "loaded"),),
+        shown_counts=(("rows_written", "loaded"),),
     ),
     Asset(
         name="queries",
         reads=("documents",),
-        is_current=lambda workspace, _: runs.queries_are_current(workspace),
+        is_current=_queries_are_current,
         update=updates.queries,
-        made_from=lambda workspace, _: (runs.queries_digest(workspace),),
-        state=lambda workspace, _: str(QUERIES.digest(workspace)),
+        made_from=_queries_inputs,
+        state=_queries_state,
         checks=(
             Check("gold_spans_lie_in_documents", INCREMENTAL_CHECKS["queries"]),
             Check("no_query_left_out", check_queries_complete, blocking=False),
@@ -147,157 +275,152 @@ _ROWS = (
         priority=10,
         kind="parquet",
         about="The questions, with their gold spans resolved against the documents.",
-        doing="find their gold spans",
+        activity="find their gold spans",
     ),
-    _sharded("chunks")(
+    _table_asset("chunks")(
         reads=("documents",),
-        by="chunking",
+        partitioned_by="chunking",
         table=Workspace.chunks,
         unit="documents",
         about="Spans of each document's text.",
-        doing="cut documents into chunks",
-        words=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
-        models=lambda config, key: _models(config, config.chunkings[key.chunking]),
+        activity="cut documents into chunks",
+        shown_counts=(("documents_worked_on", "documents"), ("rows_written", "chunks")),
+        models=_chunking_models,
     ),
-    _sharded("contextualized_chunks")(
+    _table_asset("contextualized_chunks")(
         reads=("chunks",),
-        by="contextualizer",
+        partitioned_by="contextualizer",
         table=Workspace.contextualized_chunks,
         unit="chunks",
         about="Chunks with the short context that is indexed before them.",
-        doing="put contexts before chunks",
-        models=lambda config, key: _models(config, config.contextualizers[key.contextualizer]),
+        activity="put contexts before chunks",
+        models=_contextualizer_models,
     ),
     Asset(
         name="lexical_index",
         reads=("contextualized_chunks",),
-        by="contextualizer",
-        applies=lambda config, configuration: bool(config.engine(configuration)),
-        is_current=lambda workspace, key: not indexing.plan_lexical(workspace, key),
-        place=lambda key: f"lexical/{key}",
+        partitioned_by="contextualizer",
+        applies=_has_lexical_engine,
+        is_current=_lexical_is_current,
+        place=_lexical_place,
         update=updates.lexical_index,
-        sweep="after",
+        cleanup="after",
         made_from=_lexical_paths,
-        state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
+        state=_lexical_state,
         checks=(Check("lexical_index_is_sound", INCREMENTAL_CHECKS["lexical_index"]),),
         kind="bm25",
         about="BM25 over contextualized chunks.",
-        doing="index all chunks for BM25",
+        activity="index all chunks for BM25",
         unit="chunks",
-        total=lambda workspace, key: workspace.contextualized_chunks(key).count(),
-        words=(("rows_written", "chunks"),),
+        total=_count_chunks,
+        shown_counts=(("rows_written", "chunks"),),
     ),
-    _sharded("vector_index")(
+    _table_asset("vector_index")(
         reads=("contextualized_chunks",),
-        by="embedding",
+        partitioned_by="embedding",
         table=Workspace.vector_index,
         unit="texts",
         about="Contextualized chunks with a unit vector each, in LanceDB.",
-        doing="embed chunks",
-        models=lambda config, key: [config.embeddings[key.embedding]],
+        activity="embed chunks",
+        models=_embedding_models,
     ),
     Asset(
         name="retrieval_run",
         reads=("vector_index", "lexical_index", "queries"),
-        by="configuration",
-        is_current=lambda workspace, key: (
-            runs.run_is_current(workspace, workspace.config.configuration(key))
-            and not _run_is_incomplete(workspace, key)
-        ),
+        partitioned_by="configuration",
+        is_current=_run_is_current,
         is_incomplete=_run_is_incomplete,
         place=RUN.file,
         update=updates.retrieval_run,
         made_from=_run_inputs,
         kind="parquet",
         about="The ranked chunks of every query.",
-        doing="search with every query",
+        activity="search with every query",
         unit="queries",
-        words=(("queries", "queries"),),
-        models=lambda config, key: [config.embeddings[key.embedding]],
+        shown_counts=(("queries", "queries"),),
+        models=_embedding_models,
     ),
-    _judged(LABELS)(
+    _results_asset(LABELS)(
         update=updates.relevance_labels,
         about="A chat model's YES or NO for each query's first passages, and how far it agrees "
         "with gold.",
-        doing="let a chat model judge what was found",
-        words=(("judged", "judged"), ("missing", "missing")),
-        applies=lambda config, _: config.evaluation.judge is not None,
+        activity="let a chat model judge what was found",
+        shown_counts=(("judged", "judged"), ("missing", "missing")),
+        applies=_has_judge,
     ),
     Asset(
         name="answer_presence",
         reads=("retrieval_run", "relevance_labels"),
-        by="configuration",
-        is_current=lambda workspace, key: quality.scores_are_current(
-            workspace, workspace.config.configuration(key)
-        ),
+        partitioned_by="configuration",
+        is_current=_presence_is_current,
         place=PRESENCE.file,
         update=updates.answer_presence,
-        made_from=lambda workspace, key: (quality.scores_digest(workspace, key),),
+        made_from=_presence_inputs,
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
         "labels.",
-        doing="measure what was found",
+        activity="measure what was found",
     ),
-    _judged(ANSWERS)(
+    _results_asset(ANSWERS)(
         update=updates.answers,
         about="An answer to every query from the first chunks of its run, with citations.",
-        doing="answer every query",
-        words=(("queries", "answers"), ("missing_judgements", "missing")),
+        activity="answer every query",
+        shown_counts=(("queries", "answers"), ("missing_judgements", "missing")),
     ),
-    _judged(ENTITY_SCORES)(
+    _results_asset(ENTITY_SCORES)(
         update=updates.entity_scores,
         about="Precision, recall and F1 of the facts in the answers, per query.",
-        doing="hold the answers to the facts",
-        words=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
-        made_with="answers",
+        activity="hold the answers to the facts",
+        shown_counts=(("annotated_queries", "queries"), ("missing_judgements", "missing")),
+        made_by="answers",
     ),
-    _judged(CONTEXT_SCORES)(
+    _results_asset(CONTEXT_SCORES)(
         update=updates.context_scores,
         about="How relevant, used, complete and well ranked the contexts of each query are.",
-        doing="judge the contexts",
-        alerts=lambda config: alert_subjects(config.evaluation.health),
-        words=(("queries", "queries"), ("missing_judgements", "missing")),
-        made_with="answers",
+        activity="judge the contexts",
+        alerts=_health_alerts,
+        shown_counts=(("queries", "queries"), ("missing_judgements", "missing")),
+        made_by="answers",
     ),
     Asset(
         name="leaderboard",
         reads=tuple(results.name for results in SCORES),
-        is_current=lambda workspace, _: leaderboard_is_current(workspace),
-        place=lambda _: LEADERBOARD_FILE,
-        update=lambda workspace, _: updates.leaderboard(workspace, _costs(workspace)),
-        made_from=lambda workspace, _: (leaderboard_digest(workspace),),
-        # One configuration that can't be built holds back itself, not the comparison of the rest.
-        holds_back=False,
+        is_current=_leaderboard_is_current,
+        place=_leaderboard_place,
+        update=_update_leaderboard,
+        made_from=_leaderboard_inputs,
+        # The comparison leaves out a configuration that can't be built.
+        needs_all_inputs=False,
         priority=10,
         kind="json",
         about="Every configuration with its metrics, best first.",
-        doing="compare the configurations",
+        activity="compare the configurations",
         checks=(Check("gate_lets_it_through", check_gate, blocking=False),),
     ),
     Asset(
         name="release",
         reads=("leaderboard",),
-        is_current=lambda workspace, _: release.is_current(workspace),
-        place=lambda _: CURRENT,
+        is_current=_release_is_current,
+        place=_release_place,
         update=updates.publish_release,
-        # Before the gate: a store stays level even where nothing is let through for long.
-        sweep="before",
+        # Before the gate: the store does not grow while the gate refuses releases.
+        cleanup="before",
         made_from=_release_inputs,
         watched=True,
         priority=20,
         kind="json",
         about="The manifest that pins the configuration and the exact builds that are served.",
-        doing="serve the best",
+        activity="serve the best",
     ),
     Asset(
         name="assistant_prompts",
         reads=("queries", "release"),
-        made_from=lambda workspace, _: (),
+        made_from=_no_inputs,
         on_demand=True,
         kind="json",
         about="The prompts of the assistant's model, with examples of good answers where these "
         "make it score higher. Made on demand alone: it costs some answers a query.",
-        doing="optimize the assistant's prompts",
+        activity="optimize the assistant's prompts",
     ),
 )
 
@@ -314,5 +437,5 @@ def asset_of(name: str) -> Asset:
 
 def configurations_of(config: CorpusConfig, asset: str, partition: str) -> tuple[str, ...]:
     """Return the configurations that read what a call was charged to, listed here or not."""
-    by = ASSETS[asset].by if asset in ASSETS else "configuration"
-    return config.configurations_of(by, partition)
+    level = ASSETS[asset].partitioned_by if asset in ASSETS else "configuration"
+    return config.configurations_of(level, partition)

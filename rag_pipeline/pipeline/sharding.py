@@ -1,4 +1,4 @@
-"""How an asset is built where work is handed out: planned, built in shards, finished."""
+"""How an executor builds an asset: a plan, shards that it distributes, and an end."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,15 +12,15 @@ from rag_pipeline.pipeline.updates import documents_outcome, table_outcome
 from rag_pipeline.workspace import Workspace
 
 ShardPlan = Mapping[str, Any]
-"""What the end needs of the plan, as JSON."""
+"""The part of the plan that the end needs, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """The three steps of one partition; what a shard comes to is of type `made`."""
+    """The three steps of one partition; `build` returns a value of type `made`."""
 
     plan: Callable[[Workspace, Key], tuple[Sequence[Sequence[Any]], ShardPlan, str]]
-    """Returns the shards, what the end needs, and what is to be done in words."""
+    """Returns the shards, the part for the end, and a line for the log."""
     build: Callable[[Workspace, Key, Sequence[Any]], Any]
     made: type
     finish: Callable[[Workspace, Key, ShardPlan, Sequence[Any]], Materialized]
@@ -32,7 +32,8 @@ def shards_of_table(name: str, open_stage: Callable[[Workspace, Key], TableStage
     def plan(workspace: Workspace, key: Key) -> tuple[Sequence[Sequence[str]], ShardPlan, str]:
         todo = indexing.plan(open_stage(workspace, key))
         told = f"{len(todo.stale)} documents stale, {len(todo.orphaned)} orphaned, "
-        return todo.shards, {}, f"{told}{todo.waiting} waiting, {todo.current} current"
+        told += f"{todo.waiting} waiting, {todo.current} current"
+        return todo.shards, {"orphaned": list(todo.orphaned)}, told
 
     def build(workspace: Workspace, key: Key, shard: Sequence[str]) -> Report:
         stage = open_stage(workspace, key)
@@ -42,10 +43,9 @@ def shards_of_table(name: str, open_stage: Callable[[Workspace, Key], TableStage
         return report
 
     def finish(
-        workspace: Workspace, key: Key, _: ShardPlan, reports: Sequence[Report]
+        workspace: Workspace, key: Key, found: ShardPlan, reports: Sequence[Report]
     ) -> Materialized:
-        stage = open_stage(workspace, key)
-        orphaned = indexing.plan(stage).orphaned
+        stage, orphaned = open_stage(workspace, key), found["orphaned"]
         total = Report(dropped=len(orphaned))
         for report in reports:
             total.add(report)
@@ -60,11 +60,15 @@ def _plan_documents(workspace: Workspace, _: Key) -> tuple[Sequence[Sequence[Any
     return indexing.load_shards(stale), asdict(found), f"{len(stale)} files or objects to load"
 
 
-SHARDS_OF_DOCUMENTS = Shards(
-    _plan_documents,
-    lambda workspace, _, shard: indexing.load_shard(workspace, shard),
-    Loaded,
-    lambda workspace, _, found, parts: documents_outcome(
-        workspace, indexing.finish_load(workspace, LoadFound(**found), parts)
-    ),
-)
+def _load_shard(workspace: Workspace, _: Key, shard: Sequence[Any]) -> Loaded:
+    return indexing.load_shard(workspace, shard)
+
+
+def _finish_documents(
+    workspace: Workspace, _: Key, found: ShardPlan, parts: Sequence[Loaded]
+) -> Materialized:
+    report = indexing.finish_load(workspace, LoadFound(**found), parts)
+    return documents_outcome(workspace, report)
+
+
+SHARDS_OF_DOCUMENTS = Shards(_plan_documents, _load_shard, Loaded, _finish_documents)

@@ -84,13 +84,6 @@ def table_outcome(
     return Materialized(state_digest(state), facts)
 
 
-def sharded(stage: TableStage) -> Materialized:
-    """Bring a sharded table up to date in this process, shard by shard."""
-    todo = indexing.plan(stage)
-    total, state = indexing.update_stage(stage, todo)
-    return table_outcome(stage, state, total, len(todo.shards))
-
-
 def queries(workspace: Workspace, _: Key) -> Materialized:
     """Resolve the queries' gold spans against the documents."""
     problems = runs.update_queries(workspace)

@@ -35,6 +35,11 @@ class CheckResult:
     summary: str = ""
     """A sentence to show instead of the failures or the number of checked rows."""
 
+    @property
+    def description(self) -> str:
+        """Return the result in words."""
+        return self.summary or "; ".join(self.failures) or f"{self.checked} checked"
+
 
 def check_documents(workspace: Workspace, key: str = "") -> CheckResult:
     """Expect unique document ids, and text and a SHA-256 hash in every document."""

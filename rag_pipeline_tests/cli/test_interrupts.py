@@ -1,13 +1,10 @@
 """Ctrl-C in the middle of a build, as a user presses it: a signal to the process of `rag run`."""
 
 import os
-import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
-from rag_pipeline.cli.interrupts import noticing_interrupts
 from rag_pipeline_tests.testing.corpora import write_corpus, write_documents
 
 # Logs the texts of each request, and presses Ctrl-C once just before the third is sent.
@@ -59,28 +56,3 @@ def test_ctrl_c_stops_and_the_next_run_goes_on(tmp_path: Path) -> None:
     sent = log.read_text().splitlines()
     assert len(sent) > len(before)
     assert len(sent) == len(set(sent)), "no text is embedded twice"
-
-
-def test_a_signal_is_noticed_whoever_handles_it() -> None:
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    try:
-        with noticing_interrupts() as interrupted:
-            assert not interrupted()
-            signal.raise_signal(signal.SIGINT)
-            assert interrupted()
-            assert not interrupted(), "each is reported once"
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_outside_the_main_thread_nothing_is_noticed() -> None:
-    said = []
-
-    def look() -> None:
-        with noticing_interrupts() as interrupted:
-            said.append(interrupted())
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-    assert said == [False]

@@ -8,15 +8,15 @@ from rag_pipeline import Corpus
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.cli.run import summarize_run
 from rag_pipeline.config import load_config
-from rag_pipeline.orchestration.runner import StepResult
+from rag_pipeline.pipeline.driver import Done
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import write_corpus
 
 
-def result(asset: str, partition: str, seconds: float, made: int, saved: int) -> StepResult:
-    return StepResult(Step(asset, partition), True, seconds, CallCounts(made, saved))
+def result(asset: str, partition: str, seconds: float, made: int, saved: int) -> Done:
+    return Done(Step(asset, partition), True, seconds, CallCounts(made, saved))
 
 
 def test_shared_work_counts_for_the_first_configuration(released: Any) -> None:

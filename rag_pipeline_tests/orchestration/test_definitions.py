@@ -32,7 +32,7 @@ KEYS = {
 }
 MADE = [row for row in ASSETS.values() if not row.on_demand and row.name != "relevance_labels"]
 """Without a judge, which the sample has none of."""
-PARTITIONS = {row.name: KEYS[row.by] for row in MADE}
+PARTITIONS = {row.name: KEYS[row.partitioned_by] for row in MADE}
 LIMITS = ("context_relevance", "context_usage", "missing_context", "no_drop_against_release")
 CHECKS = {(row.name, check.name, check.blocking) for row in MADE for check in row.checks} | {
     ("context_scores", limit, False) for limit in LIMITS

@@ -19,7 +19,9 @@ from rag_pipeline.orchestration.one_run import build_update_job
 from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
+from rag_pipeline.pipeline.driver import Made
 from rag_pipeline.pipeline.facts import Materialized
+from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build
 from rag_pipeline_tests.testing.corpora import rule, write_corpus
@@ -115,15 +117,16 @@ def test_a_step_that_waits_for_others_keeps_no_place_from_them(
             holder.stdin.close()
             holder.wait()
 
-        def at_work(*_):
+        def at_work(*_, **__):
             seen.append(taken())
             return ()
 
         monkeypatch.setattr(time, "sleep", others_turn)
         # What each does first when it is its turn.
-        monkeypatch.setattr(one_run_job, "_update", at_work)
-        monkeypatch.setattr(assets, "make", lambda *_: Materialized("1", dict(at_work())))
-        monkeypatch.setattr(assets, "hold_budget_of_step", at_work)
+        made = Made(Step("documents"), Materialized("1", {}))
+        monkeypatch.setattr(one_run_job, "drive", at_work)
+        monkeypatch.setattr(assets, "drive", lambda *_, **__: [*at_work(), made])
+        monkeypatch.setattr(assets, "pays", at_work)
         definitions = build_definitions(config, retries=None, one_run=one_run)
         done = definitions.resolve_job_def(job).execute_in_process(
             instance=instance, partition_key=partition

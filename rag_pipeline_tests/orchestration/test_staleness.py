@@ -23,7 +23,7 @@ from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_do
 from rag_pipeline_tests.testing.dagster_projects import ask, execute, seen
 
 MADE = [row for row in ASSETS.values() if not row.on_demand and row.name != "relevance_labels"]
-MEASURED = [row.name for row in MADE if row.by == "configuration"]
+MEASURED = [row.name for row in MADE if row.partitioned_by == "configuration"]
 EMBEDDINGS = {"minilm": {"provider": "minilm"}}
 
 
@@ -107,7 +107,9 @@ KEYS = {
     "configuration": "one",
 }
 EVERYTHING_AFTER_CHUNKS_SHORT = [
-    Step(row.name, KEYS[row.by]) for row in MADE if row.name not in ("documents", "queries")
+    Step(row.name, KEYS[row.partitioned_by])
+    for row in MADE
+    if row.name not in ("documents", "queries")
 ]
 
 
@@ -231,7 +233,7 @@ def test_a_backfill_of_partitions_side_by_side_is_one_run(config):
         for name, row in ASSETS.items():
             key = asset_key(config, name)
             if key in graph.materializable_asset_keys:
-                single = one_run and row.by is not None
+                single = one_run and row.partitioned_by is not None
                 expected = dg.BackfillPolicy.single_run() if single else None
                 assert graph.get(key).backfill_policy == expected, name
 

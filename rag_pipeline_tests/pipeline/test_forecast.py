@@ -18,9 +18,10 @@ from rag_pipeline.orchestration import runner
 from rag_pipeline.pipeline.forecast import (
     RERANKING,
     Forecast,
+    Outlook,
     forecast,
-    hold_budget_of_step,
     needed_calls,
+    pays,
 )
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, steps
@@ -152,7 +153,7 @@ def group_of(step: Step) -> Step:
     """Return the step in whose job another one is done."""
     if step.asset == RERANKING:
         return Step("retrieval_run", step.partition)
-    return Step(step.row.made_with or step.asset, step.partition)
+    return Step(step.row.made_by or step.asset, step.partition)
 
 
 def billed_by_step(file: Path, server: ModelServer) -> Counter[Step]:
@@ -329,7 +330,7 @@ def test_dagster_refuses_a_step_over_the_budget(tmp_path: Path, server: ModelSer
         list(runner.run(load_config(file)))
     assert server.requests == [], "and nothing was asked"
     workspace = Workspace(load_config(file))
-    hold_budget_of_step(workspace, Step("chunks", "recursive_150"))
+    assert not pays(workspace, Step("chunks", "recursive_150"))
 
 
 def test_a_step_s_budget_counts_exactly_its_own_calls(tmp_path: Path, server: ModelServer) -> None:
@@ -348,10 +349,12 @@ def test_a_step_s_budget_counts_exactly_its_own_calls(tmp_path: Path, server: Mo
 
     write_file(tmp_path, **settings, budget_usd=0.9 * own.usd)
     with pytest.raises(BudgetError, match="a run would cost about"):
-        make(Workspace(load_config(file)), step)
+        Outlook(Workspace(load_config(file)), [step]).look_ahead()
     assert not server.requests
     write_file(tmp_path, **settings, budget_usd=2 * own.usd)
-    make(Workspace(load_config(file)), step)
+    workspace = Workspace(load_config(file))
+    Outlook(workspace, [step]).look_ahead()
+    make(workspace, step)
     assert server.billed.total() == own.calls
 
 

@@ -27,12 +27,12 @@ def test_a_row_reads_earlier_rows_and_says_how_it_is_planned_and_made(asset: Any
     assert asset.description.endswith(".")
     if asset.on_demand:
         return
-    assert asset.update is not None
+    assert (asset.update is None) != (asset.stage is None)
     assert (asset.plan is None) != (asset.is_current is None)
-    assert not asset.sharded or (asset.table and len(asset.reads) == 1)
-    assert not asset.is_judged or asset.table or asset.state
-    if asset.made_with:
-        assert ASSETS[asset.made_with].by == asset.by
+    assert not asset.stage or (asset.table and len(asset.reads) == 1)
+    assert not asset.has_blocking_check or asset.table or asset.state
+    if asset.made_by:
+        assert ASSETS[asset.made_by].partitioned_by == asset.partitioned_by
 
 
 def test_an_asset_that_is_not_there_is_named_with_those_that_are():

@@ -2,42 +2,31 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import CorpusConfig, load_config
-from rag_pipeline.errors import CheckFailedError
-from rag_pipeline.orchestration.checks import judge
-from rag_pipeline.orchestration.runner import StepResult
-from rag_pipeline.orchestration.verdicts import passed
-from rag_pipeline.pipeline.making import make
-from rag_pipeline.pipeline.planning import plan_step, steps
+from rag_pipeline.pipeline.driver import Done, Failed, drive
+from rag_pipeline.pipeline.forecast import Outlook
+from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 
 
 def build(file: Path, until: str = "", configuration: str | None = None) -> None:
-    """Make and judge each step in order, as a run does, to the first of the asset `until`."""
+    """Make and check each step in order, whatever its state, to the first of the asset `until`."""
     workspace = Workspace(load_config(file))
-    for step in steps(workspace.config, configuration):
-        make(workspace, step)
-        for check in step.row.checks:
-            result = judge(workspace, step, check)
-            assert result.passed or not check.blocking, f"{step}: {result.description}"
-        if step.asset == until:
-            return
+    every = steps(workspace.config, configuration)
+    last = next((n for n, step in enumerate(every, 1) if step.asset == until), len(every))
+    for _ in _driven(workspace, every[:last], forced=True):
+        pass
 
 
-def run(config: CorpusConfig, configuration: str | None = None) -> Iterator[StepResult]:
+def run(config: CorpusConfig, configuration: str | None = None) -> Iterator[Done]:
     """Make what is stale as `orchestration.runner.run` does, in half of its time."""
-    workspace = Workspace(config)
-    for step in steps(config, configuration):
-        if not plan_step(workspace, step).must_run and passed(workspace, step):
-            yield StepResult(step, ran=False)
-            continue
-        facts: dict[str, Any] = dict(make(workspace, step).facts)
-        for check in step.row.checks:
-            result = judge(workspace, step, check)
-            if check.blocking and not result.passed:
-                raise CheckFailedError(f"{step}: check {check.name} failed: {result.description}")
-        calls = CallCounts(facts["calls_made"], facts["calls_saved"])
-        yield StepResult(step, True, calls=calls, metadata=facts)
+    yield from _driven(Workspace(config), steps(config, configuration))
+
+
+def _driven(workspace: Workspace, wanted: list[Step], *, forced: bool = False) -> Iterator[Done]:
+    for event in drive(workspace, Outlook(workspace, wanted), forced=wanted if forced else ()):
+        if isinstance(event, Failed):
+            raise event.error
+        if isinstance(event, Done):
+            yield event

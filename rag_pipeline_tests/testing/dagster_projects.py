@@ -12,11 +12,11 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.definitions.data_version import StaleStatus
 
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
+from rag_pipeline.orchestration.internals import StaleStatus
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.observing import graph_of
 from rag_pipeline.orchestration.staleness import Statuses

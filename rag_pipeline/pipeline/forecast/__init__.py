@@ -9,7 +9,6 @@ known, and says so.
 from rag_pipeline.pipeline.forecast.budget import ERROR as ERROR
 from rag_pipeline.pipeline.forecast.budget import Outlook as Outlook
 from rag_pipeline.pipeline.forecast.budget import hold_budget as hold_budget
-from rag_pipeline.pipeline.forecast.budget import hold_budget_of_step as hold_budget_of_step
 from rag_pipeline.pipeline.forecast.budget import is_known as is_known
 from rag_pipeline.pipeline.forecast.payees import called_vendor as called_vendor
 from rag_pipeline.pipeline.forecast.payees import pays as pays

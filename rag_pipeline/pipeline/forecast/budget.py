@@ -45,19 +45,14 @@ def hold_budget(workspace: Workspace, found: Sequence[Forecast]) -> None:
         )
 
 
-def hold_budget_of_step(workspace: Workspace, step: Step) -> None:
-    """Raise BudgetError where one step would cost more than is left of the budget."""
-    if workspace.config.budget_usd is None or not pays(workspace, step):
-        return
-    hold_budget(workspace, forecast(workspace, [step]))
-
-
 @dataclass(slots=True)
 class Outlook:
-    """What a run is expected to pay for, looked at until all of it is known."""
+    """The steps of a run, in order, and their estimated cost."""
 
     workspace: Workspace
     wanted: Sequence[Step]
+    always: bool = False
+    """Whether to estimate the cost even without a budget, to show it."""
     pays: bool = field(init=False)
     found: Sequence[Forecast] = field(init=False, default=())
     _refusal: BudgetError | None = field(init=False, default=None)
@@ -66,10 +61,11 @@ class Outlook:
         self.pays = any(pays(self.workspace, step) for step in self.wanted)
 
     def look_ahead(self) -> None:
-        """Estimate what is to be paid; raise BudgetError, from then on, where it is over budget."""
+        """Estimate the cost until it is known; raise BudgetError, from then on, over the budget."""
         if self._refusal is not None:
             raise self._refusal
-        if not self.pays or (self.found and is_known(self.found)):
+        wanted = self.always or self.workspace.config.budget_usd is not None
+        if not self.pays or not wanted or (self.found and is_known(self.found)):
             return
         self.found = forecast(self.workspace, self.wanted)
         try:

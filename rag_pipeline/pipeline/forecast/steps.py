@@ -75,7 +75,7 @@ def forecast(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
     dry = DryWorkspace(workspace)
     todo = documents_to_do(workspace, chosen)
     tables: dict[Step, Noted] = {}
-    for chunking in dict.fromkeys(s.key(config).chunking for s in todo if s.row.sharded):
+    for chunking in dict.fromkeys(s.key(config).chunking for s in todo if s.row.stage):
         tables |= build_tables(dry, chunking, todo)
     if QUERIES in chosen:
         hold_queries(dry, todo.get(DOCUMENTS, NOTHING))
@@ -166,7 +166,7 @@ def needed_calls(workspace: Workspace) -> Iterator[bytes]:
     config = workspace.config
     dry = DryWorkspace(workspace)
     for step in steps(config):
-        if step.row.sharded and calls_a_model(config, step):
+        if step.row.stage and calls_a_model(config, step):
             yield from needed_by_table(dry, step)
     every = steps(config)
     queries = QueryRuns(dry, every, load_queries(dry))

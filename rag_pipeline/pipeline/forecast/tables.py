@@ -72,7 +72,7 @@ def documents_to_do(
             first = plan_documents(workspace)
             stale, orphaned = frozenset(first.stale), frozenset(first.orphaned)
             todo[step] = Todo(stale, orphaned, first.current, first.why)
-        if not step.row.sharded:
+        if not step.row.stage:
             continue
         (before,) = (todo.get(s, NOTHING) for s in upstream(config, step))
         stage = open_stage(workspace, step.asset, step.partition or "")
@@ -88,7 +88,7 @@ def documents_to_do(
 def build_tables(dry: DryWorkspace, chunking: str, todo: Mapping[Step, Todo]) -> dict[Step, Noted]:
     """Build what is pending in the tables of one chunking, of the loaded documents."""
     unloaded = todo.get(DOCUMENTS, NOTHING).pending
-    mine = [s for s in todo if s.row.sharded and s.key(dry.config).chunking == chunking]
+    mine = [s for s in todo if s.row.stage and s.key(dry.config).chunking == chunking]
     noted = {step: Noted() for step in mine}
     for step in mine:
         if todo[step].pending & unloaded:
@@ -152,7 +152,7 @@ def _embeds(step: Step) -> bool:
 
 
 def _cuts(step: Step) -> bool:
-    return step.row.by == "chunking"
+    return step.row.partitioned_by == "chunking"
 
 
 def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:

@@ -22,7 +22,7 @@ def record(workspace: Workspace, step: Step, result: CheckResult) -> None:
 
 def passed(workspace: Workspace, step: Step) -> bool:
     """Return whether a step's table passed its blocking check as it is now."""
-    if not step.row.is_judged:
+    if not step.row.has_blocking_check:
         return True
     verdict = workspace.store.read_json(_file(step)) or {}
     return bool(verdict.get("passed")) and verdict["state"] == _state(workspace, step)

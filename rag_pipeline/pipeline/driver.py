@@ -1,0 +1,197 @@
+"""Plan, make and check steps one after the other, and report each as it happens.
+
+Every build goes through `drive`: `rag run`, the assets in Dagster, and the one run of all that is
+stale. Only the shards that an executor distributes are made outside of it.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+
+from rag_pipeline.calls import CallCounts
+from rag_pipeline.calls.progress import listening
+from rag_pipeline.calls.telemetry import in_run
+from rag_pipeline.errors import CheckFailedError, RagPipelineError
+from rag_pipeline.indexing import Plan, open_stage
+from rag_pipeline.memory import release_memory
+from rag_pipeline.pipeline.asset import Check
+from rag_pipeline.pipeline.facts import Fact, Materialized
+from rag_pipeline.pipeline.forecast import Outlook, pays
+from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.planning import Step, plan_step, upstream, why
+from rag_pipeline.pipeline.verdicts import passed, record
+from rag_pipeline.release.checks import CheckResult
+from rag_pipeline.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A step that is not made, because a step that it reads could not be made."""
+
+    step: Step
+    reads: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A step begins; `total` is the amount of work in the asset's unit, None if unknown."""
+
+    step: Step
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A step is made; its checks follow."""
+
+    step: Step
+    outcome: Materialized
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A check of a step that was just made."""
+
+    step: Step
+    check: Check
+    result: CheckResult
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step is at its end: it was made and passed its checks, or it was current (not `ran`)."""
+
+    step: Step
+    ran: bool
+    seconds: float = 0.0
+    calls: CallCounts = field(default_factory=CallCounts)
+    outcome: Materialized | None = None
+    why: str = ""
+    """Why it was made although its own inputs are the same, "" for new or changed inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A step could not be made, or a blocking check failed."""
+
+    step: Step
+    error: Exception
+
+
+Event = Waiting | Started | Made | Checked | Done | Failed
+Progress = Callable[[Step, str, int], None]
+"""Called with a step, what it has done (`documents`, `chunks`, `texts`) and how many more."""
+
+
+def drive(
+    workspace: Workspace,
+    outlook: Outlook,
+    *,
+    forced: Collection[Step] = (),
+    checks: bool = True,
+    keep_going: bool = False,
+    progress: Progress = lambda step, what, count: None,
+    run_id: str = "",
+) -> Iterator[Event]:
+    """Make the steps of a run that are stale, in order, and check them.
+
+    `forced` steps are made whatever their state. Without `checks`, something else checks them. With
+    `keep_going`, a step that fails only stops the steps that read it; else it is the last. Traces
+    are those of the Dagster run `run_id`.
+    """
+    failed: set[Step] = set()
+    made: set[Step] = set()
+    for step in outlook.wanted:
+        before = upstream(workspace.config, step)
+        missing = [each for each in before if each in failed]
+        if missing and (step.row.needs_all_inputs or len(missing) == len(before)):
+            failed.add(step)
+            yield Waiting(step, missing[0])
+            continue
+        try:
+            started = time.perf_counter()
+            todo = None if step in forced else plan_step(workspace, step)
+            if todo is not None and not todo.must_run and passed(workspace, step):
+                yield Done(step, ran=False, calls=CallCounts(saved=_texts(workspace, step)))
+                continue
+            reason = ""
+            if todo is not None and todo.must_run:
+                reason = todo.why or why(workspace, step, made)
+            if pays(workspace, step):
+                outlook.look_ahead()
+            documents = todo.documents if todo else None
+            yield Started(step, _total(workspace, step, documents))
+            with (
+                in_run(run_id) if run_id else nullcontext(),
+                listening(partial(progress, step)),
+            ):
+                outcome = make(workspace, step, documents)
+            made.add(step)
+            yield Made(step, outcome)
+            if checks:
+                yield from _checked(workspace, step)
+            release_memory()  # the next step would take more beside what this one has freed
+            facts = outcome.facts
+            calls = CallCounts(_count(facts["calls_made"]), _count(facts["calls_saved"]))
+            yield Done(step, True, time.perf_counter() - started, calls, outcome, reason)
+        except Exception as error:  # noqa: BLE001 (a bug in one step is reported like its errors)
+            failed.add(step)
+            yield Failed(step, error)
+            if not keep_going:
+                return
+
+
+def check_step(workspace: Workspace, step: Step, check: Check) -> CheckResult:
+    """Check a step, and keep the verdict of a blocking check."""
+    result = check.run(workspace, step.key(workspace.config))
+    if check.blocking:
+        record(workspace, step, result)
+    return result
+
+
+def describe(error: Exception) -> str:
+    """Return an error in words; of a bug, with its type and place in the code."""
+    if isinstance(error, RagPipelineError | OSError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f'File "{last.filename}", line {last.lineno}, in {last.name}'
+    return f"{type(error).__name__}: {error} ({place})"
+
+
+def _checked(workspace: Workspace, step: Step) -> Iterator[Checked]:
+    """Yield each check of a step; raise CheckFailedError where a blocking one failed."""
+    failed = []
+    for check in step.row.checks:
+        result = check_step(workspace, step, check)
+        yield Checked(step, check, result)
+        if check.blocking and not result.passed:
+            failed.append(f"check {check.name} failed: {result.description}")
+    if failed:
+        raise CheckFailedError("; ".join(failed))
+
+
+def _total(workspace: Workspace, step: Step, todo: Plan | None) -> int | None:
+    row = step.row
+    if row.total is not None:
+        return row.total(workspace, step.key(workspace.config))
+    if todo is None:
+        return None
+    if row.unit == "documents":
+        return len(todo.stale)
+    before = open_stage(workspace, step.asset, step.partition or "").upstream.state()
+    return sum(before[document_id].rows for document_id in todo.stale)
+
+
+def _texts(workspace: Workspace, step: Step) -> int:
+    """Return how many texts a current step spares its model."""
+    row = step.row
+    if row.unit != "texts" or row.table is None:
+        return 0
+    return row.table(workspace, step.key(workspace.config)).count()
+
+
+def _count(fact: Fact) -> int:
+    return fact if isinstance(fact, int) else 0
