@@ -231,7 +231,7 @@ def summarize_run(
 
 
 def _line(number: int, total: int, result: Done) -> str:
-    metadata: Mapping[str, Any] = result.outcome.facts if result.outcome else {}
+    metadata: Mapping[str, Any] = result.facts
     words = (*result.step.row.shown_counts, *_SHARED_WORDS)
     parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
     if metadata.get("release"):

@@ -6,7 +6,7 @@ stale. Only the shards that an executor distributes are made outside of it.
 
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -71,6 +71,11 @@ class Done:
     outcome: Materialized | None = None
     why: str = ""
     """Why it was made although its own inputs are the same, "" for new or changed inputs."""
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        """Return the metadata of its result, {} where it was current."""
+        return self.outcome.facts if self.outcome else {}
 
 
 @dataclass(frozen=True, slots=True)

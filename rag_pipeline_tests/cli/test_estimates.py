@@ -119,8 +119,8 @@ def _reach_the_budget(tmp_path: Any, server: ModelServer, run_dagster: Any) -> N
     workspace = Workspace(load_config(file))
     assert len(server.requests) == workspace.chunks("markdown").count(), "nothing asked twice"
     (contexts,) = (r for r in results if r.step == CONTEXTS)
-    assert contexts.metadata["charged_calls"] == len(server.requests) - asked
-    assert contexts.metadata["cost_usd"] > 0
+    assert contexts.facts["charged_calls"] == len(server.requests) - asked
+    assert contexts.facts["cost_usd"] > 0
     board = workspace.store.read_json("evaluation/leaderboard.json")
     assert board["configurations"][0]["costs"]["usd"] == pytest.approx(workspace.ledger.spent())
 

@@ -112,10 +112,10 @@ def test_what_changed_in_the_documents(tmp_path: Path, built_file: Path, run_all
     results = {r.step: r for r in run_all(file)}
     for step, before in plan.items():
         assert results[step].ran == before.runs or step.asset == "release"
-        worked_on = results[step].metadata.get("documents_worked_on", 0)
+        worked_on = results[step].facts.get("documents_worked_on", 0)
         if step.row.table:
             assert worked_on == before.stale, step
-            assert results[step].metadata["documents_dropped"] == before.orphaned, step
+            assert results[step].facts["documents_dropped"] == before.orphaned, step
 
 
 def configurations(chunking: str) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def test_calls_after_a_changed_setting_are_exactly_those_of_the_run(
         assert before.calls == results[step].calls.made, step
         assert before.exact
         if before.runs and step.row.stage:
-            assert before.chunks == results[step].metadata["rows_written"], step
+            assert before.chunks == results[step].facts["rows_written"], step
     assert sum(f.calls for f in plan.values()) > 0
 
 
