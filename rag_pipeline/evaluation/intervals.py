@@ -1,8 +1,8 @@
-"""Values of a metric, some from questions that share a document -> 95 % confidence intervals.
+"""Values of a metric, one a query -> 95 % confidence intervals.
 
-The unit is the question, or the group where questions share one: questions about one document are
-not independent. The normal quantile is Student's; the fewer and the less equal the groups, the
-fewer its degrees of freedom.
+The unit is the query, or the group if queries share one: queries about one document are not
+independent. Quantiles are Student's; fewer or less equal groups give fewer degrees of freedom.
+`scipy.stats` has no interval for clustered shares, so Wilson's formula is here.
 """
 
 import math
@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 
 FEWEST_GROUPS = 6
-"""With fewer groups no sign-flip test reaches 0.05: such tests have the questions as units, and the
-intervals, whose units are the groups, are wide."""
+"""With fewer groups no sign-flip test reaches 0.05, so the query is the unit of such tests."""
 
 
 def few_groups(groups: Sequence[str]) -> int | None:
-    """Return how many groups values are of, where these are too few to speak of other groups."""
+    """Return the number of groups if it is too small for conclusions about other groups."""
     number = len(set(groups))
     return number if number < min(FEWEST_GROUPS, len(groups)) else None
 
 
 def unit_sums(values: Sequence[float], groups: Sequence[str] | None) -> tuple[Any, int | None]:
-    """Return the sum of the values of each unit of a test, sorted, and the number of groups.
+    """Return the sorted sums of the values of each unit of a test, and the number of groups.
 
-    The number is None where the question is the unit: no two share a group, or groups are too few.
+    The number is None if the query is the unit: no two share a group, or there are few groups.
     """
     if groups is not None:
         sums, _ = _group_sums(values, groups)
@@ -39,10 +38,9 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Return the interval of a mean of at least two values.
 
-    Of values within 0..1: Wilson's score interval (1927) for as many independent questions as would
-    give the mean the variance that it has among the units (Korn and Graubard, 1998, take the same
-    effective number). It has a width where all values are equal, and stays within 0..1. Of other
-    values: mean +- t standard errors among the units.
+    For values within 0..1 it is Wilson's score interval (1927). Its n is the effective number of
+    independent queries with the same variance of the mean (Korn and Graubard, 1998). For other
+    values it is the mean +- t standard errors among the units.
     """
     n, mean = len(values), math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
@@ -50,14 +48,14 @@ def mean_interval(
     if min(values) < 0 or max(values) > 1:
         return mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
     if variance <= 1e-15:
-        # All alike: nothing tells how much groups matter, so half-way between both numbers.
+        # All values are equal: take the geometric mean of the numbers of queries and units.
         return _wilson(mean, math.sqrt(n * units), t)
     effective = mean * (1 - mean) / variance
     return _wilson(mean, min(effective, n) if units < n else effective, t)
 
 
 def wilson(mean: float, variance: float, freedom: float) -> tuple[float, float]:
-    """Return Wilson's interval of a mean within 0..1 of this variance and degrees of freedom."""
+    """Return Wilson's interval of a mean within 0..1 by its variance and degrees of freedom."""
     spread = max(mean * (1 - mean), 1e-12)
     return _wilson(mean, spread / max(variance, 1e-15), _quantile(freedom))
 
@@ -66,7 +64,7 @@ def _wilson(mean: float, effective: float, t: float) -> tuple[float, float]:
     spread = mean * (1 - mean)
     centre = (mean + t * t / (2 * effective)) / (1 + t * t / effective)
     half = t * math.sqrt(spread / effective + t * t / (4 * effective**2)) / (1 + t * t / effective)
-    # At an end the formula gives it, but for the last bits.
+    # At 0 and 1 the formula is exact except for rounding.
     low = 0.0 if mean == 0 else max(0.0, centre - half)
     return low, 1.0 if mean == 1 else min(1.0, centre + half)
 
@@ -76,9 +74,9 @@ def difference_interval(
 ) -> tuple[float, float]:
     """Return the interval of a mean of at least two paired differences.
 
-    Mean +- t standard errors among the units, where the sum of squares counts one more pair of the
-    greatest difference seen (of 1 where none differs), as Agresti and Min (2005) do for 0/1
-    metrics: so few pairs that differ do not pass for certainty.
+    It is the mean +- t standard errors among the units. The sum of squares counts one more pair
+    with the greatest difference (1 if no pair differs), as Agresti and Min (2005) do for 0/1
+    metrics. Without it, few differing pairs would look certain.
     """
     mean = math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)
@@ -96,7 +94,7 @@ def standard_error(values: Sequence[float], groups: Sequence[str] | None = None)
 
 
 def interval_groups(groups: Sequence[str]) -> int | None:
-    """Return how many groups an interval rests on; None where every question stands for itself."""
+    """Return the number of groups behind an interval; None if the query is the unit."""
     number = len(set(groups))
     return number if 2 <= number < len(groups) else None
 
@@ -106,8 +104,8 @@ def variance_of_mean(
 ) -> tuple[float, int, float]:
     """Return the variance of the mean, the number of units, and the degrees of freedom.
 
-    The cluster-robust variance CR2 and its degrees of freedom, both right for few and for unequal
-    groups (Bell and McCaffrey, Survey Methodology 2002): for equal ones, one fewer than groups.
+    It is the cluster-robust variance CR2 with its degrees of freedom, for few and unequal groups
+    (Bell and McCaffrey, Survey Methodology 2002).
     """
     n = len(values)
     if groups is None or interval_groups(groups) is None:
@@ -129,8 +127,8 @@ def _quantile(freedom: float, level: float = 0.95) -> float:
 
 
 def _group_sums(values: Any, groups: Sequence[str]) -> tuple[Any, Any]:
-    """Return the sum of each group's values, and its number of values."""
+    """Return the sum and the number of each group's values."""
     column = np.asarray(values, float)
     names, code = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-    order = np.lexsort((column, code))  # so that the order of questions can't matter
+    order = np.lexsort((column, code))  # the order of the queries must not matter
     return np.bincount(code[order], column[order], len(names)), np.bincount(code)

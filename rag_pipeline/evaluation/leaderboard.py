@@ -37,11 +37,11 @@ LEADERBOARD_FILE = "evaluation/leaderboard.json"
 _VERSION = 4
 
 Against = Mapping[str, Mapping[str, Comparison]]
-"""Comparisons by what they are with (`baseline` or `released`) and by metric."""
+"""Comparisons by kind of reference (`baseline` or `released`) and by metric."""
 
 
 def origin(synthetic: int, queries: int) -> str:
-    """Return a sentence on how many questions are synthetic; "" where none is."""
+    """Return a sentence with the number of synthetic questions; "" without any."""
     if not synthetic:
         return ""
     told = f"synthetic questions: {synthetic} of {queries}"
@@ -51,7 +51,7 @@ def origin(synthetic: int, queries: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRow:
-    """One configuration: its variants, its metrics, what its run took, its comparisons."""
+    """One configuration: variants, metrics, calls and seconds of its run, comparisons."""
 
     name: str
     chunking: str
@@ -66,26 +66,26 @@ class BoardRow:
     calls: CallCounts
     """Calls of the run."""
     costs: Totals = field(default_factory=Totals)
-    """What all calls for this configuration have cost so far."""
+    """Costs of all calls for this configuration so far."""
     latency_ms: float | None = None
     """Median time of a search, one query at a time."""
     usd_per_query: float | None = None
-    """What the calls of a search cost; None where that is not known."""
+    """Cost of the calls of one search; None if it is not known."""
     metrics: Mapping[str, Summary]
     against: Against = field(default_factory=dict)
 
     def summary(self, metric: str) -> Summary:
-        """Return a metric's mean and interval; `UNMEASURED` where it was not measured."""
+        """Return a metric's mean and interval, or `UNMEASURED`."""
         return self.metrics.get(metric, UNMEASURED)
 
     def comparison(self, kind: str, metric: str) -> Comparison | None:
-        """Return a comparison, None with itself or where the metric was not compared."""
+        """Return a comparison; None with itself or without values."""
         return self.against.get(kind, {}).get(metric)
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedWith:
-    """What the rows are compared with: a name for people and the configuration."""
+    """The reference of the rows: a label for people and the configuration's name."""
 
     label: str
     name: str
@@ -96,46 +96,45 @@ class Board:
     """All evaluated configurations, best first by the metric `sorted_by`."""
 
     digest: str
-    """Hash of everything that is shown."""
+    """Hash of the scores and settings that are shown."""
     corpus: str
     sorted_by: str
     queries_left_out: int
     configurations: tuple[BoardRow, ...]
     queries: int = 0
-    """Queries that are asked; leaderboards of earlier versions do not say it."""
     synthetic: int = 0
-    """Count of those that `rag questions` made from the documents."""
+    """Count of the queries that `rag questions` made from the documents."""
     few_groups: int | None = None
-    """Number of documents or groups that all questions are about, where these are too few."""
+    """Number of documents or groups behind all queries, if it is too small."""
     chosen: BestOfMany | None = None
-    """What choosing the best by `serve_metric` is worth; None for one configuration."""
+    """Cross-fitted measure of the best by `serve_metric`; None for one configuration."""
     compared_with: Mapping[str, ComparedWith | None] = field(default_factory=dict)
-    """By kind, `baseline` and `released`; None where there is none."""
+    """References by kind, `baseline` and `released`; None without one."""
 
     @property
     def origin(self) -> str:
-        """Return a sentence on how many questions are synthetic; "" where none is."""
+        """Return the sentence of `origin` for this board."""
         return origin(self.synthetic, self.queries)
 
     @property
     def scope(self) -> str:
-        """Return a sentence on what the intervals speak of; "" where documents are enough."""
+        """Return a warning about few documents; "" if there are enough."""
         if self.few_groups is None:
             return ""
         if self.few_groups == 1:
             return (
-                "too few documents: all questions are about one document or group, so intervals "
-                "and verdicts speak of further questions about it, not of other documents"
+                "too few documents: all questions are about one document or group. Intervals and "
+                "verdicts hold for further questions about it, not for other documents"
             )
         return (
-            f"too few documents: all questions are about {self.few_groups} documents or groups; "
-            f"intervals are as wide as so few allow, and hardly any difference can be told. Ask "
-            f"about more documents, or give questions a `group` of their own to speak of these only"
+            f"too few documents: all questions are about {self.few_groups} documents or groups. "
+            f"Intervals are wide, and few differences are significant. Ask about more documents, "
+            f"or give each question its own `group` to draw conclusions about these documents only"
         )
 
     @property
     def references(self) -> dict[str, str]:
-        """Return the configuration that the rows are compared with, by kind."""
+        """Return the names of the reference configurations by kind."""
         return {kind: found.name for kind, found in self.compared_with.items() if found}
 
     def names(self) -> list[str]:
@@ -166,7 +165,7 @@ def best_first(rows: Iterable[BoardRow], metric: str) -> tuple[BoardRow, ...]:
 
 
 def read_board(record: Any, place: str) -> Board:
-    """Return the board of a JSON record; raise StoreError naming `place` for anything else."""
+    """Return the board of a JSON record; raise StoreError naming `place` for an invalid one."""
     try:
         return read_as(Board, record)
     except ValidationError as error:
@@ -178,7 +177,7 @@ def read_board(record: Any, place: str) -> Board:
 
 
 def leaderboard_digest(workspace: Workspace) -> str:
-    """Hash the scores that a leaderboard shows."""
+    """Hash the scores and settings that a leaderboard shows."""
     config = workspace.config
     names = list(config.all_configurations)
     digests = [scores_digests(workspace, name) for name in names]
@@ -196,7 +195,7 @@ def leaderboard_digest(workspace: Workspace) -> str:
 
 
 def leaderboard_is_current(workspace: Workspace) -> bool:
-    """Return whether the leaderboard shows the scores as they are."""
+    """Return whether the leaderboard shows the current scores."""
     written = workspace.store.read_json(LEADERBOARD_FILE) or {}
     return bool(written.get("digest") == leaderboard_digest(workspace))
 
@@ -208,9 +207,8 @@ def update_leaderboard(
 ) -> Board:
     """Summarize every evaluated configuration, best first by the serving metric.
 
-    Each is compared with the baseline, and with what is released now if anything is; `costs` holds
-    what the calls of each cost.
-    Raises ConfigError for a serving or gate metric that nothing measures.
+    Each is compared with the baseline and with `released`. `costs` holds the costs of the calls by
+    configuration. Raises ConfigError for an unknown serving or gate metric.
     """
     config = workspace.config
     scores = evaluated_scores(workspace)
@@ -258,9 +256,9 @@ def update_leaderboard(
 def with_verdicts(
     workspace: Workspace, board: Board, released: Reference | None, also: Sequence[str] = ()
 ) -> Board:
-    """Return a leaderboard whose rows are compared with the baseline and what is released now.
+    """Compare the rows with the baseline and the release, by the shown metrics and `also`.
 
-    A row is not compared with itself. `also` names metrics to compare besides the ones shown.
+    A row is not compared with itself.
     """
     names = board.names()
     scores = {n: s for n, s in evaluated_scores(workspace).items() if n in names}
@@ -290,7 +288,7 @@ def with_verdicts(
 
 
 def load_leaderboard(workspace: Workspace) -> Board:
-    """Return the last leaderboard; raise StoreError when there is none."""
+    """Return the last leaderboard; raise StoreError without one."""
     written = workspace.store.read_json(LEADERBOARD_FILE)
     if written is None:
         raise StoreError(

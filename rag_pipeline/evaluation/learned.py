@@ -1,7 +1,7 @@
-"""The queries of a corpus -> the weights of a `learned` retriever, and what each is measured with.
+"""The queries of a corpus -> the weights of a `learned` retriever.
 
-A query is measured with weights that were learned without it and without all others of its group
-(`load_groups`); what is served is learned from all.
+A query is measured with weights that were learned without it and its group (`load_groups`). A
+release serves the weights that were learned from all queries.
 """
 
 from collections.abc import Sequence
@@ -18,21 +18,21 @@ from rag_pipeline.search.staged import ContextAwareRetriever, Embed, single_pass
 
 
 class QueryGroup(NamedTuple):
-    """Queries that are searched for with the same settings."""
+    """Queries with the same retriever settings."""
 
     queries: Sequence[Query]
     settings: Retriever
 
 
 class LearnedSearch(NamedTuple):
-    """What a run searches with, and the weights for what is served; None where none are learned."""
+    """The settings by query group, and the weights to serve; None if none were learned."""
 
     asked: list[QueryGroup]
     weights: PartWeights | None
 
 
 def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
-    """Return a retriever, or a staged one over it, with other weights."""
+    """Return a retriever, or the one inside a staged retriever, with other weights."""
     if weights is None:
         return settings
     if isinstance(settings, ContextAwareRetriever):
@@ -49,7 +49,7 @@ def cross_fitted(
     reranker: Reranker,
     embed: Embed,
 ) -> LearnedSearch:
-    """Learn weights where the settings say so and there are queries enough."""
+    """Learn weights for a `learned` retriever with enough queries."""
     over = single_pass(settings)
     known = [q for q in queries if q.gold_spans]
     if not isinstance(over, LearnedRetriever) or len(known) < over.minimum_queries:

@@ -1,4 +1,4 @@
-"""Judge passages by a chat model, YES or NO, alone or over a run; how far it agrees with gold."""
+"""Judge passages by a chat model, YES or NO, and measure its agreement with gold."""
 
 import math
 import re
@@ -29,13 +29,13 @@ Decide whether the passage holds enough to derive an answer to the question. Rep
 Question: {query}
 
 Retrieved passage: {passage}"""
-"""The binary judgement of the Answer Presence framework."""
+"""The prompt of the binary judgement of Answer Presence."""
 
 _CHOICES = ("YES", "NO")
 
 
 class ChatRelevance(RelevanceJudge):
-    """A chat model says of each query's first `passages` whether an answer follows from them."""
+    """A chat model judges each query's first `passages`, YES or NO."""
 
     judge: Literal["llm"]
     chat: ChatName
@@ -51,10 +51,7 @@ class ChatRelevance(RelevanceJudge):
 def judge_passages(
     pairs: Sequence[tuple[str, str]], ask: Ask, template: str = PROMPT
 ) -> list[bool | ProviderError]:
-    """Return for each (query, passage) whether it answers, or why that is not known.
-
-    One question each; a reply that is neither YES nor NO is asked for once more.
-    """
+    """Return for each (query, passage) whether the passage answers, or the failure."""
     prompts = [
         Prompt(_filled(template, query, passage), choices=_CHOICES) for query, passage in pairs
     ]
@@ -65,16 +62,15 @@ _PLACES = re.compile(r"\{(?:(?P<query>query)|passage|document|doc_text)\}")
 
 
 def _filled(template: str, query: str, passage: str) -> str:
-    # Not str.format, nor one after the other: any of the texts may hold braces of its own.
+    # Any of the texts may hold braces, so that str.format would fail.
     return _PLACES.sub(lambda place: query if place["query"] else passage, template)
 
 
 class Evaluator:
-    """Judge a ranking of passages by a chat model, and compute Answer Presence@k of it.
+    """Judge a ranking of passages by a chat model, and compute its Answer Presence@k.
 
-    A judgement is asked for and paid for once: it is kept in `cache` and charged to `ledger`. They
-    are those of `workspace` (a corpus's, whose prices and budget then hold), or without one the
-    user's own, in `~/.cache/rag-pipeline/evaluator`.
+    Every judgement is cached and charged once. With a `workspace`, the cache, prices and budget of
+    its corpus apply. Without one, both files lie in `~/.cache/rag-pipeline/evaluator`.
 
     >>> evaluator = Evaluator(api_key="...", base_url="https://api.openai.com/v1")
     >>> evaluator.get_relevance_labels([{"document": "The capital of France is Paris."}],
@@ -93,9 +89,9 @@ class Evaluator:
         *,
         workspace: Workspace | None = None,
     ) -> None:
-        """Raise ValueError for a template without places for the question and the passage.
+        """Raise ValueError for a template without `{query}` or without a place for the passage.
 
-        These are `{query}`, and `{passage}`, `{document}` or `{doc_text}`.
+        The latter is `{passage}`, `{document}` or `{doc_text}`.
         """
         own = cache_folder() / "evaluator"
         self.cache = workspace.cache if workspace else CallCache(own / "calls.sqlite")
@@ -106,7 +102,7 @@ class Evaluator:
         places = {bool(place["query"]) for place in _PLACES.finditer(self.prompt_template)}
         if places != {True, False}:
             missing = "{query}" if True not in places else "{passage}"
-            raise ValueError(f"prompt_template: has no place {missing}; put it where that goes")
+            raise ValueError(f"prompt_template: has no place {missing}; add it")
         self.relevance_dict: dict[str, int | None] = {}
         self.relevance_labels: list[int | None] | None = None
         self.errors: list[str] = []
@@ -116,9 +112,9 @@ class Evaluator:
     ) -> dict[str, int | None]:
         """Return 1 (answers) or 0 for each text under `document`, of the first `top_k`.
 
-        None stands for a judgement that failed; `errors` says why. Raises ValueError for an entry
-        without a `document`, CallsStoppedError where no call can work (a wrong key or model, a
-        server that is down), and BudgetError where the workspace's budget is reached.
+        A failed judgement is None, and `errors` gives the reason. Raises ValueError for an entry
+        without a `document`, CallsStoppedError for a wrong key or model or a server that is down,
+        and BudgetError at the workspace's budget.
         """
         chosen = list(docs)[:top_k]
         for place, doc in enumerate(chosen):
@@ -144,9 +140,8 @@ class Evaluator:
     ) -> dict[str, dict[str, float | int | None]]:
         """Return `Accuracy` (relevant / k), `Number of Relevant Docs` and `Answer Presence` by @k.
 
-        Of the labels of the last `get_relevance_labels`; where one among the first k failed, the
-        metrics at k are None. k counts in full where fewer passages were judged. `show` prints
-        them. Raises ValueError before any labels, and for a k below 1.
+        They rest on the last `get_relevance_labels`. Metrics at k are None if one of the first k
+        labels failed. `show` prints them. Raises ValueError before any labels and for a k below 1.
         """
         if self.relevance_labels is None:
             raise ValueError("no labels yet: call get_relevance_labels before compute_metrics")
@@ -169,11 +164,7 @@ class Evaluator:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement of two judges' labels of the same passages; `gold` against `judge`.
-
-    `kappa` is None where nothing was judged by both, or where both gave everything the same
-    label, so that chance alone agrees fully.
-    """
+    """Agreement of gold and a judge over the passages with both labels."""
 
     both_yes: int
     only_judge: int
@@ -182,14 +173,15 @@ class Agreement:
 
     @property
     def n(self) -> int:
-        """Return how many passages both judged."""
+        """Return the number of passages with both labels."""
         return self.both_yes + self.only_judge + self.only_gold + self.both_no
 
     @property
     def kappa(self) -> float | None:
         """Return Cohen's kappa: (observed - expected) / (1 - expected) agreement.
 
-        Cohen, A coefficient of agreement for nominal scales, 1960.
+        None without passages, and if both gave all passages the same label. Cohen, A coefficient
+        of agreement for nominal scales, 1960.
         """
         if not self.n:
             return None
@@ -202,9 +194,9 @@ class Agreement:
 
     @property
     def kappa_interval(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of kappa; None where kappa or its error is not defined.
+        """Return the 95 % interval of kappa, cut to -1..1; None without kappa.
 
-        By the large-sample error of Fleiss, Cohen and Everitt (1969), cut to -1..1.
+        Source: the large-sample error of Fleiss, Cohen and Everitt (1969).
         """
         kappa, n = self.kappa, self.n
         if kappa is None:
@@ -221,7 +213,7 @@ class Agreement:
 
 
 def agreement(gold: Sequence[bool | None], judge: Sequence[bool | None]) -> Agreement:
-    """Return how a judge agrees with gold over the passages that both have a label of."""
+    """Count the agreement of a judge with gold over the passages with both labels."""
     pairs = [p for p in zip(gold, judge, strict=True) if None not in p]
     return Agreement(
         both_yes=pairs.count((True, True)),

@@ -1,4 +1,4 @@
-"""What a metric is: one object with its name, definition, direction and how it is measured."""
+"""A metric: its name, definition, direction and measure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,15 +24,15 @@ class Metric(Generic[Subject]):
     definition: str
     """One sentence for people, without the name."""
     measure: Callable[[Subject], float | None]
-    """Returns None where the metric is not defined."""
+    """Returns None if the metric is not defined."""
     direction: Direction = "higher"
-    """Which values are better."""
+    """Direction of better values."""
     is_share: bool = True
-    """Whether values lie in 0..1, to be shown in percent."""
+    """Whether values lie in 0..1 and are shown in percent."""
     headline: bool = True
-    """Whether leaderboards show it unasked and compare configurations by it."""
+    """Whether leaderboards show and compare it by default."""
     version: int = 1
-    """Raised when its values change; scores of an earlier version are made anew."""
+    """Raise it when the values change; scores are then measured again."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,9 @@ class Ranking:
     query: Query
     chunks: Sequence[ScoredChunk]
     labels: Sequence[bool]
-    """Whether each chunk answers the query, by its gold spans or by a judge."""
+    """Whether each chunk answers the query, by gold or by a judge."""
     relevant: int
-    """Count of the chunks of the whole index that answer the query, and of the gold spans that none
-    answers: gold that a chunking destroyed counts as not found."""
+    """Count of the chunks of the whole index that answer, plus `lost`: such gold is not found."""
     lost: int = 0
     """Count of the gold spans that no chunk of the index answers."""
     _characters: dict[int, CharacterCounts] = field(
@@ -69,13 +68,13 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingMetric(Metric[Ranking]):
-    """A metric of retrieval, and what it needs besides the ranked chunks.
+    """A metric of retrieval. `needs` says which data it needs in addition to the ranked chunks.
 
-    - `labels`: of the first `depth` chunks, by gold spans or a judge; any depth without `depth`.
-    - `relevant`: the number of relevant chunks in the index, which no judge tells.
-    - `spans`: the gold spans themselves.
-    - `documents`: the documents that answer, of gold spans or gold as a whole.
-    - `chunks`: nothing; it is measured for queries without gold spans too.
+    - `labels`: labels of the first `depth` chunks (of all without `depth`), by gold or a judge.
+    - `relevant`: the number of relevant chunks in the index, by gold only.
+    - `spans`: gold spans.
+    - `documents`: gold spans or gold documents.
+    - `chunks`: nothing; queries without gold are measured too.
     """
 
     needs: Needs

@@ -1,9 +1,9 @@
-"""Few gold labels and a judge's labels of all questions -> a mean with its 95 % interval.
+"""Few gold labels and a judge's labels of all queries -> a mean with its 95 % interval.
 
-The judge's mean over all questions is corrected by how the judge errs where gold is known:
-prediction-powered inference (Angelopoulos, Bates, Fannjiang, Jordan and Zrnic, Science 2023), with
-the judge's weight tuned to the data (PPI++: Angelopoulos, Duchi and Zrnic, 2023). However bad the
-judge is, the corrected mean is right; a good one makes the interval narrower.
+The judge's mean over all queries is corrected by its errors on the queries with gold. Source:
+prediction-powered inference (Angelopoulos et al., Science 2023), with the judge's weight of PPI++
+(Angelopoulos, Duchi and Zrnic, 2023). The corrected mean is unbiased for any judge, and a better
+judge makes the interval narrower.
 """
 
 import math
@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from rag_pipeline.evaluation.intervals import mean_interval, variance_of_mean, wilson
 
 _UNSEEN = 0.5
-"""Share of one more question on which a judge that says yes or no errs: a few may hide it."""
+"""Weight of one more query on which a YES-or-NO judge errs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
     """A judged mean corrected by gold, with the means that it is made from.
 
-    `labelled` counts the questions that have both labels, `judged` all that the judge has one of.
-    `weight` is that of the judge: 0 where its labels say nothing of gold's, about 1 where they are
-    as good as gold, more where they are of a narrower scale. `gold_low` and
-    `gold_high` bound the interval that the gold labels alone give.
+    `labelled` counts the queries with both labels, `judged` all queries with a judge's label.
+    `weight` is the judge's weight: 0 for a useless judge, about 1 for one as good as gold.
+    `gold_low` and `gold_high` bound the interval by gold alone.
     """
 
     mean: float
@@ -39,7 +38,7 @@ class Corrected:
 
     @property
     def sentence(self) -> str:
-        """Return what it says, for people."""
+        """Return a sentence for people."""
         return (
             f"{100 * self.mean:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}], corrected by "
             f"{self.labelled} gold labels; the judge says {100 * self.judge_mean:.1f} % on "
@@ -53,11 +52,11 @@ def corrected_mean(
     judged: Mapping[str, float | None],
     groups: Mapping[str, str] | None = None,
 ) -> Corrected | None:
-    """Return the mean of a measure in 0..1 over all judged questions, corrected by gold.
+    """Return the mean of a measure in 0..1 over all judged queries, corrected by gold.
 
-    Both are values by query id; the questions with gold must be a fair draw of all. Groups of
-    questions (`groups`, by query id) are the unit where they are enough (see `mean_interval`). None
-    below three questions with both, or where the judge has labels of no other questions.
+    Both are values by query id. The queries with gold must be a random sample of all. `groups`
+    names the group of each query (see `mean_interval`). Returns None below three queries with both
+    labels, and without further judged queries.
     """
     known = {q: v for q, v in judged.items() if v is not None}
     both = sorted(q for q, v in gold.items() if v is not None and q in known)
@@ -85,7 +84,7 @@ def corrected_mean(
     unseen = _UNSEEN if set(every) <= {0.0, 1.0} else 0.0
     variance += unseen * weight**2 / n**2 + weight**2 * spread / more
     gold_low, gold_high = mean_interval(y, of_group)
-    # Gold that is all alike tells nothing about the judge.
+    # Equal gold labels say nothing about the judge.
     low, high = wilson(mean, variance, freedom) if weight else (gold_low, gold_high)
     return Corrected(
         mean, low, high, n, len(known), weight, centre, gold_mean, gold_low, gold_high

@@ -1,6 +1,6 @@
-"""The Parquet files of evaluation: where each lies, what stands in it and what it is made from.
+"""The Parquet files of evaluation: their paths, columns and inputs.
 
-Beside its rows each file has a note. The note's `digest` tells the file from any other state of it.
+Each file has rows and a note. The note's `digest` identifies the state of the file.
 """
 
 import hashlib
@@ -25,43 +25,43 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """One kind of file: one of a corpus, or one of each configuration, named after its asset."""
+    """One kind of file, named after its asset: one per corpus or one per configuration."""
 
     name: str
     schema: pa.Schema
-    """The columns that every file has."""
+    """The columns of every file."""
     measures: bool = False
-    """Whether further columns are metrics: numbers, null where one is not defined."""
+    """Whether further columns are metrics: numbers or null."""
 
     def file(self, configuration: str = "") -> str:
-        """Return where the file of a configuration stands in the store."""
+        """Return the path of a configuration's file in the store."""
         return "/".join(part for part in (_FOLDER, self.name, configuration) if part) + ".parquet"
 
     def read(self, workspace: Workspace, configuration: str = "") -> pa.Table | None:
-        """Return the rows, None before they were written."""
+        """Return the rows; None before they were written."""
         return workspace.store.read_parquet(self.file(configuration))
 
     def rows(self, workspace: Workspace, configuration: str = "") -> list[dict[str, Any]]:
-        """Return the rows as dictionaries, [] before they were written."""
+        """Return the rows as dictionaries; [] before they were written."""
         table = self.read(workspace, configuration)
         return [] if table is None else list(table.to_pylist())
 
     def note(self, workspace: Workspace, configuration: str = "") -> dict[str, Any]:
-        """Return the note, {} before the file was written."""
+        """Return the note; {} before the file was written."""
         return workspace.store.read_note(self.file(configuration))
 
     def notes(self, workspace: Workspace) -> Iterator[dict[str, Any]]:
-        """Yield the notes of all configurations, also of those that left the corpus file."""
+        """Yield the notes of all configurations, also of removed ones."""
         folder = f"{_FOLDER}/{self.name}"
         for name in workspace.store.list(folder):
             yield workspace.store.read_note(f"{folder}/{name}")
 
     def digest(self, workspace: Workspace, configuration: str = "") -> str | None:
-        """Return what tells the file from any other state of it, None before it was written."""
+        """Return the note's digest; None before the file was written."""
         return self.note(workspace, configuration).get("digest")
 
     def table(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
-        """Return rows of the file's own columns, and of numbers in every other one."""
+        """Return a table of the file's columns; other columns are numbers."""
         own = {field.name: field.type for field in self.schema}
         types = ((name, own.get(name, pa.float64())) for name in columns)
         return pa.table(dict(columns), schema=pa.schema(types))
@@ -73,7 +73,7 @@ class Results:
         note: Mapping[str, Any],
         configuration: str = "",
     ) -> None:
-        """Write rows and note at once; raise ValueError for columns that are not the file's."""
+        """Write rows and note together; raise ValueError for other columns than the file's."""
         is_metric = pa.types.is_float64 if self.measures else lambda kind: False
         own = [field for field in table.schema if not is_metric(field.type)]
         if sorted(own, key=str) != sorted(self.schema, key=str):
@@ -83,20 +83,20 @@ class Results:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedResults(Results):
-    """Files that models fill, whose judgements may fail and be asked for again.
+    """Files of model judgements, which may fail and be repeated.
 
-    The note's `made_from` hashes the settings and what was read; its `digest` what came out too.
+    The note's `made_from` hashes the inputs; its `digest` hashes inputs and rows.
     """
 
     settings: Callable[[Evaluation], Settings]
-    """The section of the corpus file that says who judges."""
+    """The judge's section of the corpus file."""
     reads: tuple[Results, ...]
-    """What it is made from, besides the queries."""
+    """The files it is made from, without the queries."""
     reads_queries: bool = False
-    """Whether it depends on what stands in the queries, not only on their answers."""
+    """Whether it is made from the queries too."""
 
     def chats(self, config: CorpusConfig) -> list[ChatSettings]:
-        """Return the chat models that are asked."""
+        """Return the chat models that it calls."""
         judges = [self.settings(config.evaluation)]
         if self is CONTEXT_SCORES:
             judges += config.evaluation.scores
@@ -104,7 +104,7 @@ class JudgedResults(Results):
         return [model for model in asked if isinstance(model, ChatSettings)]
 
     def made_from(self, workspace: Workspace, configuration: str) -> str:
-        """Hash what a configuration's file is made from, as that is now."""
+        """Hash the current inputs of a configuration's file."""
         config = workspace.config
         settings = self.settings(config.evaluation)
         first, *others = settings.made_from(config) or [None]
@@ -121,15 +121,15 @@ class JudgedResults(Results):
         return fingerprint(*parts)
 
     def is_current(self, workspace: Workspace, configuration: str) -> bool:
-        """Return whether a file is of its inputs as they are, and no judgement is missing."""
+        """Return whether a file belongs to its current inputs and misses no judgement."""
         return self._missing(workspace, configuration) == 0
 
     def is_incomplete(self, workspace: Workspace, configuration: str) -> bool:
-        """Return whether all that a file lacks is judgements that failed."""
+        """Return whether a file belongs to its current inputs and misses failed judgements."""
         return bool(self._missing(workspace, configuration))
 
     def _missing(self, workspace: Workspace, configuration: str) -> int | None:
-        """Return how many judgements are missing, None where the file is not of its inputs."""
+        """Return the number of missing judgements; None if the inputs have changed."""
         note = self.note(workspace, configuration)
         is_of_inputs = note and note.get("made_from") == self.made_from(workspace, configuration)
         return int(note["missing"]) if is_of_inputs else None
@@ -144,10 +144,7 @@ class JudgedResults(Results):
         errors: Iterable[str],
         more: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """Write a file, and return its note, with its calls and the first errors.
-
-        `source` is what `made_from` said.
-        """
+        """Write a file and return its note; `source` is the value of `made_from`."""
         rows = json.dumps(table.to_pylist(), sort_keys=True)
         content = hashlib.sha256(rows.encode()).hexdigest()
         digest = fingerprint(self.name, source, content)
@@ -225,12 +222,12 @@ CONTEXT_SCORES = JudgedResults(
 )
 
 SCORES: tuple[Results, ...] = (PRESENCE, ENTITY_SCORES, CONTEXT_SCORES)
-"""The files that hold metrics, one row a query."""
+"""The files of metrics, one row a query."""
 JUDGED = {results.name: results for results in (LABELS, ANSWERS, ENTITY_SCORES, CONTEXT_SCORES)}
 
 
 def read_as(kind: type[T], value: Any) -> T:
-    """Return JSON's value as a data class; raise pydantic's ValidationError for any other."""
+    """Return a JSON value as a data class; raise pydantic's ValidationError for an invalid one."""
     read: T = _adapter(kind).validate_python(value)  # type: ignore[arg-type]  # mypy: no hash
     return read
 

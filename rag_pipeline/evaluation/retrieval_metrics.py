@@ -1,4 +1,4 @@
-"""Turn the ranked chunks of one query into all retrieval metrics, by the names people publish."""
+"""The ranked chunks of one query -> all retrieval metrics, by their published names."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -13,7 +13,7 @@ _CUTOFFS = (1, 3, 5, 10, 20)
 _BUDGETS = (2_000, 4_000, 8_000)
 _FEW_CUTOFFS = (1, 3, 5, 10)
 DOCUMENT_METRIC = "DocumentPresence@5"
-"""What stands in for metrics of spans where gold is whole documents."""
+"""The metric that replaces those of spans if gold is whole documents."""
 _HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
     "nDCG@10",
     "RR@10",
@@ -34,7 +34,7 @@ def _at(
     definition: str,
     direction: Direction = "higher",
 ) -> Iterator[RankingMetric]:
-    """Yield a metric at each cutoff; one that needs labels needs as many."""
+    """Yield a metric at each cutoff; the cutoff is also the depth of labels."""
     for k in cutoffs:
         yield RankingMetric(
             name=f"{name}@{k}",
@@ -89,7 +89,7 @@ RANKING_METRICS = (
         "text up.",
     ),
 )  # fmt: skip
-"""The metrics of retrieval that come with the package, in the order to show them."""
+"""The packaged metrics of retrieval in display order."""
 
 METRICS = tuple(metric.name for metric in RANKING_METRICS)
 """The names of `RANKING_METRICS`."""
@@ -102,20 +102,18 @@ def evaluate_query(
     metrics: Sequence[RankingMetric] = RANKING_METRICS,
     lost: int = 0,
 ) -> dict[str, float | None]:
-    """Return the metrics of one query by name; None where one is a share of nothing.
+    """Return the metrics of one query by name; a share of nothing is None.
 
-    `ranked` holds the retrieved chunks, best first; `relevant_chunk_ids` all chunks of the same
-    chunking that answer the query, and `lost` counts the gold spans that none answers (see
+    `ranked` holds the retrieved chunks, best first. `relevant_chunk_ids` are all chunks of the same
+    chunking that answer the query. `lost` counts the gold spans that no chunk answers (see
     `judge_chunks`).
 
-    - No gold text (no spans, or empty ones): every metric that needs gold text is None; those of
-      documents are measured where documents are gold, too.
-    - A lost gold span counts as a relevant chunk that is not found, so that no chunking gains by
-      cutting gold up; where no chunk answers, R, nDCG and AP are 0.0 as AnswerPresence is.
-    - Nothing retrieved: SpanPrecision is None.
+    - Without gold text, every metric that needs it is None. Document metrics need gold documents.
+    - A lost gold span counts as a relevant chunk that is not found. R, nDCG and AP are 0.0 if no
+      chunk answers.
 
     Raises ValueError if a chunk is ranked twice, or if `relevant_chunk_ids` and the gold spans
-    disagree about a ranked chunk, as they do when taken from different chunkings or queries.
+    disagree about a ranked chunk.
     """
     _check_unique(query, ranked)
     labels = relevance_labels(ranked, query.gold_spans)
@@ -134,13 +132,12 @@ def judged_metrics(
     labels: Sequence[bool | None],
     metrics: Sequence[RankingMetric] = RANKING_METRICS,
 ) -> dict[str, float | None]:
-    """Return what a judge's labels of the first passages tell: AnswerPresence@k, P@k and RR@10.
+    """Return AnswerPresence@k, P@k and RR@10 by a judge's labels of the first passages.
 
-    A label that is None is not known. A metric is None where a passage that it rests on has no
-    label: one among the first `depth` failed, or `depth` exceeds the labels while more of the
-    ranked passages were not judged. A query with a failed label is left out even where another
-    label says YES: keeping only those would raise the mean. R@k, nDCG@10 and AP are None, as nobody
-    judged the passages that were not retrieved. What needs neither is not among the metrics.
+    A metric is None if one of its passages has no label: the judgement failed (None), or fewer
+    passages were judged than the metric needs. This also holds if another label is YES, since
+    keeping only such queries would raise the mean. R@k, nDCG@10 and AP are None, because the
+    passages that were not retrieved have no labels. Other metrics are left out.
     """
 
     def measured(metric: RankingMetric) -> float | None:
@@ -179,7 +176,7 @@ def _check_agreement(
 
 
 def short_name(metric: str) -> str:
-    """Return the heading of a metric's column: AP@5, Doc@5, Miss@5."""
+    """Return the column heading of a metric: AP@5, Doc@5, Miss@5."""
     names = {"AnswerPresence": "AP", "DocumentPresence": "Doc", "DocumentMismatch": "Miss"}
     name, at, k = metric.partition("@")
     return f"{names.get(name, name)}{at}{k}"

@@ -1,4 +1,4 @@
-"""Score files -> all metrics of a configuration, by metric and query."""
+"""The installed metrics, and the scores of a configuration by metric and query."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -19,13 +19,13 @@ from rag_pipeline.evaluation.summary import Summary, summarize, summarize_all
 from rag_pipeline.workspace import Workspace
 
 Values = Mapping[str, float | None]
-"""A metric's values by query id; None where it is not defined or could not be judged."""
+"""A metric's values by query id; None if it is not defined or the judgement failed."""
 Scores = Mapping[str, Values]
 """Values by metric."""
 
 
 def asset_of(metric: str) -> str:
-    """Return which of the assets of `results.SCORES` measures a metric."""
+    """Return the name of the asset that measures a metric."""
     if metric in (m.name for m in ENTITY_METRICS):
         return ENTITY_SCORES.name
     is_of_answers = metric in (m.name for m in answer_metrics())
@@ -33,12 +33,12 @@ def asset_of(metric: str) -> str:
 
 
 def ranking_metrics() -> tuple[RankingMetric, ...]:
-    """Return every metric of retrieval, those of other packages last."""
+    """Return every metric of retrieval, metrics of other packages last."""
     return _installed()[0]
 
 
 def answer_metrics() -> tuple[Metric[Any], ...]:
-    """Return every metric of answers and contexts, which exist where these are evaluated."""
+    """Return every metric of answers and contexts."""
     return _installed()[1]
 
 
@@ -51,7 +51,7 @@ def _installed() -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
 def _checked(
     rankings: tuple[tuple[str, Any], ...], scores: tuple[tuple[str, type[AnswerScore]], ...]
 ) -> tuple[tuple[RankingMetric, ...], tuple[Metric[Any], ...]]:
-    """Return the metrics of rankings and of answers; raise ConfigError where two have one name."""
+    """Return the metrics of rankings and of answers; raise ConfigError for a repeated name."""
     of_answers: tuple[Metric[Any], ...] = (*ENTITY_METRICS, *CONTEXT_METRICS)
     found: dict[str, Metric[Any]] = {m.name: m for m in (*RANKING_METRICS, *of_answers)}
 
@@ -75,36 +75,36 @@ def _checked(
 
 
 def all_metrics() -> Mapping[str, Metric[Any]]:
-    """Return every metric by name, in the order to show them."""
+    """Return every metric by name in display order."""
     every: tuple[Metric[Any], ...] = (*ranking_metrics(), *answer_metrics())
     return {metric.name: metric for metric in every}
 
 
 def headline_metrics() -> list[str]:
-    """Return the names of the metrics that leaderboards show unasked."""
+    """Return the names of the metrics that leaderboards show by default."""
     return [name for name, metric in all_metrics().items() if metric.headline]
 
 
 def added_metrics() -> list[str]:
-    """Return the names of the metrics that other packages brought."""
+    """Return the names of the metrics of other packages."""
     own: tuple[Metric[Any], ...] = (*RANKING_METRICS, *ENTITY_METRICS, *CONTEXT_METRICS)
     return [name for name, metric in all_metrics().items() if metric not in own]
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric lies in 0..1, to be shown in percent."""
+    """Return whether a metric lies in 0..1 and is shown in percent."""
     found = all_metrics().get(metric)
     return found.is_share if found else True
 
 
 def direction(metric: str) -> Direction:
-    """Return which values of a metric are better; "higher" for one that is not installed."""
+    """Return the direction of better values; "higher" for an unknown metric."""
     found = all_metrics().get(metric)
     return found.direction if found else "higher"
 
 
 def read_scores(workspace: Workspace, configuration: str) -> dict[str, dict[str, float | None]]:
-    """Return every metric of a configuration that has been evaluated, {} before the first."""
+    """Return the values of all measured metrics of a configuration; {} before the first run."""
     found: dict[str, dict[str, float | None]] = {}
     for results in SCORES:
         table = results.read(workspace, configuration)
@@ -114,7 +114,7 @@ def read_scores(workspace: Workspace, configuration: str) -> dict[str, dict[str,
 
 
 def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
-    """Return the numeric columns of a table of scores by their names, each by query id."""
+    """Return the numeric columns of a table of scores, by name and query id."""
     ids = table.column("query_id").to_pylist()
     return {
         field.name: dict(zip(ids, table.column(field.name).to_pylist(), strict=True))
@@ -124,27 +124,27 @@ def columns_of(table: pa.Table) -> dict[str, dict[str, float | None]]:
 
 
 def summarize_over(values: Values, ids: Iterable[str], groups: Mapping[str, str]) -> Summary:
-    """Summarize a metric over some queries; `groups` are by query id (see `runs.load_groups`)."""
+    """Summarize a metric over some queries; `groups` is by query id (see `runs.load_groups`)."""
     ids = list(ids)
     return summarize([values.get(q) for q in ids], [groups.get(q, f"query {q}") for q in ids])
 
 
 def summarize_scores(scores: Scores, groups: Mapping[str, str]) -> dict[str, Summary]:
-    """Summarize every metric over the queries that any of them is of."""
+    """Summarize every metric over all queries of any metric."""
     ids = dict.fromkeys(query_id for values in scores.values() for query_id in values)
     rows = [{metric: values.get(q) for metric, values in scores.items()} for q in ids]
     return summarize_all(rows, [groups.get(q, f"query {q}") for q in ids])
 
 
 def scores_digests(workspace: Workspace, configuration: str) -> list[str | None]:
-    """Return what each of a configuration's score files was made from."""
+    """Return the digests of a configuration's score files."""
     return [results.digest(workspace, configuration) for results in SCORES]
 
 
 def check_metric_names(config: CorpusConfig, also: Iterable[str] = ()) -> None:
-    """Raise ConfigError for a `serve_metric` or a gate metric that nothing measures.
+    """Raise ConfigError for an unknown `serve_metric` or gate metric.
 
-    And for a `serve_metric` of which higher values are not better.
+    Higher values of `serve_metric` must be better.
     """
     known = [*all_metrics(), *also]
     named = {"serve_metric": [config.serve_metric], "gate.metrics": config.gate.metrics}

@@ -1,4 +1,4 @@
-"""Values per query -> means over slices of the queries: tag, length, document, answer type."""
+"""Values per query -> means over slices of the queries and of the judged contexts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rag_pipeline.evaluation.summary import Summary
 from rag_pipeline.workspace import Workspace
 
 SHORT, LONG = 10, 16
-"""Questions of up to `SHORT` words are short, of at least `LONG` words long."""
+"""Short queries have up to `SHORT` words, long ones at least `LONG`."""
 _COUNTS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 _CHARACTERS = ((0, 999), (1_000, 1_999), (2_000, 3_999), (4_000, 7_999), (8_000, None))
 _SCORES = ("ContextRelevance", "EntityF1")
@@ -19,7 +19,7 @@ _SCORES = ("ContextRelevance", "EntityF1")
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The queries that share something, and a metric's mean over them."""
+    """Queries of the same tag, length, document or answer type, and a metric's mean over them."""
 
     kind: str
     name: str
@@ -29,10 +29,7 @@ class Slice:
 def slices(
     queries: Sequence[Query], values: Values, groups: Mapping[str, str] | None = None
 ) -> list[Slice]:
-    """Return a metric's mean over every slice, by kind, the worst of each kind first.
-
-    A query may be in several slices of one kind, or in none.
-    """
+    """Return a metric's mean over every slice, by kind, the worst of each kind first."""
     members: dict[tuple[str, str], list[str]] = {}
     for query in queries:
         for kind, names in slices_of(query).items():
@@ -47,7 +44,7 @@ def slices(
 
 
 def slices_of(query: Query) -> Mapping[str, Iterable[str]]:
-    """Return the slices that a query is in, by kind."""
+    """Return the slices of a query by kind; there may be several or none."""
     return {
         "tag": query.tags,
         "length": [_length(query.query)],
@@ -69,7 +66,7 @@ def _worst_first(summary: Summary) -> tuple[bool, float, int]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A share of the contexts or of the queries, and what is measured of it, by name."""
+    """A part of the contexts or of the queries, and its metrics by name."""
 
     kind: str
     name: str
@@ -79,10 +76,10 @@ class Part:
 def context_breakdown(
     workspace: Workspace, configuration: str, scores: Scores, groups: Mapping[str, str]
 ) -> list[Part]:
-    """Return the parts by position, by number of contexts and by their characters together.
+    """Return parts by position, by number of contexts and by their total characters.
 
-    Of a position: the share of contexts that are relevant (high or medium), and that the answer
-    used. Of a number or a length: the scores of the queries. [] where nothing was judged.
+    A position has the shares of relevant contexts (high or medium) and of used ones. A number or a
+    length has the scores of the queries. Returns [] without judgements.
     """
     judged = load_judgements(workspace, configuration)
     depth = max((len(j.contexts) for j in judged.values()), default=0)

@@ -1,4 +1,4 @@
-"""Turn per-query values of a metric into a mean with its n, missing count and interval."""
+"""Values of a metric, one a query -> a mean with its n, missing count and interval."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,12 +9,11 @@ from rag_pipeline.evaluation.intervals import interval_groups, mean_interval
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The mean of a metric over queries, and what it rests on.
+    """The mean of a metric over queries, with its counts and interval.
 
-    `n` counts the values behind the mean, `missing` those that were None. `low` and `high` bound
-    the 95 % confidence interval. `mean` is None when n is 0; `low` and `high` are None when n is
-    below 2. `groups` counts the groups of questions that the interval rests on, None where every
-    question stands for itself.
+    `n` counts the values, `missing` the values of None. `low` and `high` bound the 95 % confidence
+    interval. `mean` is None if n is 0; `low` and `high` are None if n is below 2. `groups` counts
+    the groups behind the interval; None if the query is the unit.
     """
 
     mean: float | None
@@ -29,7 +28,7 @@ UNMEASURED = Summary(None, 0, 0, None, None)
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None; None where there is none."""
+    """Return the mean of the values that are not None; None without any."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
 
@@ -42,12 +41,10 @@ def summarize(values: Sequence[float | None], groups: Sequence[str] | None = Non
 def summarize_all(
     rows: Sequence[Mapping[str, float | None]], groups: Sequence[str] | None = None
 ) -> dict[str, Summary]:
-    """Summarize every metric of the rows, one row a query; a metric that a row lacks is missing.
+    """Summarize every metric of the rows, one row a query; absent metrics count as missing.
 
-    `groups` names the group of each row: questions about one document are not independent. See
-    `mean_interval` for the interval, which is the same in whatever order the queries come.
-
-    Raises ValueError, naming the metric, for a value that is infinite or not a number.
+    `groups` names the group of each row (see `mean_interval`). The order of the rows does not
+    matter. Raises ValueError, naming the metric, for a value that is infinite or not a number.
     """
     of_row = groups if groups is not None else [str(row) for row in range(len(rows))]
     return {

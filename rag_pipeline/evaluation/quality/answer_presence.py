@@ -1,4 +1,4 @@
-"""The run of a configuration -> its scores per query, judged by gold spans or a judge's labels."""
+"""The run of a configuration -> its retrieval metrics per query, by gold or a judge's labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ SCORES_VERSION = 2
 
 
 def scores_are_current(workspace: Workspace, configuration: Configuration) -> bool:
-    """Return whether a configuration's scores are of its run as it is."""
+    """Return whether a configuration's scores belong to its current run."""
     name = configuration.name
     return PRESENCE.digest(workspace, name) == scores_digest(workspace, name)
 
@@ -32,15 +32,14 @@ def update_scores(
     configuration: Configuration,
     labels: Mapping[str, Sequence[bool | None]] | None = None,
 ) -> dict[str, Summary]:
-    """Measure a configuration's run against the gold spans, per query; return the summaries.
+    """Measure a configuration's run by gold, per query; return the summaries.
 
-    With `labels` of a judge, by query id and best passage first, what they tell stands in for what
-    gold tells (see `judged_metrics`).
+    `labels` of a judge, by query id and best passage first, replace gold (see `judged_metrics`).
     """
     made_from = scores_digest(workspace, configuration.name)
     ranked = load_ranked(workspace, configuration.name)
     queries = load_queries(workspace)
-    # The chunks that were searched, not those of today: a rank is judged by its own chunking.
+    # The chunks of the run, not the current ones: each rank belongs to its own chunking.
     pinned = Pinned(**RUN.note(workspace, configuration.name)["pinned"])
     searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     spans = ["chunk_id", "document_id", "start", "end"]
@@ -52,7 +51,7 @@ def update_scores(
     scores = []
     unsearched = load_unsearched(workspace, configuration.name)
     for query in queries:
-        if query.query_id in unsearched:  # null, and no 0: nobody knows what it would find
+        if query.query_id in unsearched:  # null, not 0: its result is unknown
             scores.append(dict.fromkeys((metric.name for metric in metrics), None))
             continue
         chunks = ranked[query.query_id]
@@ -69,11 +68,11 @@ def update_scores(
 
 
 def scores_digest(workspace: Workspace, configuration: str) -> str:
-    """Hash what the scores of a configuration are made from: its run, and a judge's labels."""
+    """Hash the inputs of a configuration's scores: its run and a judge's labels."""
     run = RUN.digest(workspace, configuration)
     labels: list[Any] = []
     if workspace.config.evaluation.judge is not None:
         labels = [LABELS.digest(workspace, configuration)]
-    # Of other packages' metrics: those of this one are told by the version.
+    # The version stands for the metrics of this package; others bring their own.
     added = [[m.name, m.version] for m in ranking_metrics() if m not in RANKING_METRICS]
     return fingerprint("answer_presence", SCORES_VERSION, run, *labels, *added)

@@ -1,4 +1,4 @@
-"""A run -> an answer to each query, with its citations."""
+"""A run -> an answer with citations to each query."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -42,8 +42,8 @@ from rag_pipeline.workspace import Workspace
 def update_answers(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
     """Answer every query from the run's first chunks; return the note.
 
-    `missing` counts answers that failed, `unanswered` those that say so, `flagged` those with a
-    citation that does not hold. `calibration` says how surely the run's passages answer.
+    `missing` counts failed answers, `unanswered` answers without a result, `flagged` answers with
+    a wrong citation. `calibration` is fitted to the run.
     """
     settings = workspace.config.evaluation.answers
     source = ANSWERS.made_from(workspace, configuration.name)
@@ -57,7 +57,7 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     counts = CallCounts()
     made: Sequence[Formed | ProviderError]
     calibration = calibrated(workspace, configuration, queries, ranked, counts)
-    # What the query asks, without the part that names a document: the chunks are of it already
+    # The query without the name of a document: its chunks are chosen already.
     asks = load_asks(workspace, configuration.name)
     if isinstance(settings, AnswerMethod):
         questions = [
@@ -95,7 +95,7 @@ def save_answers(
     counts: CallCounts | None = None,
     calibration: Calibration | None = None,
 ) -> dict[str, Any]:
-    """Write an answer or a failure per query; return the note. `source` is `made_from`."""
+    """Write an answer or a failure per query; return the note. `source` is from `made_from`."""
     answers = [answer for answer in made if isinstance(answer, Answer)]
     packed = [json.dumps(asdict(a)) if isinstance(a, Answer) else None for a in made]
     errors = [str(a) if isinstance(a, ProviderError) else None for a in made]
@@ -115,7 +115,7 @@ def save_answers(
 
 
 def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answer | None]:
-    """Return the answers by query id, None for one that failed; {} before the first run."""
+    """Return the answers by query id, None for a failed one; {} before the first run."""
     return {
         row["query_id"]: read_as(Answer, json.loads(row["answer"])) if row["answer"] else None
         for row in ANSWERS.rows(workspace, configuration)
@@ -131,7 +131,7 @@ def _extracted(
     index: Index | None,
     calibration: Calibration,
 ) -> list[Formed]:
-    """Answer from the questions' passages; definitions else from what neutral queries find."""
+    """Answer from the passages; retry definitions with the passages of neutral queries."""
     made = form_answers(asked, settings, sentence_vectors, calibration)
     for neutral in NEUTRAL_QUERIES:
         open_ = [
@@ -162,7 +162,7 @@ def _asked(
     query: str,
     first: int = 0,
 ) -> ToAnswer:
-    """Return a question with its chunks' tokens, as a search of the release tells them."""
+    """Return a question with its chunks' token weights, as a search of the release does."""
     if index is None:
         return ToAnswer(ask, kind, chunks, query=query, first=first)
     found = with_tokens(index, Retrieved(list(chunks), ask))
@@ -170,6 +170,6 @@ def _asked(
 
 
 def load_calibration(workspace: Workspace, configuration: str) -> Calibration:
-    """Return what was fitted to the last run of a configuration, else the default."""
+    """Return the calibration of the last run of a configuration, else the default."""
     record = ANSWERS.note(workspace, configuration).get("calibration")
     return Calibration(**{**record, "weights": tuple(record["weights"])}) if record else DEFAULT

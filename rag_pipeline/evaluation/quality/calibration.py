@@ -1,7 +1,7 @@
-"""A run and its queries -> how surely its passages answer: fitted to the queries with gold.
+"""A run and its queries with gold -> a calibration: the chance that passages answer.
 
-Each such query is asked twice: of the whole corpus, as the run did, and of the documents without
-its gold ones, which can't answer it. Queries that are known to have no answer count too.
+Each query counts twice: with the passages of the run, and with passages of all documents except
+its gold ones, which cannot answer. Unanswerable queries count too.
 """
 
 import zlib
@@ -37,15 +37,15 @@ from rag_pipeline.store import quoted
 from rag_pipeline.workspace import Workspace
 
 _UNANSWERABLE = "unanswerable"
-"""The tag of queries that no document answers, as `rag questions --unanswerable` writes it."""
+"""The tag of queries without an answer, as `rag questions --unanswerable` writes it."""
 _ASKED = 150
-"""Maximum number of queries that are asked once more."""
+"""Maximum number of queries that are searched again."""
 _ASKED_ANEW = 40
-"""The same where no index keeps the passages' tokens: these are embedded."""
+"""The same without token vectors in the index: the passages are then embedded."""
 
 
 class Examples(NamedTuple):
-    """Evidence of questions and passages that hold the answer or not, a row each."""
+    """Evidence of queries and their passages, one row each."""
 
     rows: Floats
     answers: list[bool]
@@ -53,9 +53,9 @@ class Examples(NamedTuple):
     removed: list[bool]
     """Whether the gold documents were left out."""
     groups: list[str]
-    """Questions of one group are not independent."""
+    """Queries of one group are not independent."""
     asked: list[str]
-    """Which rows are of the same question, or of its other wordings."""
+    """Rows of the same query, or of its other wordings, have the same value."""
 
 
 def calibrated(
@@ -65,7 +65,7 @@ def calibrated(
     ranked: Mapping[str, Sequence[ScoredChunk]],
     counts: CallCounts,
 ) -> Calibration:
-    """Fit a calibration to a run; return the default where too few queries have gold."""
+    """Fit a calibration to a run; return the default if too few queries have gold."""
     settings = workspace.config.evaluation.answers
     error = settings.error if isinstance(settings, ExtractiveAnswers) else ExtractiveAnswers().error
     found = None
@@ -83,14 +83,14 @@ def examples(
     counts: CallCounts,
     most: int | None = None,
 ) -> Examples | None:
-    """Return evidence of the queries with gold, of at most so many; None where nothing was run.
+    """Return evidence of at most `most` queries with gold; None without a run.
 
-    Passages that a paid model reranked are compared in the retriever's own order without the gold
-    documents, and boosted queries are left out there: no call is made that the run did not make.
+    The search without gold documents uses no paid reranker and no boosted query. It makes no call
+    that the run did not make.
     """
     config = workspace.config
     pinned = RUN.note(workspace, configuration.name).get("pinned")
-    if pinned is None:  # a forecast has no run
+    if pinned is None:  # a dry run has no run
         return None
     with_signs = searched_index(workspace, configuration)
     index = with_signs or hold_index(workspace, Pinned(**pinned))
@@ -117,9 +117,9 @@ def examples(
                     where=where,
                     known=index.outside(gold),
                 )
-            except UnknownReplyError:  # a dry run of a query that was not embedded yet
+            except UnknownReplyError:  # a dry run, and the query is not embedded yet
                 return None
-            except TextsFailedError:  # as the run says, which could not search for it either
+            except TextsFailedError:  # the run reports it too
                 continue
             asked.append((without, True))
         kind = detect(query.query).kind

@@ -1,4 +1,4 @@
-"""A run and its answers -> the context metrics and further scores per query, and the health."""
+"""A run and its answers -> context metrics and further scores per query, and the health."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,8 +28,8 @@ from rag_pipeline.workspace import Workspace
 def update_context_scores(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
     """Judge the contexts of every query and score them; return the note.
 
-    The metrics of a query are null without contexts, and where its answer or the judgement failed;
-    the latter is counted as `missing`. `health` holds the five figures.
+    The metrics of a query are null without contexts, and if its answer or the judgement failed.
+    `missing` counts failed judgements. `health` holds the five figures.
     """
     settings = workspace.config.evaluation.context
     source = CONTEXT_SCORES.made_from(workspace, configuration.name)
@@ -74,12 +74,12 @@ def update_context_scores(workspace: Workspace, configuration: Configuration) ->
 
 
 def load_judgements(workspace: Workspace, configuration: str) -> dict[str, ContextJudgement]:
-    """Return the judged contexts by query; files of earlier versions hold no reasons."""
+    """Return the judged contexts by query id."""
     return {
         row["query_id"]: ContextJudgement(
             tuple(Judged(**context) for context in row["contexts"]),
             tuple(row["missing"] or ()),
-            row.get("overall") or "",
+            row["overall"] or "",
         )
         for row in CONTEXT_SCORES.rows(workspace, configuration)
         if row["contexts"] is not None
@@ -89,9 +89,9 @@ def load_judgements(workspace: Workspace, configuration: str) -> dict[str, Conte
 def _attainable(
     workspace: Workspace, configuration: Configuration, queries: Sequence[Query], rates: Context
 ) -> list[Attainable]:
-    """Return what perfect retrieval of the same chunks reaches; the whole scale without gold."""
+    """Return the best possible values for the chunks of the run; 1 without gold."""
     note = RUN.note(workspace, configuration.name)
-    if "pinned" not in note:  # a dry run foretells what is asked before there is a run
+    if "pinned" not in note:  # a dry run has no run
         return [Attainable() for _ in queries]
     pinned = Pinned(**note["pinned"])
     searched = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
@@ -120,7 +120,7 @@ def _attainable(
 def _further_scores(
     scores: Sequence[Settings], answered: Sequence[Answered], models: Models
 ) -> tuple[dict[str, dict[str, float | None]], list[ProviderError]]:
-    """Return the values of `evaluation.scores` by metric and query id, and what failed."""
+    """Return the values of `evaluation.scores` by metric and query id, and the failures."""
     found: dict[str, dict[str, float | None]] = {}
     failed: list[ProviderError] = []
     for score in scores:

@@ -21,11 +21,11 @@ from rag_pipeline.workspace import Workspace
 
 
 def update_entity_scores(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
-    """Score the answers of every query that has annotated entities; return the note.
+    """Score the answers of every query with annotated entities; return the note.
 
-    The metrics of a query are null without annotations, and where its answer or the extraction
-    failed; the latter is counted as `missing`. An answer that says that nothing answers states no
-    entity. `summary` holds micro and macro values and `by_type`.
+    The metrics of a query are null without annotations, and if its answer or the extraction
+    failed. `missing` counts these failures. An answer without a result states no entity. `summary`
+    is an `EntitySummary`.
     """
     settings = workspace.config.evaluation.entities
     source = ENTITY_SCORES.made_from(workspace, configuration.name)

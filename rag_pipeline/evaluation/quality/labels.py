@@ -1,4 +1,4 @@
-"""A run -> a judge's YES or NO on each query's first passages, and its agreement with gold."""
+"""A run -> a judge's labels of each query's first passages, and their agreement with gold."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,15 +13,14 @@ from rag_pipeline.evaluation.runs import load_queries, load_ranked
 from rag_pipeline.workspace import Workspace
 
 Labels = dict[str, list[bool | None]]
-"""A query's labels, best ranked passage first; None where the judgement failed."""
+"""Labels by query id, best passage first; None for a failed judgement."""
 
 
 def update_labels(workspace: Workspace, configuration: Configuration) -> dict[str, Any]:
     """Judge the first passages of every query; return the note.
 
-    What was judged before is not asked again; a failed judgement is null and counted as `missing`.
-    `agreement` holds the confusion table against gold and Cohen's kappa, over the queries with
-    gold spans.
+    `missing` counts failed judgements, which are null. `agreement` holds the confusion table with
+    gold and Cohen's kappa over the queries with gold spans.
     """
     settings = workspace.config.evaluation.judge
     assert settings is not None
@@ -62,7 +61,7 @@ def update_labels(workspace: Workspace, configuration: Configuration) -> dict[st
 
 
 def load_labels(workspace: Workspace, configuration: str) -> Labels:
-    """Return the labels by query id; {} where nothing was judged."""
+    """Return the labels by query id; {} without any."""
     labels: Labels = {}
     for row in LABELS.rows(workspace, configuration):
         labels.setdefault(row["query_id"], []).append(row["label"])
