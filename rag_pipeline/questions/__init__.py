@@ -1,5 +1,6 @@
-"""The user's own documents -> questions to measure with, where nobody has written any.
+"""The user's own documents -> synthetic questions for evaluation.
 
-`facts` reads what documents state, `wording` asks for it, `certification` tries each question on
-the documents, `generation` chooses, `written` has a chat model ask, `review` lets people decide.
+`facts` reads facts, `wording` turns them into questions, and `certification` tries each question on
+the documents. `generation` selects questions, `written` uses a chat model, `review` shows them to
+people.
 """

@@ -1,4 +1,4 @@
-"""Questions that people asked a server -> a sample that stands for all of them, to be labelled."""
+"""Questions of a server's log -> a representative sample to be labelled."""
 
 import hashlib
 import json
@@ -21,19 +21,19 @@ _LIKE = 5
 _LONGEST = 2_000
 
 EmbedTexts = Callable[[Sequence[str]], Any]
-"""From texts to their vectors of length 1, a row each."""
+"""From texts to vectors of length 1, one row a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuestion:
-    """A question that stands for `asked` questions of a log; `like` are others of these."""
+    """A question that represents `asked` questions of a log; `like` holds some of them."""
 
     query: str
     asked: int
     like: tuple[str, ...] = ()
 
     def row(self) -> dict[str, Any]:
-        """Return it as a row of a file to be labelled."""
+        """Return the question as a row of a file to be labelled."""
         digest = hashlib.sha256(self.query.casefold().encode()).hexdigest()
         told = {"asked": self.asked, "like": list(self.like)}
         return {
@@ -45,10 +45,10 @@ class LoggedQuestion:
 
 
 def read_log(path: Path) -> Counter[str]:
-    """Return how often each question of a log was asked, in the wording that was most frequent.
+    """Count the questions of a log, each in its most frequent wording.
 
     A line is a JSON object with `query`, as `rag serve --log-questions` writes it, or a question.
-    Raises InputError for a file that can't be read, naming the line.
+    Raises InputError for an unreadable file, naming the line.
     """
     try:
         lines = read_lines(path)
@@ -78,11 +78,11 @@ def _query_of(line: str, where: str) -> str:
 def sample(
     asked: Counter[str], number: int, embed: EmbedTexts, known: Collection[str] = ()
 ) -> list[LoggedQuestion]:
-    """Return at most so many questions, each of another cluster, those that stand for most first.
+    """Return at most `number` questions, one of each cluster, the largest cluster first.
 
-    Clusters by k-means over the questions' vectors, each weighted by how often it was asked; a
-    cluster is stood for by the question nearest to its middle. Those in `known` are left out. The
-    same log gives the same sample.
+    Clusters are made by k-means over the questions' vectors, weighted by their counts. The question
+    nearest to the middle represents its cluster. Questions in `known` are left out. The same log
+    gives the same sample.
     """
     left_out = {" ".join(k.split()).casefold().rstrip("?! .") for k in known}
     queries = sorted(q for q in asked if q.casefold().rstrip("?! .") not in left_out)
@@ -104,7 +104,10 @@ def sample(
 
 
 def _clusters(vectors: Any, weights: Any, number: int) -> Any:
-    """Return the cluster of each row (k-means++ of Arthur and Vassilvitskii 2007, by cosine)."""
+    """Return the cluster of each row by weighted k-means over cosines, which scipy does not offer.
+
+    It starts as k-means++ (Arthur and Vassilvitskii, 2007).
+    """
     random = np.random.default_rng(_SEED)
     middles = vectors[[int(weights.argmax())]]
     while len(middles) < number:
@@ -127,7 +130,7 @@ def _clusters(vectors: Any, weights: Any, number: int) -> Any:
 
 
 def labelled(row: dict[str, Any], gold: Sequence[GoldSpan]) -> dict[str, Any]:
-    """Return a row of the queries file: with what answers, or tagged as unanswerable."""
+    """Return a row of the queries file with its gold spans, or with the tag `unanswerable`."""
     spans = [{"document_id": g.document_id, "start": g.start, "end": g.end} for g in gold]
     tags = ["asked"] if spans else ["asked", "unanswerable"]
     return {**row, "gold_spans": spans, "tags": tags}

@@ -1,7 +1,7 @@
-"""Questions with gold spans -> what is wrong with them, by a round trip through the documents.
+"""Questions with gold spans -> their problems, by a round trip through the documents.
 
-A question counts only if a search finds its span, what is asked for stands there, no other passage
-answers it as well, and the document's title neither answers it nor is all that it asks for.
+A question passes if a search finds its span, the span holds the answer, and no other passage
+answers as well. The document's title must not answer it or be all that it asks for.
 """
 
 import math
@@ -31,20 +31,19 @@ from rag_pipeline.search.tokenization import Tokenizer
 _PASSAGE = 400
 """Maximum characters of the passages that are searched."""
 _FOUND = 10
-"""Number of first passages of all documents among which a search must find the span."""
+"""A search of all documents must find the span among this number of first passages."""
 _FOUND_INSIDE = 5
-"""The same among those of its own document, by what is asked besides the document's name."""
+"""The same for a search of its own document without the document's name."""
 _RIVALS_AMONG = 40
 _RIVAL = 0.8
-"""Another sentence answers as well if it covers this share of what the gold sentence covers."""
+"""Another sentence answers as well if it covers this share of the gold sentence's terms."""
 _LEAST_COVERED = 0.3
-"""Least share of the question's terms, by rarity, that the gold's sentence and headings hold."""
+"""Minimum share of the question's terms, by rarity, in the gold sentence and its headings."""
 _ABSENT = 0.35
-"""A document does not answer if none of its sentences covers more of a question than this."""
+"""A sentence that covers more of a question than this share may answer it."""
 _LEAST_ASKED = 2
 _NAMED = 1.0
-"""A document is named if its name covers more of a question than any other's by this much: a word
-(in nats) that about a third of the documents have in their names."""
+"""A named document leads all others by this rarity (in nats) of the shared words of its name."""
 _UNIT = r"(?:days|weeks|months|years|hours|minutes)"
 _EXPECTS = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
@@ -57,7 +56,7 @@ _EXPECTS = tuple(
         (r"\bhow much\b|\b(?:what|which) (?:amount|price|sum)\b", "MONEY"),
     )
 )
-"""The kind of quantity that a question asks for, the first that fits."""
+"""Patterns of questions and the kind of quantity they ask for; the first match counts."""
 _DEFINITION = re.compile(
     r"\b(?:means?|shall mean|refers? to|defined as|(?:is|are|was|were) (?:an?|the|one of))\b", re.I
 )
@@ -68,7 +67,7 @@ _DEFINES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A question that may be asked: its text, what answers it, and the answer if that is known."""
+    """A question to certify: its text, its gold span, and its answer if known."""
 
     query: str
     gold: GoldSpan
@@ -87,9 +86,9 @@ class _Sentence:
 
 
 class Certifier(AbstractContextManager["Certifier"]):
-    """The documents, indexed in a temporary folder, so that questions can be tried on them.
+    """An index of the documents in a temporary folder, to try questions on.
 
-    `refused` counts the questions that were not asked, by reason.
+    `refused` counts the refused questions by reason.
     """
 
     def __init__(self, documents: Iterable[Document], lexical: Lexical) -> None:
@@ -116,7 +115,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         self._folder.cleanup()
 
     def problem(self, candidate: Candidate) -> str | None:
-        """Return what is wrong with a question; None for one that may be asked."""
+        """Return the problem of a question; None if it passes."""
         gold, query = candidate.gold, candidate.query
         text = self._texts.get(gold.document_id, "")[gold.start : gold.end]
         terms = set(self._tokenizer.tokenize(query))
@@ -140,10 +139,9 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._rivalled(query, terms, asked, gold, wanted)
 
     def answered(self, query: str, document_id: str) -> str | None:
-        """Return why a question is no unanswerable one of a document; None if nothing answers it.
+        """Return why a document may answer a question; None if nothing in it does.
 
-        Any sentence that covers much of what is asked, and states a quantity of the kind where one
-        is asked for, may answer.
+        A sentence may answer if it covers much of the question and has the wanted kind of quantity.
         """
         wanted = _expected(query)
         terms = set(self._tokenizer.tokenize(query)) - self._names[document_id]
@@ -162,7 +160,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return None
 
     def finds(self, query: str, gold: GoldSpan) -> bool:
-        """Tell whether a search of all documents, or of its own, finds the span."""
+        """Return whether a search of all documents or of its own document finds the span."""
         inside = self._inside[gold.document_id]
         return (
             self._rank(query, gold, None) <= _FOUND
@@ -170,13 +168,11 @@ class Certifier(AbstractContextManager["Certifier"]):
         )
 
     def refuse(self, problem: str) -> None:
-        """Count a question that is not asked for what is wrong with it."""
+        """Count a refused question by its problem."""
         self.refused[problem.partition(":")[0]] += 1
 
-    # --- what a question gives away, and who else answers it ---
-
     def _told(self, candidate: Candidate, terms: set[str], text: str) -> str | None:
-        """Say whether question or title holds the answer, or the span does not."""
+        """Return a problem of the answer: question or title holds it, or the span lacks it."""
         if candidate.answer is None:
             return None
         answer = set(self._tokenizer.tokenize(candidate.answer))
@@ -227,7 +223,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return None
 
     def _is_named(self, terms: set[str], document_id: str) -> bool:
-        """Tell whether a question says which document it means: a word of its alone, or as good."""
+        """Return whether a question names this document more clearly than any other."""
         n = len(self._called)
         weight = {t: _rarity(n, self._calling[t]) for t in terms if self._calling[t]}
         score = {
@@ -253,7 +249,7 @@ class Certifier(AbstractContextManager["Certifier"]):
         return self._read[chunk_id]
 
     def _rank(self, query: str, gold: GoldSpan, allowed: Any) -> float:
-        """Return the rank of the first passage that holds some of the gold; infinite for none."""
+        """Return the rank of the first passage that answers; infinite without one."""
         for rank, (chunk_id, _) in enumerate(self._index.search(query, _FOUND, allowed), 1):
             if answers(self._passages[chunk_id], gold):
                 return rank
@@ -261,8 +257,6 @@ class Certifier(AbstractContextManager["Certifier"]):
 
     def _weights(self, terms: Iterable[str]) -> dict[str, float]:
         return {term: _rarity(len(self._passages), self._holding[term]) for term in terms}
-
-    # --- the documents ---
 
     def _batches(self, documents: Iterable[Document]) -> Iterable[pa.RecordBatch]:
         settings = StructuralContext(method="structural")

@@ -1,7 +1,7 @@
-"""Documents -> the facts that rules read in them, each with the sentence that states it.
+"""Documents -> facts by rules for English, each with the sentence that states it.
 
-Durations, sums, percentages, dates, parties, definitions, headed sections, and what somebody must
-or may do, in English.
+Facts are durations, sums, percentages, dates, parties, definitions, sections with a heading, and
+duties or permissions.
 """
 
 import re
@@ -19,10 +19,10 @@ FactKind = Literal[
     "duration", "amount", "percentage", "date", "party", "definition", "section", "rule"
 ]
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
-"""What questions are made of, in the order in which they take turns."""
+"""Kinds of facts in the order of their turns."""
 
 _SENTENCE = (30, 500)
-"""Fewest and most characters of a sentence that is asked about."""
+"""Minimum and maximum characters of a sentence."""
 _SECTION = 500
 _HEAD = 2_000
 _NUMBERING = re.compile(
@@ -31,7 +31,7 @@ _NUMBERING = re.compile(
     re.IGNORECASE,
 )
 _RUN_IN = re.compile(r"(?:\*{2}|_)?[A-Z][^.!?;:,]{2,50}[.:](?:\*{2}|_)?\s+(?=[A-Z])")
-"""A heading on the line of its clause: "Term. This Agreement …"."""
+"""A heading on the same line as its clause: "Term. This Agreement …"."""
 _ASIDE = re.compile(r"\s*\([^()]*[“”\"‘’][^()]*\)")
 _MARKS = re.compile(r"\*{1,3}|(?<!\w)_|_(?!\w)|`")
 _HEADING = re.compile(r"(?:(#{1,6})[ \t]+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}[.)]?[ \t]+)?(.{3,80})")
@@ -56,7 +56,7 @@ COMPANY = (
     "Inc|Ltd|Limited|LLC|LLP|LP|PLC|plc|GmbH|AG|SE|SA|NV|BV|Oy|AB|ApS|DAC|Corp|Corporation|Company|"
     "Holdings|Partners|Bank|Trust|Foundation|University|Association"
 )
-"""Words that the names of companies and institutions end in."""
+"""Last words of the names of companies and institutions."""
 _NAME = re.compile(rf"(?:[A-Z][\w&’'.-]*,?\s+){{1,6}}(?:{COMPANY})\b\.?")
 _EMPTY_HEADINGS = frozenset(
     "definitions introduction general miscellaneous overview background preamble recitals contents "
@@ -68,12 +68,11 @@ _KIND_OF: dict[str, FactKind] = {"MONEY": "amount", "PERCENTAGE": "percentage"}
 
 @dataclass(frozen=True, slots=True)
 class StatedFact:
-    """A fact, the span of the document that states it, and what to put into a question.
+    """A fact, the span of the document that states it, and the parts of a question.
 
-    `sentence` is the stating text on one line without its number and marks, its first letter small
-    unless it begins with a name; `value` is where in it the answer stands, `quantity` what that
-    amounts to. `subject` is the term that is defined or the heading of a section; `names` are the
-    parties.
+    `sentence` is the text of the span on one line without number and markup. `value` is the span of
+    the answer in it, and `quantity` its value. `subject` is the defined term or the heading of a
+    section. `names` are the parties.
     """
 
     kind: FactKind
@@ -89,12 +88,12 @@ class StatedFact:
 
     @property
     def answer(self) -> str:
-        """Return the text that answers."""
+        """Return the text of the answer."""
         return self.sentence[slice(*self.value)].strip()
 
 
 def read_facts(document: Document) -> Iterator[StatedFact]:
-    """Yield the facts of a document, in its order."""
+    """Yield the facts of a document in order."""
     text = document.text
     heading, level_start = "", -1
     spans = sentence_spans(text)
@@ -136,27 +135,27 @@ def read_facts(document: Document) -> Iterator[StatedFact]:
 
 
 def _is_said(sentence: str) -> bool:
-    """Tell whether it is words: no line to sign on, no row of figures."""
+    """Return whether a sentence is mainly words, unlike a signature line or a row of figures."""
     words = re.findall(r"[^\W\d_]{2,}", sentence)
     return len(words) >= 4 and sum(map(len, words)) >= len(sentence) / 2
 
 
 def _small(text: str, known: frozenset[str]) -> str:
-    """Return a text as within a sentence: its first word small if the document has it so."""
+    """Return a text with a small first word if the document also writes that word small."""
     first = text.partition(" ")[0]
     is_small = first.casefold() in known and not (first.isupper() and len(first) > 1)
     return text[:1].lower() + text[1:] if is_small else text
 
 
 def plain(text: str) -> str:
-    """Return a sentence on one line, without asides that define, marks and links of Markdown."""
+    """Return a sentence on one line without defining asides and Markdown."""
     return " ".join(_ASIDE.sub("", _MARKS.sub("", without_links(text))).split())
 
 
 def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[StatedFact]:
     every = quantities(found[3])
     for quantity in every:
-        # A sentence of several sums asks about neither: which of them is meant is not said.
+        # A question about one of several sums in a sentence would be ambiguous.
         if sum(q.kind == quantity.kind for q in every) > 1:
             continue
         kind = _kind(quantity)
@@ -166,7 +165,7 @@ def _quantities(found: tuple[str, int, int, str], heading: str) -> Iterator[Stat
 
 def _kind(quantity: Quantity) -> FactKind | None:
     if "percent" in quantity.value and Decimal(quantity.value[1]) in (50, 25, 75):
-        return None  # half of what is seldom said
+        return None  # the whole is often missing
     if quantity.kind != "TIME":
         return _KIND_OF.get(quantity.kind)
     unit = str(quantity.value[0])
@@ -176,7 +175,7 @@ def _kind(quantity: Quantity) -> FactKind | None:
 
 
 def _prefix(raw: str) -> int:
-    """Return how many characters of a sentence are its number and the heading on its line."""
+    """Return the length of a sentence's number and heading on the same line."""
     numbering = _NUMBERING.match(raw)
     at = numbering.end() if numbering else 0
     run_in = _RUN_IN.match(raw, at)
@@ -186,7 +185,7 @@ def _prefix(raw: str) -> int:
 def _heading_of(text: str, start: int, raw: str) -> str | None:
     if "\n" in raw.strip() or raw.rstrip()[-1:] in ".;,:?!":
         return None
-    # The number before it may have been taken for a sentence: "## 2. Prices".
+    # The number may have become a sentence of its own: "## 2. Prices".
     line = text[text.rfind("\n", 0, start) + 1 : start + len(raw)]
     match = _HEADING.fullmatch(without_links(line).strip())
     if match is None:
@@ -202,7 +201,7 @@ def _asks_for(heading: str) -> bool:
 
 
 def _section_end(spans: list[Span], number: int, text: str) -> int:
-    """Return where the first sentences below a heading end, as many as fit."""
+    """Return the end of the first sentences below a heading, up to `_SECTION` characters."""
     first, end = spans[number]
     for start, past in spans[number + 1 :]:
         if past - first > _SECTION or _heading_of(text, start, text[start:past]) is not None:

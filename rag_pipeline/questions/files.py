@@ -1,4 +1,4 @@
-"""Where questions are kept: the queries file, what was rejected of it, the corpus file's line."""
+"""The queries file, the file of rejected questions, and the line in the corpus file."""
 
 import json
 import re
@@ -19,7 +19,7 @@ _CORPUS = re.compile(r"^([ \t]*)corpus:.*\n", re.MULTILINE)
 
 
 def queries_file(config: CorpusConfig) -> Path:
-    """Return the corpus's queries file, or where it would stand."""
+    """Return the path of the corpus's queries file, also before it exists."""
     if config.queries_path is not None:
         return config.queries_path
     own = config.path(QUERIES)
@@ -27,12 +27,12 @@ def queries_file(config: CorpusConfig) -> Path:
 
 
 def held(path: Path) -> list[QueryRecord]:
-    """Return the questions of a file; [] where there is no file or nothing in it."""
+    """Return the questions of a file; [] for a missing or empty file."""
     return read_queries(path) if path.is_file() and path.read_bytes().strip() else []
 
 
 def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Append the rows whose ids the file does not hold and that nobody has rejected."""
+    """Append the rows with new ids that were not rejected; return their number."""
     with _alone(path):
         known = {r.query_id for r in held(path)} | rejected(path)
         new = [row for row in rows if row["query_id"] not in known]
@@ -43,7 +43,7 @@ def add(path: Path, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def without_synthetic(path: Path) -> int:
-    """Drop the synthetic questions that nobody has accepted; return how many."""
+    """Drop the synthetic questions without a review; return their number."""
     with _alone(path):
         lines = read_lines(path) if path.is_file() else []
         kept = [line for line in lines if not _is_unread(line)]
@@ -60,9 +60,9 @@ def _is_unread(line: str) -> bool:
 
 
 def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
-    """Change fields of a question, or with None reject it: it leaves the file and stays out.
+    """Change fields of a question; with None, move it to the rejected questions.
 
-    Raises InputError where the file does not hold it.
+    Raises InputError for an unknown question.
     """
     with _alone(path):
         lines = read_lines(path)
@@ -80,7 +80,7 @@ def decide(path: Path, query_id: str, change: Mapping[str, Any] | None) -> None:
 
 
 def rejected(path: Path) -> set[str]:
-    """Return the ids of the questions that were rejected."""
+    """Return the ids of the rejected questions."""
     file = path.with_suffix(_REJECTED)
     if not file.is_file():
         return set()
@@ -88,15 +88,15 @@ def rejected(path: Path) -> set[str]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file of JSON lines, without the mark that some editors put first.
+    """Return the lines of a JSON Lines file without a byte order mark.
 
-    JSON may hold U+2028 and the like as they are, at which `str.splitlines` would cut a record.
+    `str.splitlines` would also split at U+2028 inside of a record.
     """
     return path.read_bytes().decode("utf-8-sig").split("\n")
 
 
 def name_in_corpus_file(file: Path, queries: Path) -> None:
-    """Write `queries: …` into a corpus file that names none; raise ConfigError where that fails."""
+    """Write `queries: …` into a corpus file without it; raise ConfigError if that fails."""
     text = file.read_text(encoding="utf-8")
     base = load_config(file).path(".").resolve()
     path = queries.resolve()
@@ -119,7 +119,7 @@ def name_in_corpus_file(file: Path, queries: Path) -> None:
 
 
 def counts(records: Collection[QueryRecord]) -> tuple[int, int]:
-    """Return how many questions people asked, and how many are synthetic."""
+    """Return the numbers of questions by people and of synthetic ones."""
     synthetic = sum(r.synthetic for r in records)
     return len(records) - synthetic, synthetic
 
@@ -130,10 +130,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Let nobody else change the files beside this one meanwhile: two people may review at once.
-
-    Raises ConfigError where the file can't be written.
-    """
+    """Lock the folder of a file against other reviewers; raise ConfigError if it is read-only."""
     try:
         with locked(path.parent):
             yield

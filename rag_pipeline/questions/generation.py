@@ -1,4 +1,4 @@
-"""Documents -> questions with gold spans that passed certification, balanced, without a model."""
+"""Documents -> balanced, certified questions with gold spans, without a model."""
 
 import hashlib
 from collections import Counter
@@ -26,20 +26,20 @@ _ENTITY: dict[FactKind, str] = {
     "party": "ORGANIZATION",
 }
 UNANSWERABLE = "unanswerable"
-"""The tag of questions that no document answers."""
+"""The tag of questions without an answer."""
 _SEED = 15
 _TRIED = 3
-"""Number of wordings of a fact that are tried, each whole and shorter."""
+"""Maximum number of wordings of a fact, each tried whole and shorter."""
 _MOST_TRIED = 6
-"""Facts that are tried for each question wanted: in documents that say nothing alike none pass."""
+"""Maximum number of facts tried per wanted question."""
 _FEW = 0.25
-"""Questions without a document's name are asked too if those with one are fewer than this share."""
+"""Below this share of questions with a document's name, questions without a name are added."""
 _WHOLE: tuple[FactKind, ...] = ("definition", "party", "section")
-"""Kinds whose questions are short as they are."""
+"""Kinds with short questions."""
 
 
 class SpanRow(TypedDict):
-    """A gold span as a queries file holds it."""
+    """A gold span in a queries file."""
 
     document_id: str
     start: int
@@ -47,7 +47,7 @@ class SpanRow(TypedDict):
 
 
 class QuestionRow(TypedDict):
-    """A made question as a queries file holds it."""
+    """A synthetic question in a queries file."""
 
     query_id: str
     query: str
@@ -61,7 +61,7 @@ class QuestionRow(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The rows of a queries file, and how many questions were refused, by reason."""
+    """The rows of a queries file, and the numbers of refused questions by reason."""
 
     rows: list[QuestionRow]
     refused: Counter[str] = field(default_factory=Counter)
@@ -77,14 +77,12 @@ def make_questions(
     several: int = 0,
     unanswerable: int = 0,
 ) -> Made:
-    """Return up to `wanted` questions of the rules, as rows for a queries file.
+    """Return up to `wanted` questions by rules, as rows for a queries file.
 
-    Documents that say alike things are asked about these, and each question names its document;
-    where that gives few (less than one a document or a quarter), others are asked, without a name.
-    Besides, up to `several` that two documents answer together and up to `unanswerable` that none
-    answers; those have no gold spans and the tag "unanswerable". Documents take turns, and in each
-    document the kinds of facts, so that long documents and frequent kinds do not crowd out the
-    others. The same documents give the same questions.
+    Questions about a fact that similar documents state too name their document. If these are few
+    (fewer than one a document or a quarter), questions without a name are added. Up to `several`
+    questions need two documents, and up to `unanswerable` questions have no answer. Documents take
+    turns, and so do the kinds of facts. The same documents give the same questions.
     """
     rows: list[QuestionRow] = []
     by_document = [(d, list(read_facts(d))) for d in documents]
@@ -109,7 +107,7 @@ def make_questions(
                 spare.append((found[0], fact))
             if len(rows) >= wanted:
                 break
-        # What documents say alike is what people ask of each, and where searches go wrong.
+        # Facts of similar documents are the hard and the frequent questions.
         if len(rows) < max(len(documents), _FEW * wanted):
             for query, fact in spare[: wanted - len(rows)]:
                 keep(query, _row(fact, query))
@@ -132,9 +130,9 @@ def make_questions(
 def _certified(
     fact: StatedFact, names: Sequence[str], certifier: Certifier
 ) -> tuple[str, bool] | None:
-    """Return a question of the fact that passes, and whether it needs its document's name to.
+    """Return a question that passes, and whether it needs its document's name.
 
-    The shortest of a wording that passes only with the name; where none does, a whole one without.
+    Questions that pass only with the name go first, the shortest of a wording before longer ones.
     """
     seed = f"{fact.document_id}#{fact.start}:{fact.kind}"
     random = Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big"))
@@ -145,7 +143,7 @@ def _certified(
         for query in (question,) if fact.kind in _WHOLE else shorter(question):
             problem = certifier.problem(Candidate(query, gold, answer))
             if problem is None:
-                if query == question:  # without a name, what is told has to tell the document
+                if query == question:  # without a name, only the whole text identifies it
                     alone = alone or query
                 continue
             if names:
@@ -158,11 +156,10 @@ def _certified(
 
 
 def _in_turns(by_document: Sequence[tuple[Document, Sequence[StatedFact]]]) -> Iterator[StatedFact]:
-    """Return facts, one of each document in turn; of a document one of each kind in turn."""
+    """Yield facts; documents take turns, and so do the kinds of facts in a document."""
     queues: list[list[StatedFact]] = []
     for number, (_, facts) in enumerate(by_document):
         kinds = [[f for f in facts if f.kind == kind] for kind in KINDS]
-        # Each document starts at another kind, and its facts come from all over it.
         kinds = [_spread(k) for k in (*kinds[number % len(kinds) :], *kinds[: number % len(kinds)])]
         queues.append(list(in_turn(kinds)))
     return in_turn(queues)
@@ -175,7 +172,7 @@ def in_turn(queues: Sequence[Iterable[T]]) -> Iterator[T]:
 
 
 def _spread(facts: list[StatedFact]) -> list[StatedFact]:
-    """Return the facts so that the first few of them lie far apart."""
+    """Return the facts in an order with distant neighbours."""
     order = sorted(range(len(facts)), key=lambda i: f"{i:b}"[::-1])
     return [facts[i] for i in order]
 
@@ -207,7 +204,7 @@ def _row_of_two(query: str, facts: tuple[StatedFact, StatedFact]) -> QuestionRow
 def made_row(
     seed: str, query: str, gold: Sequence[GoldSpan], answer: str | None, tags: list[str]
 ) -> QuestionRow:
-    """Return the row of a made question; `seed` is what it is made of, which its id follows."""
+    """Return the row of a synthetic question; its id is a hash of `seed`."""
     spans: list[SpanRow] = [
         {"document_id": g.document_id, "start": g.start, "end": g.end} for g in gold
     ]

@@ -1,4 +1,4 @@
-"""Documents -> what people call them: whose and what they are ("Acme’s lease"), else by title."""
+"""Documents -> their names in questions: owner and kind ("Acme’s lease"), else the title."""
 
 import re
 from collections import Counter
@@ -11,9 +11,9 @@ from rag_pipeline.questions.facts import COMPANY
 from rag_pipeline.search.lexical_index.documents import readable_name
 
 _HEAD = 3_000
-"""Characters in which a document says whose it is."""
+"""Number of first characters with the names of companies."""
 _OFTEN = 0.4
-"""A name that more than this share of the documents have tells none of them."""
+"""A name in more than this share of the documents identifies none of them."""
 _MOST_WORDS = 14
 _COMPANY = re.compile(
     r"\b(?P<name>[A-Z][\w’'-]+(?:,?\s(?:(?:&|of|and)\s)?[A-Z][\w’'-]+){0,4}),?\s"
@@ -21,7 +21,7 @@ _COMPANY = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _SITE = re.compile(r"\s[|–—-]\s|:\s")
-"""What stands after it in a title is the site's name or a subtitle."""
+"""The separator between a title and the site's name or a subtitle."""
 _KINDS = frozenset(
     "act addendum agreement amendment bylaws charter code contract faq guide guidelines handbook "
     "invoice lease letter licence license manual memorandum minutes nda notice order plan policy "
@@ -33,11 +33,11 @@ _NO_PART = frozenset("a an and as for of on the to".split())
 
 
 def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return what each document may be called in a question, by document id; [] where nothing.
+    """Return the names of each document, by document id; the list may be empty.
 
-    By up to two proper names that few other documents have, with the kind of document that title
-    or file name tell. Where either is not known: by its title if no other document has it, else by
-    its file name. Rules for English; other documents are called by title.
+    A name has up to two proper names that few other documents have, and the kind of document from
+    title or file name. Without either, it is the title if it is unique, else the file name. The
+    rules are for English.
     """
     small = {word for d in documents for word in re.findall(r"\b[a-z]{4,}\b", d.text)}
     proper = {d.document_id: list(dict.fromkeys(_proper(d, small))) for d in documents}
@@ -59,7 +59,7 @@ def names_of(documents: Sequence[Document]) -> dict[str, list[str]]:
 
 
 def _proper(document: Document, small: set[str]) -> Iterator[str]:
-    """Yield proper names: of title and file name that the text has too, then of companies."""
+    """Yield proper names of title and file name that are in the text, then of companies."""
     known = dictionary("en")
     for word in _WORD.findall(f"{document.title} {readable_name(document.document_id)}"):
         if word.lower() not in known and word.lower() not in small:
@@ -73,7 +73,7 @@ def _proper(document: Document, small: set[str]) -> Iterator[str]:
 
 
 def _kind(document: Document, owners: Sequence[str]) -> str:
-    """Return the kind of document and up to two words before it ("time off policy"), or ""."""
+    """Return the kind of document with up to two words before it ("time off policy"), or ""."""
     no_part = _NO_PART.union(" ".join(owners).casefold().split())
     for text in (_SITE.split(document.title)[0], readable_name(document.document_id)):
         words = [word.casefold() for word in re.findall(r"[^\W\d_][\w-]*", text)]

@@ -1,4 +1,4 @@
-"""Synthetic questions that nobody has decided on -> accepted, edited or rejected."""
+"""Synthetic questions without a review -> accepted, edited or rejected."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ ReviewDecision = Literal["accept", "reject"]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A question with the passages that it is measured by."""
+    """A question with the texts of its gold spans."""
 
     record: QueryRecord
     gold: tuple[tuple[GoldSpan, str], ...]
     left: int
-    """Count of the questions that wait, this one among them."""
+    """Number of waiting questions with this one."""
 
 
 def waiting(config: CorpusConfig) -> list[QueryRecord]:
-    """Return the synthetic questions that nobody has decided on."""
+    """Return the synthetic questions without a review."""
     path = config.queries_path
     return [
         r
@@ -38,7 +38,7 @@ def waiting(config: CorpusConfig) -> list[QueryRecord]:
 
 
 def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> Waiting | None:
-    """Return the first question that waits and is not in `after`; None where there is none."""
+    """Return the first waiting question that is not in `after`; None without one."""
     records = waiting(workspace.config)
     record = next((r for r in records if r.query_id not in after), None)
     if record is None:
@@ -54,7 +54,7 @@ def next_waiting(workspace: Workspace, after: Sequence[str] = ()) -> Waiting | N
 def decide(
     config: CorpusConfig, record: QueryRecord, decision: ReviewDecision, words: str | None = None
 ) -> None:
-    """Write what becomes of a question; `words` are those that it is asked in from now on."""
+    """Accept or reject a question; `words` replace its wording."""
     path: Path | None = config.queries_path
     if path is None:
         raise InputError(f"{config.where}: names no queries file")
@@ -68,7 +68,7 @@ def decide(
 
 
 def problem_of_words(workspace: Workspace, found: Waiting, words: str) -> str | None:
-    """Return what is wrong with other words for a question, by trying them on all documents."""
+    """Return the problem of a new wording of a question, by a trial on all documents."""
     if not found.gold or words.strip() == found.record.query:
         return None
     documents = read_documents(workspace, sorted(workspace.documents().state()))

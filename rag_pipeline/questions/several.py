@@ -1,4 +1,4 @@
-"""Facts of two documents -> one question that takes both: "How long … under A and under B?"."""
+"""Facts of two documents -> one question about both: "How long … under A and under B?"."""
 
 import re
 from collections import defaultdict
@@ -11,7 +11,7 @@ from rag_pipeline.questions.facts import FactKind, StatedFact
 from rag_pipeline.questions.wording import named, questions_of
 
 _ALIKE = 0.4
-"""Least share of the words of two sentences' union that both have (Jaccard 1912)."""
+"""Minimum Jaccard similarity of the words of two sentences."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _TRIED = 3
 _FORMS = (
@@ -27,9 +27,9 @@ def questions_of_two(
     certifier: Certifier,
     random: Random,
 ) -> Iterator[tuple[str, tuple[StatedFact, StatedFact]]]:
-    """Yield questions that two documents answer together; each pair of documents once.
+    """Yield questions that two documents answer together, one per pair of documents.
 
-    Both facts are of one kind and their sentences alike; the question passes with either name.
+    Both facts have one kind and similar sentences. The question passes with either name.
     """
     asked: set[frozenset[str]] = set()
     for one, other in pairs_alike([f for f in facts if names[f.document_id]]):
@@ -43,7 +43,7 @@ def questions_of_two(
 
 
 def pairs_alike(facts: Sequence[StatedFact]) -> Iterator[tuple[StatedFact, StatedFact]]:
-    """Yield pairs of quantities of one kind that alike sentences of two documents state."""
+    """Yield pairs of quantities of one kind in similar sentences of two documents."""
     words = {id(f): frozenset(w.casefold() for w in _WORD.findall(f.sentence)) for f in facts}
     by_kind: defaultdict[FactKind, list[StatedFact]] = defaultdict(list)
     for fact in facts:

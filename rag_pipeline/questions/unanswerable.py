@@ -1,7 +1,7 @@
-"""Facts -> questions that the documents do not answer, to measure who says so instead of guessing.
+"""Facts -> questions without an answer, to measure whether a configuration abstains.
 
-Two sorts: what one document states is asked of another that does not state it, and what a document
-states is asked of one that does not exist, whose name is made up.
+There are two sorts. `not_stated` asks about a fact of one document in another document that lacks
+it. `no_such_document` asks about a document with an invented name.
 """
 
 import re
@@ -17,7 +17,7 @@ from rag_pipeline.questions.wording import named, questions_of
 
 Sort = Literal["not_stated", "no_such_document"]
 _OTHERS = 3
-"""Other documents of which a fact's question is asked until it passes with one."""
+"""Maximum number of other documents that are tried for a fact's question."""
 _FIRST = ("Bren", "Vel", "Tor", "Mar", "Kel", "Dun", "Sol", "Har", "Lin", "Quor", "Zan", "Pell")
 _MIDDLE = ("a", "o", "i", "e", "am", "or", "ev", "un")
 _LAST = ("dane", "vik", "mora", "stead", "lund", "wick", "tal", "rix", "nor", "fax")
@@ -31,17 +31,14 @@ def unanswerable_questions(
     certifier: Certifier,
     random: Random,
 ) -> Iterator[tuple[str, Sort]]:
-    """Yield questions without an answer, each with its sort; the sorts take turns.
-
-    Ambiguity about the document is no matter: nothing answers under any name.
-    """
+    """Yield questions without an answer, each with its sort; the sorts take turns."""
     named_ids = sorted(d.document_id for d in documents if names[d.document_id])
     invented = _Inventor(documents, random)
     titles = {d.title.casefold() for d in documents}
     invented_last = False
     for fact in facts:
         bare = next(questions_of(fact, random), None)
-        # A party, or another document, in the question names what it is about.
+        # A question with a party or another document needs no further name.
         if bare is None or fact.kind == "party" or invented.proper(bare):
             continue
         if fact.subject.casefold() in titles:
@@ -75,7 +72,7 @@ def _of_no_document(
 
 
 class _Inventor:
-    """Names that are like the documents' and that none of them has."""
+    """Invents names that are similar to those of the documents and occur in none."""
 
     def __init__(self, documents: Collection[Document], random: Random) -> None:
         words: Counter[str] = Counter()
@@ -86,7 +83,7 @@ class _Inventor:
         self._random = random
 
     def proper(self, text: str) -> list[str]:
-        """Return the words of a text, but its first, that stand nowhere in small letters."""
+        """Return the words of a text, except the first, that no document writes in lower case."""
         return [
             word
             for m in _WORD.finditer(text)
@@ -95,7 +92,7 @@ class _Inventor:
         ]
 
     def instead_of(self, name: str) -> str | None:
-        """Return a name with its proper names changed; None where it has none."""
+        """Return a name with other proper names; None if it has none."""
         marked = f" {name}"
         proper = set(self.proper(marked))
         if not proper:

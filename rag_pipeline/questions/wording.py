@@ -1,4 +1,4 @@
-"""Facts -> questions in varied wording, by turning the sentence that states the fact around."""
+"""Facts -> questions in several wordings, by reordering the sentence that states the fact."""
 
 import re
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ _SAID = re.compile(
     r"(?P<who>.+?)\s(?P<verb>shall|must|may|will|can)\s+(?P<no>not\s|never\s)?(?P<what>\w.*)"
 )
 _MOST_WORDS = (14, 12, 30)
-"""Words of a subject, of what follows a value, and of a whole question."""
+"""Maximum words of a subject, of the part after a value, and of a question."""
 
 _PAIRS = """
     terminate: end; terminated: ended; termination: the end; commence: start; commences: starts;
@@ -86,7 +86,7 @@ _PAIRS = """
     subsequent to: after; remain in force: stay valid
 """
 _SYNONYMS = dict(pair.strip().split(": ") for pair in _PAIRS.split(";"))
-"""Words of documents, and what people say instead; each on the form that it has."""
+"""Formal words and the words that people use instead, in the same form."""
 _SYNONYM = re.compile(
     rf"\b(?:{'|'.join(map(re.escape, sorted(_SYNONYMS, key=len, reverse=True)))})\b"
 )
@@ -125,16 +125,16 @@ _NAMED = (
 
 
 def questions_of(fact: StatedFact, random: Random) -> Iterator[str]:
-    """Yield questions that the fact answers, each in another wording, without a document's name."""
+    """Yield questions that the fact answers in several wordings, without a document's name."""
     by_kind = {"definition": _definition, "party": _party, "section": _section, "rule": _rule}
     for question in by_kind.get(fact.kind, _quantity)(fact, random):
         if 3 < len(question.split()) <= _MOST_WORDS[2]:
-            # In other words first where there are some: what repeats the text flatters BM25.
+            # Synonyms first: a question that repeats the text favours BM25.
             yield from dict.fromkeys((_reworded(question), question))
 
 
 def shorter(question: str) -> Iterator[str]:
-    """Yield a question cut before its prepositions and clauses, the shortest first, then whole."""
+    """Yield the question cut before a preposition or clause, the shortest first, then whole."""
     ends = [cut.start() for cut in _CUT.finditer(question)]
     for end in ends:
         words = question[:end].split()
@@ -146,7 +146,7 @@ def shorter(question: str) -> Iterator[str]:
 
 
 def named(question: str, name: str, random: Random) -> str:
-    """Return a question that says which document is meant."""
+    """Return the question with the name of the document."""
     bare = question.rstrip("?").rstrip()
     form = random.choice(_NAMED)
     return _capital(form.format(question=bare, lower=_lower(bare), name=name))
@@ -172,7 +172,7 @@ def _quantity(fact: StatedFact, random: Random) -> Iterator[str]:
 
 
 def _turned(fact: StatedFact, clause: str, after: str, random: Random) -> str | None:
-    """Return the main clause with its auxiliary before the subject and a question for the value."""
+    """Return the main clause as a question for the value; None if the clause does not allow it."""
     lead = _BEFORE.search(clause)
     assert lead is not None
     kept = clause[: lead.start("lead")].rstrip()
@@ -280,7 +280,7 @@ def _is_subject(words: str) -> bool:
 
 
 def _topic(heading: str) -> str:
-    """Return a heading as it stands within a sentence; "" where there is none to speak of."""
+    """Return a heading in the form that it has within a sentence; "" for a long or empty one."""
     words = heading.strip(" .:").split()
     if not words or len(words) > 8:
         return ""
@@ -290,7 +290,7 @@ def _topic(heading: str) -> str:
 
 
 def _keywords(text: str) -> list[str]:
-    """Return the words of a text that one would type into a search field."""
+    """Return the content words of a text."""
     words = re.findall(r"[^\W\d_][\w’'-]+", text)
     return [w for w in words if w.casefold() not in _COMMON and w.casefold() not in _DULL]
 
@@ -308,7 +308,7 @@ def _capital(text: str) -> str:
 
 
 def _lower(text: str) -> str:
-    """Return a text as it goes on within a sentence: proper names keep their capital."""
+    """Return a text in the form within a sentence: a proper name keeps its capital."""
     first, _, rest = text.partition(" ")
     common = first.casefold() in _COMMON | _DULL
     return f"{first.lower()} {rest}".strip() if common else text

@@ -1,7 +1,7 @@
-"""Passages -> questions that a chat model writes, each certified as those of the rules are.
+"""Passages -> questions by a chat model, certified like those of the rules.
 
-A question counts only with a verbatim quote of its passage that answers it; the quote is its gold
-span. What the model says cannot be answered is tried on the document before it counts.
+A question needs a verbatim quote of its passage, which becomes its gold span. Questions that the
+model calls unanswerable are tried on the document.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +21,12 @@ from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import pairs_alike
 
 SourceSpan = tuple[Document, Span]
-"""A passage: its document and its span there."""
+"""A passage: its document and its span."""
 _PASSAGE = 1_500
 _EACH = 2
-"""Questions that are asked for of a passage, with an answer and without."""
+"""Maximum number of questions per passage, with and without an answer."""
 _SPARE = 1.5
-"""Passages are shown for this many times the questions wanted: some do not pass."""
+"""Factor of shown passages per wanted question, as some questions do not pass."""
 _SYSTEM = (
     "You write questions to test a search engine with. You get the title of a document and a "
     "passage of it. Write questions as people type them who have not read it: in their own words, "
@@ -69,10 +69,10 @@ def write_questions(
     several: int = 0,
     unanswerable: int = 0,
 ) -> Made:
-    """Return up to so many certified questions of each sort, as rows for a queries file.
+    """Return up to `wanted`, `several` and `unanswerable` certified questions as rows.
 
-    Raises the first failure where every prompt failed; else failed ones are counted as refused.
-    The same documents give the same prompts, so that nothing is paid for twice.
+    Raises the first failure if every prompt failed; otherwise failures count as refused. The same
+    documents give the same prompts.
     """
     passages = list(_passages(documents, max(wanted, unanswerable)))
     pairs = list(_pairs(documents, several))
@@ -109,7 +109,7 @@ def write_questions(
 def prompts_of(
     documents: Sequence[Document], wanted: int, several: int = 0, unanswerable: int = 0
 ) -> list[Prompt]:
-    """Return the prompts that `write_questions` would ask."""
+    """Return the prompts of `write_questions`."""
     of_one = [_prompt(*p) for p in _passages(documents, max(wanted, unanswerable))]
     return of_one + [_prompt_of_two(*p) for p in _pairs(documents, several)]
 
@@ -122,7 +122,7 @@ def _first(rows: Iterator[QuestionRow], number: int) -> list[QuestionRow]:
 
 
 class _Checked:
-    """Turns what a model wrote into rows, and counts what does not pass."""
+    """Turns a model's questions into rows, and counts the refused ones."""
 
     def __init__(self, certifier: Certifier, documents: Sequence[Document]) -> None:
         self._certifier = certifier
@@ -132,7 +132,7 @@ class _Checked:
     def answered(
         self, document: Document, span: Span, written: Sequence[dict[str, str]]
     ) -> Iterator[QuestionRow]:
-        """Yield the rows of the questions that pass as they are, or with their document's name."""
+        """Yield the rows of the questions that pass, with their document's name if necessary."""
         for item in written[:_EACH]:
             gold = self._gold(document.document_id, item["quote"], span)
             if gold is None:
@@ -147,7 +147,7 @@ class _Checked:
                 self._certifier.refuse(str(problem))
 
     def unanswered(self, document: Document, written: Sequence[str]) -> Iterator[QuestionRow]:
-        """Yield the rows of the questions that nothing in their document answers."""
+        """Yield the rows of the questions without an answer in their document."""
         names = self._names[document.document_id]
         for question in written[:_EACH] if names else ():
             problem = self._certifier.answered(question, document.document_id)
@@ -160,7 +160,7 @@ class _Checked:
     def of_two(
         self, pair: tuple[SourceSpan, SourceSpan], written: dict[str, str]
     ) -> Iterator[QuestionRow]:
-        """Yield the row of a question of two documents if a search finds both passages."""
+        """Yield the row of a question about two documents if a search finds both quotes."""
         quotes = written["first_quote"], written["second_quote"]
         gold = [
             self._gold(document.document_id, quote, span)
@@ -188,7 +188,7 @@ class _Checked:
 
 
 def _passages(documents: Sequence[Document], wanted: int) -> Iterator[SourceSpan]:
-    """Yield passages, of each document in turn, from all over it."""
+    """Yield random passages; the documents take turns."""
     number = int(wanted * _SPARE / _EACH) + bool(wanted)
     queues = []
     for document in documents:
