@@ -1,8 +1,8 @@
-"""Questions with their answering chunks -> the weights that rank these chunks first.
+"""Queries with their answering chunks -> the weights that rank these chunks first.
 
-A listwise model (Cao et al., ListNet, ICML 2007) with a handful of parameters: the chance of a
-chunk grows with e to its score, and the chance of the answering chunks is to be high. It is
-regularised towards the weights that are set, as strongly as does best on questions left out.
+The model is listwise (Cao et al., ListNet, ICML 2007): a softmax over the chunks' scores that
+maximizes the likelihood of the answering chunks. It is regularised towards the set weights, and
+cross-validation chooses the strength.
 """
 
 from collections.abc import Hashable, Sequence
@@ -25,22 +25,22 @@ from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, Pa
 
 FOLDS = 5
 _COMPARED = 50
-"""Number of a question's chunks, ranked by the weights that are set, that the model tells apart."""
+"""Number of a query's first chunks by the set weights that the model compares."""
 _TEMPERATURE = 0.1
-"""What scores are divided by at first; it is fitted with the weights, but not kept."""
+"""Initial divisor of the scores; it is fitted with the weights and not kept."""
 _PULLS = (1.0, 3.0, 10.0, 30.0)
-"""Strengths of the regularisation, as numbers of questions."""
+"""Strengths of the regularisation, in numbers of queries."""
 
 
 class Example(NamedTuple):
-    """The chunks of one question: what scores them, and which of them answer."""
+    """The chunks of one query: their features, and which of them answer."""
 
     features: Floats
     """Dense, lexical and document score, shape (chunks, 3)."""
     neighbours: Floats
-    """The same of the chunks before and after, as means."""
+    """Means of the same over the chunks before and after."""
     late: Floats
-    """What a late interaction adds, in units of the weighted sum."""
+    """Score of the late interaction in units of the weighted sum."""
     answers: npt.NDArray[np.bool_]
 
 
@@ -52,7 +52,7 @@ def example_of(
     reranker: Reranker,
     answering: Positions,
 ) -> Example | None:
-    """Return a question's example; None where the candidates are all answers, or none is."""
+    """Return a query's example; None if all candidates answer or none does."""
     search = Search(index, question, encoded.vector)
     found = candidates_of(search, settings)
     features = np.stack([found.dense, found.terms, found.document], axis=1)
@@ -77,10 +77,10 @@ def example_of(
 def learn(
     examples: Sequence[Example], folds: Sequence[int], settings: LearnedRetriever
 ) -> PartWeights:
-    """Return the weights that rank answering chunks best, judged on folds they are not fitted to.
+    """Return the weights that rank answering chunks best.
 
-    Of several strengths of regularisation the one is taken whose mean reciprocal rank on the
-    left-out folds is highest; where none gains, the weights stay as they are set.
+    Among several strengths of regularisation, the best mean reciprocal rank on left-out folds
+    decides. If none is better than the set weights, these stay.
     """
     chosen, best = None, _reciprocal_ranks(examples, settings.weights()).sum()
     for pull in _PULLS:
@@ -97,11 +97,8 @@ def learn(
 
 
 def _fit(examples: Sequence[Example], settings: LearnedRetriever, pull: float) -> PartWeights:
-    """Return the weights that make the answering chunks most likely, near the ones that are set.
-
-    A weight that is 0 stays 0: what it weighs is not looked at.
-    """
-    from scipy.optimize import minimize  # a search of a release learns nothing
+    """Return the regularised maximum likelihood weights; a weight of 0 stays 0."""
+    from scipy.optimize import minimize  # searches need no scipy
 
     start = _values(settings.weights())
     learned = np.flatnonzero(start > 0)
@@ -131,7 +128,7 @@ def _reciprocal_ranks(examples: Sequence[Example], weights: PartWeights) -> Floa
 
 
 def folds_of(groups: Sequence[Hashable]) -> list[int]:
-    """Return each question's fold: those of one group share one, and folds are of like size."""
+    """Return each query's fold: a group shares one, and folds have similar sizes."""
     sizes: dict[Hashable, int] = {}
     for group in groups:
         sizes[group] = sizes.get(group, 0) + 1
@@ -144,7 +141,7 @@ def folds_of(groups: Sequence[Hashable]) -> list[int]:
 
 
 class _Likelihood:
-    """The mean negative log-likelihood of the answering chunks, with what departing costs.
+    """The mean negative log-likelihood of the answering chunks with its regularisation.
 
     Parameters are the logarithms of the weights above 0 and of the temperature.
     """
@@ -183,7 +180,7 @@ class _Likelihood:
         return value, np.append(gradient, -(slope @ scores))
 
     def _chances(self, scores: Floats, among: npt.NDArray[np.bool_] | None = None) -> "_Chances":
-        """Return each question's logarithm of summed e to the score, and each chunk's share."""
+        """Return the softmax: each query's log-sum-exp of the scores, and each chunk's share."""
         kept = scores if among is None else np.where(among, scores, -np.inf)
         highest = np.maximum.reduceat(kept, self._starts)
         raised = np.exp(kept - highest[self._of])

@@ -1,15 +1,15 @@
 """BM25 over contextualized chunks: Arrow batches -> an immutable folder -> ranked chunk ids.
 
-Three engines, one formula and one scale. A chunk scores the sum over the query's terms, of which
-it holds tf among its dl terms, where n of the N chunks hold the term and avgdl is the mean of dl:
+All three engines use one formula. The score of a chunk is the sum over the query's terms of
 
     ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + k1 * (1 - b + b * dl / avgdl))
 
-Source: Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020 (the variant of Lucene).
+N chunks exist, and n of them hold the term. The chunk has dl terms and holds this one tf times;
+avgdl is the mean of dl. Source: Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020 (Lucene).
 
-With a `text_weight` of w, tf and dl are those of the context plus w times those of the text, and
-k1 is w times as large, so that a chunk without context scores as before. Source: Robertson,
-Zaragoza & Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
+With a `text_weight` of w, terms of the text count w times and terms of the context once. k1 is then
+w times as large, so that a chunk without context keeps its score. Source: Robertson, Zaragoza &
+Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
 """
 
 import json
@@ -42,7 +42,7 @@ _ENGINES: dict[str, type[Bm25sEngine | RankBm25Engine | LanceEngine]] = {
 }
 
 _FORMAT = 3
-"""Raised whenever the files or the terms in them would come out differently."""
+"""Raise it when the files or their terms change."""
 
 _MANIFEST = "index.json"
 _CHUNKS = "chunks.arrow"
@@ -58,7 +58,7 @@ _CHUNKS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class LexicalStats:
-    """Counts of an index's chunks and of its distinct terms."""
+    """Numbers of an index's chunks and distinct terms."""
 
     rows: int
     terms: int
@@ -66,7 +66,7 @@ class LexicalStats:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """An index built before with the same settings, and its documents that are as they were."""
+    """An index of the same settings, and its documents that have not changed."""
 
     folder: Path
     kept: Collection[str]
@@ -93,7 +93,7 @@ class LexicalIndex:
         return len(self.chunk_ids)
 
     def mask(self, chunk_ids: Collection[str] | pa.Array | pa.ChunkedArray) -> Mask:
-        """Return which chunks of the index are among `chunk_ids`, shape (len(self),)."""
+        """Return for each chunk of the index whether it is in `chunk_ids`, shape (len(self),)."""
         import pyarrow.compute as pc
 
         if isinstance(chunk_ids, pa.ChunkedArray):
@@ -108,9 +108,8 @@ class LexicalIndex:
     ) -> list[tuple[str, float]]:
         """Return at most `k` (chunk_id, BM25 score), best first, ties by chunk_id.
 
-        Only chunks that share a term with the query are returned: none for an empty query or
-        one of unknown terms. `allowed` restricts the result, not the statistics, to some chunks:
-        their ids, or for repeated searches the `mask` of them.
+        Every result shares a term with the query. `allowed` restricts the results, not the
+        statistics, to some chunk ids or to their `mask`.
         """
         mask = allowed if allowed is None or isinstance(allowed, np.ndarray) else self.mask(allowed)
         if mask is not None and (mask.dtype != np.bool_ or mask.shape != (len(self),)):
@@ -126,21 +125,20 @@ class LexicalIndex:
     def search_rows(
         self, query: str, k: int, allowed: Mask | None = None, also: Rows | None = None
     ) -> Hits:
-        """Return rows of the index with their scores, in any order.
+        """Return the k best rows with their scores, in any order, with all ties of the last.
 
-        These are the k best with every tie of the last, and of the rows in `also`, which must be
-        allowed ones, those that score above 0.
+        The rows of `also` that score above 0 are added; they must be allowed.
         """
         terms = self._tokenizer.tokenize(query)
         if self._engine is None or not terms or k < 1:
             return Hits(np.empty(0, np.int64), np.empty(0))
         return self._engine.search(terms, k, allowed, also)
 
-    def ideal(self, query: str) -> float:
-        """Return about the BM25 score of a chunk that meets every word of a query fully.
+    def max_score(self, query: str) -> float:
+        """Return the approximate BM25 score of a chunk that matches every word of a query.
 
-        Each term counts its inverse chunk frequency; a word none of whose terms is here counts as
-        the rarest. (A text of an unknown language has terms of several for each word.)
+        Each term counts its inverse chunk frequency. A word without known terms counts as the
+        rarest. In an unknown language a word may have several terms.
         """
         total = 0.0
         counted: set[str] = set()
@@ -165,14 +163,14 @@ def _idf(chunks: int, holding: int) -> float:
 
 
 def check_engine(engine: str, settings: Lexical) -> None:
-    """Raise ConfigError unless the engine exists and can work with these settings."""
+    """Raise ConfigError unless the engine exists and supports these settings."""
     if engine not in _ENGINES:
         raise ConfigError(f"lexical engine {engine!r} is not one of: {', '.join(_ENGINES)}")
     got = (settings.k1, settings.b, settings.text_weight)
     if engine == "lance" and got != (LANCE_K1, LANCE_B, 1):
         raise ConfigError(
-            f"lexical: the engine lance fixes k1 = {LANCE_K1}, b = {LANCE_B} and text_weight = 1, "
-            f"got k1 = {got[0]}, b = {got[1]} and text_weight = {got[2]}; leave them out or choose "
+            f"lexical: the engine lance needs k1 = {LANCE_K1}, b = {LANCE_B} and text_weight = 1, "
+            f"got k1 = {got[0]}, b = {got[1]} and text_weight = {got[2]}. Leave them out or choose "
             f"another engine"
         )
 
@@ -187,15 +185,14 @@ def build_lexical_index(
     """Write the index of some chunks into a new or empty folder.
 
     `batches` have the columns chunk_id, document_id, start, text, title and context (nullable);
-    what is indexed are the terms of both. They are read once, one at a time; `bm25s` keeps
-    12 bytes of each distinct term of a chunk until it works out the scores, the other engines keep
-    only the distinct terms; of each document, its head is kept for the index of documents.
+    terms of text and context are indexed. Batches are read once. `bm25s` keeps 12 bytes in memory
+    per chunk and distinct term.
 
-    With an `earlier` index (of bm25s alone), `batches` are only the chunks of the other documents;
-    the result is that of building from all of them, up to the order of the chunks.
+    With an `earlier` index (bm25s only), `batches` hold only the chunks of the other documents. The
+    result equals a full build except for the order of the chunks.
 
-    Raises ConfigError for settings that the engine can't honour, before anything is written, and
-    StoreError when the folder holds something.
+    Raises ConfigError for unsupported settings before it writes, and StoreError for a folder that
+    is not empty.
     """
     import pyarrow.compute as pc
 
@@ -249,7 +246,7 @@ def build_lexical_index(
 
 
 def is_extensible(folder: Path) -> bool:
-    """Return whether an index is whole, and of an engine to build on (`Earlier`)."""
+    """Return whether an index is complete and its engine can extend it (`Earlier`)."""
     try:
         manifest = _read_manifest(folder)
     except (StoreError, OSError, ValueError, KeyError, TypeError):
@@ -258,9 +255,9 @@ def is_extensible(folder: Path) -> bool:
 
 
 def open_lexical_index(folder: Path) -> LexicalIndex:
-    """Open a built index: check its files' checksums, then map the large ones into memory.
+    """Open an index: check the files' checksums, then map the large ones into memory.
 
-    Raises StoreError, naming the folder, when a file is missing, torn or altered.
+    Raises StoreError, naming the folder, for a missing, torn or altered file.
     """
     try:
         manifest = _read_manifest(folder)
@@ -278,12 +275,12 @@ def open_lexical_index(folder: Path) -> LexicalIndex:
 
 
 def built_with(folder: Path) -> Lexical:
-    """Return the settings that an index was built with; raise StoreError where it is torn."""
+    """Return the settings of an index; raise StoreError for a torn one."""
     return Lexical.model_validate(_read_manifest(folder)["settings"])
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Return an index's manifest; raise StoreError when its files are not those it names."""
+    """Return an index's manifest; raise StoreError for missing, torn or altered files."""
     manifest: dict[str, Any] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
     if manifest["format"] != _FORMAT:
         raise StoreError(
@@ -296,14 +293,14 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _weighted_terms(batch: pa.RecordBatch, tokenizer: Tokenizer, weight: int) -> list[list[str]]:
-    """Return each chunk's terms: once those of its context, `weight` times those of its text."""
+    """Return each chunk's terms: its context's once, its text's `weight` times."""
     contexts = tokenizer.tokenize_all(c or "" for c in batch.column("context").to_pylist())
     texts = tokenizer.tokenize_all(batch.column("text").to_pylist())
     return [context + weight * text for context, text in zip(contexts, texts, strict=True)]
 
 
 def _of_weighted(settings: Lexical) -> Lexical:
-    """Return the settings for terms that are counted `text_weight` times."""
+    """Return the settings with k1 for terms that count `text_weight` times."""
     return settings.model_copy(update={"k1": settings.k1 * settings.text_weight})
 
 
@@ -312,7 +309,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _checksum(file: Path) -> int:
-    """Return the CRC-32, which finds damage at the speed of memory."""
+    """Return the CRC-32 of a file."""
     checksum = 0
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):

@@ -1,4 +1,8 @@
-"""The engine bm25s: every term's score in every chunk worked out at build time, mapped on load."""
+"""The engine bm25s: all scores of terms in chunks are computed at build time and mapped on load.
+
+`bm25s` saves, loads and scores. The index itself is built here: `bm25s` needs all tokens in memory
+and cannot carry over unchanged documents.
+"""
 
 import json
 import re
@@ -19,11 +23,11 @@ from rag_pipeline.search.lexical_index.ranking import Hits, Mask, Rows, best
 
 _SLICE = 1 << 16
 _BETWEEN = re.compile(r'\d,\s*"')
-"""What stands between two terms; within one that ends so, a slice that ends there is no JSON."""
+"""Separator of two terms; inside of a term it leaves no valid JSON."""
 
 
 def read_vocabulary(file: Path) -> dict[str, int]:
-    """Read the terms' numbers, slice by slice: all at once would hold up searches meanwhile."""
+    """Read the terms' numbers in slices, so that searches of other threads are not delayed."""
     text = file.read_text(encoding="utf-8").strip()
     found: dict[str, int] = {}
     start = 1
@@ -39,7 +43,7 @@ def read_vocabulary(file: Path) -> dict[str, int]:
 
 
 class Bm25sEngine:
-    """The default: milliseconds a query on 100,000 chunks."""
+    """The default engine: some milliseconds a query on 100,000 chunks."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         import bm25s
@@ -57,7 +61,7 @@ class Bm25sEngine:
 
     @staticmethod
     def write_matrix(matrix: Matrix, settings: Lexical, folder: Path) -> int:
-        """Write the index of gathered terms; return the number of distinct terms."""
+        """Write the index of a matrix; return the number of distinct terms."""
         if matrix.vocabulary:
             import bm25s
 
@@ -88,7 +92,7 @@ class Bm25sEngine:
         return scores
 
     def postings(self, term: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Return the rows that hold a term, and their scores for it."""
+        """Return the rows with a term, and their scores for it."""
         matrix, number = self._index.scores, self._index.vocab_dict.get(term)
         if number is None:
             return np.empty(0, np.int64), np.empty(0, np.float32)
@@ -96,11 +100,11 @@ class Bm25sEngine:
         return np.asarray(matrix["indices"][part], np.int64), np.asarray(matrix["data"][part])
 
     def holding(self, term: str) -> Rows:
-        """Return the rows that hold a term."""
+        """Return the rows with a term."""
         return self.postings(term)[0]
 
     def frequencies(self, terms: list[str]) -> npt.NDArray[np.int64]:
-        """Return how many rows hold each term, 0 for an unknown one."""
+        """Return the number of rows with each term."""
         ends, known = self._index.scores["indptr"], self._index.vocab_dict
         numbers = (known.get(term) for term in terms)
         counts = [0 if n is None else int(ends[n + 1]) - int(ends[n]) for n in numbers]

@@ -1,4 +1,4 @@
-"""BM25 over whole documents by what names them: file name, title, first characters."""
+"""BM25 over documents by their file name, title and first characters."""
 
 import re
 from collections import Counter
@@ -28,13 +28,13 @@ _SEPARATORS = re.compile(r"[\s_+-]+")
 _NAMES_READ = 2_000
 _MAX_KNOWN = 50_000
 _MISSPELT = 0.95
-"""Weight of a term that a word is read as; the word itself weighs 1."""
+"""Weight of a corrected term; the exact term has 1."""
 _LENGTHS_CORRECTED = (5, 20)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class Named(NamedTuple):
-    """Documents by their numbers, and how far a term names each: 0 to about 1."""
+    """Numbers of documents, and how strongly a term names each: 0 to about 1."""
 
     documents: npt.NDArray[np.int64]
     shares: npt.NDArray[np.floating[Any]]
@@ -44,14 +44,14 @@ _NONE = Named(np.empty(0, np.int64), np.empty(0))
 
 
 class DocumentHeads:
-    """Gathers each document's record from its chunks, in whatever order they come."""
+    """Collects the first characters of each document from its chunks in any order."""
 
     def __init__(self) -> None:
         self._titles: dict[str, str] = {}
         self._pieces: dict[str, list[tuple[int, str]]] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in chunks: the columns document_id, start, text and title."""
+        """Add chunks with the columns document_id, start, text and title."""
         names = ("document_id", "start", "text", "title")
         columns = (batch.column(name).to_pylist() for name in names)
         for document_id, start, text, title in zip(*columns, strict=True):
@@ -61,11 +61,11 @@ class DocumentHeads:
                 pieces.append((start, text[: _HEAD_CHARACTERS - start]))
 
     def document_ids(self) -> Collection[str]:
-        """Return the documents that have chunks."""
+        """Return the ids of the documents with chunks."""
         return self._pieces.keys()
 
     def records(self) -> Iterator[tuple[str, str]]:
-        """Yield (document_id, what names it), by document_id."""
+        """Yield (document_id, name, title and head as one text), sorted by document_id."""
         for document_id in sorted(self._pieces):
             name = " ".join([readable_name(document_id)] * _NAME_WEIGHT)
             head = "".join(self._head(document_id))
@@ -80,7 +80,7 @@ class DocumentHeads:
 
 
 def readable_name(document_id: str) -> str:
-    """Return the words of a file's name: `nda/Acme%20Inc_v2.txt` is `Acme Inc v2`."""
+    """Return a file name as words: `nda/Acme%20Inc_v2.txt` becomes `Acme Inc v2`."""
     return _SEPARATORS.sub(" ", unquote(PurePosixPath(document_id).stem)).strip()
 
 
@@ -92,7 +92,7 @@ def write_documents(
     earlier: Path | None = None,
     kept: Collection[str] = (),
 ) -> None:
-    """Write the index of the gathered documents, and of those kept of an earlier one."""
+    """Write the index of the collected documents and of the `kept` ones of an earlier index."""
     folder.mkdir()
     ids = sorted({*heads.document_ids(), *kept})
     number = {document_id: row for row, document_id in enumerate(ids)}
@@ -118,8 +118,8 @@ def _read_ids(folder: Path) -> pa.ChunkedArray:
 class DocumentIndex:
     """The opened index of documents; safe to share between threads.
 
-    `bodies` is the engine that searches the documents' `chunks`. Without it a word is as rare as
-    it is in names and heads.
+    `bodies` is the engine that searches the documents' `chunks`. Without it the rarity of a word
+    is that in names and heads.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class DocumentIndex:
         has_terms = len(list(folder.iterdir())) > 1
         self._engine = Bm25sEngine(folder, settings) if has_terms else None
         self._known: dict[str, Named] = {}
-        # Now, or the first question that names a document would wait for it.
+        # Computed now, so that the first query does not wait for it.
         self.kinds = self._kinds()
 
     def __len__(self) -> int:
         return len(self.document_ids)
 
     def _kinds(self) -> frozenset[str]:
-        """Return the terms that stand in several of the first 2,000 file names: `agreement`."""
+        """Return the terms in several of the first 2,000 file names, such as `agreement`."""
         first = self.document_ids.slice(0, _NAMES_READ).to_pylist()
         counts = Counter(term for document_id in first for term in self.name_terms(document_id))
         return frozenset(term for term, count in counts.items() if count > 1)
@@ -158,12 +158,11 @@ class DocumentIndex:
         return frozenset(self._tokenizer.tokenize(readable_name(document_id)))
 
     def named_by(self, term: str) -> Named:
-        """Return the documents whose name or head holds a term, and how far it names each.
+        """Return the documents with a term in name or head, and how strongly it names each.
 
-        That is the term's BM25 there without idf (0 to 1), times its idf among whole documents,
-        scaled so that a term of one document alone has 1. A word of questions is in many bodies,
-        if in few heads. A term that no document holds is read as one that differs by a letter, if
-        there is one.
+        The strength is the term's BM25 without idf (0 to 1) times its idf among whole documents,
+        relative to the idf of a term in one document. An unknown term counts as a known one that
+        differs by one letter.
         """
         found = self._known.get(term)
         if found is None:
@@ -186,7 +185,7 @@ class DocumentIndex:
         return Named(rows, scores * weight / _idf(len(self), len(rows)))
 
     def _holding(self, term: str) -> int:
-        """Return how many documents hold a term anywhere."""
+        """Return the number of documents with a term anywhere."""
         if self._bodies is None:
             return 0
         held = np.zeros(len(self), np.bool_)
@@ -203,7 +202,7 @@ class DocumentIndex:
         return of_rows
 
     def _corrected(self, term: str) -> str | None:
-        """Return the rarest term that differs by one edit; none for a short or a known one."""
+        """Return the rarest term that differs by one edit; None for a short or a known term."""
         assert self._engine is not None
         if not _LENGTHS_CORRECTED[0] <= len(term) <= _LENGTHS_CORRECTED[1]:
             return None
@@ -213,10 +212,9 @@ class DocumentIndex:
         return min(held)[1] if held and not self._holding(term) else None
 
     def scores(self, text: str) -> npt.NDArray[np.float32]:
-        """Return how far each document's name and head cover the distinct terms, shape (len,).
+        """Return how much of a text's distinct terms each name and head covers, shape (len,).
 
-        BM25 divided by the sum of the terms' idf, where a term that no document holds counts as
-        the rarest: 0 for nothing in common; 1 is passed only by documents that repeat every term.
+        It is BM25 divided by the sum of the terms' idf; an unknown term counts as the rarest.
         """
         terms = sorted(set(self._tokenizer.tokenize(text)))
         if self._engine is None or not terms:
@@ -234,7 +232,7 @@ def _idf(documents: int, holding: Any) -> Any:
 
 
 def _one_edit_away(term: str) -> set[str]:
-    """Return what one letter swapped with the next, dropped, changed or added makes of a term."""
+    """Return the terms with two letters swapped, or one letter dropped, changed or added."""
     halves = [(term[:n], term[n:]) for n in range(len(term) + 1)]
     made = {a + b[1] + b[0] + b[2:] for a, b in halves if len(b) > 1}
     made |= {a + b[1:] for a, b in halves if b}

@@ -1,4 +1,4 @@
-"""The engine lance: terms in a LanceDB table with a full-text index, for corpora beyond memory."""
+"""The engine lance: a LanceDB full-text index, for corpora larger than memory."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -21,10 +21,9 @@ _MAX_HELD = 10_000
 
 
 class LanceEngine:
-    """Reads what a query needs from disk.
+    """Reads from disk for each query.
 
-    Lance leaves chunks without any term out of N and avgdl; apart from that its scores are those
-    of the other engines.
+    Lance does not count chunks without terms in N and avgdl; otherwise its scores are equal.
     """
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
@@ -56,7 +55,7 @@ class LanceEngine:
         try:
             table = lancedb.connect(folder).create_table(_TABLE, reader)
         except RuntimeError:
-            if failures:  # Lance has turned what the batches raised into its own error
+            if failures:  # Lance replaces the error of the batches by its own
                 raise failures[0] from None
             raise
         if distinct:
@@ -77,10 +76,9 @@ class LanceEngine:
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Rank the rows that hold any of the terms.
+        """Rank the rows with any of the terms.
 
-        A few allowed rows are named to Lance; many would take longer to name than to look through
-        the ranking for them.
+        Lance filters a few allowed rows. Many are filtered here, since their list would be slow.
         """
         if also is not None:
             parts = [also[n : n + _MAX_LISTED] for n in range(0, len(also), _MAX_LISTED)]
@@ -98,7 +96,7 @@ class LanceEngine:
         while True:
             found = self._query(terms, limit, where)
             chosen = _chosen(found, k, allowed)
-            # what Lance has not returned scores at most as much as the last that it has
+            # Rows that Lance has not returned score at most as high as the last one.
             if len(found.rows) < limit or (
                 len(chosen.rows) >= k and chosen.scores.min() > found.scores.min()
             ):
@@ -106,7 +104,7 @@ class LanceEngine:
             limit *= 4
 
     def holding(self, term: str) -> Rows:
-        """Return rows that hold a term, of a frequent one so many that it names nothing."""
+        """Return at most 10,000 rows with a term; a more frequent term names nothing."""
         return np.asarray(self._query([term], _MAX_HELD, None).rows, np.int64)
 
     def _query(self, terms: list[str], limit: int, where: str | None) -> Hits:

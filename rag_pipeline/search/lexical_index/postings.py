@@ -1,4 +1,4 @@
-"""Which term stands how often in which row: gathered batch by batch, or carried over."""
+"""Counts of terms in rows, gathered batch by batch or carried over from an earlier index."""
 
 import json
 from array import array
@@ -19,19 +19,19 @@ Longs = npt.NDArray[np.int64]
 
 
 class Matrix(NamedTuple):
-    """Every term's rows, term after term: those of term t stand at `ends[t]:ends[t + 1]`."""
+    """The rows of every term; the rows of term t are `rows[ends[t]:ends[t + 1]]`."""
 
     vocabulary: dict[str, int]
     ends: Longs
     rows: Ints
     counts: Ints
-    """Number of times that each of the rows holds the term."""
+    """Number of times that each row holds the term."""
     lengths: Ints
     """Number of terms in each row."""
 
 
 class _Postings(NamedTuple):
-    """Those of some rows, ordered by term."""
+    """The postings of some rows, ordered by term."""
 
     terms: Ints
     rows: Ints
@@ -47,7 +47,7 @@ class _Ordered(NamedTuple):
 
 
 class _Vocabulary(dict[str, int]):
-    """Numbers terms in the order in which they are first asked for."""
+    """Numbers terms in the order of their first use."""
 
     def __missing__(self, term: str) -> int:
         self[term] = number = len(self)
@@ -55,7 +55,7 @@ class _Vocabulary(dict[str, int]):
 
 
 class PostingsBuilder:
-    """Gathers rows in any order; keeps 12 bytes of each distinct term of a row."""
+    """Gathers rows in any order; keeps 12 bytes per row and distinct term."""
 
     def __init__(self) -> None:
         self._vocabulary = _Vocabulary()
@@ -65,9 +65,9 @@ class PostingsBuilder:
         self._carried: _Ordered | None = None
 
     def carry_over(self, matrix: Matrix, new_rows: Longs) -> None:
-        """Take the rows of an earlier matrix under new numbers, leaving out those of number -1.
+        """Take the rows of an earlier matrix under new numbers; -1 leaves a row out.
 
-        Comes before any `add`.
+        Call it before any `add`.
         """
         self._vocabulary.update(matrix.vocabulary)
         numbers = new_rows.astype(np.int32)
@@ -85,12 +85,12 @@ class PostingsBuilder:
         before = np.searchsorted(np.concatenate(gone), matrix.ends)
         self._carried = _Ordered(matrix.ends - before, np.concatenate(rows), np.concatenate(counts))
         kept = new_rows >= 0
-        # an index of no terms has kept no lengths
+        # An index without terms has no lengths.
         lengths = np.asarray(matrix.lengths) if matrix.vocabulary else np.zeros(len(kept), np.int32)
         self._note(new_rows[kept], lengths[kept])
 
     def add(self, tokenized: list[list[str]], rows: Longs | None = None) -> None:
-        """Take in some rows, under their numbers or those after the last."""
+        """Add some rows under these numbers, by default after the last."""
         if rows is None:
             rows = np.arange(self._rows, self._rows + len(tokenized))
         lengths = np.array([len(terms) for terms in tokenized], np.int32)
@@ -111,10 +111,7 @@ class PostingsBuilder:
         self._rows = max(self._rows, int(rows.max(initial=-1)) + 1)
 
     def matrix(self) -> Matrix:
-        """Put the postings in the order of their terms; what was gathered is used up.
-
-        Terms that no row has any more are left out.
-        """
+        """Return all postings ordered by term, without terms of no row; empties the builder."""
         ends, rows, counts = self._gathered()
         if self._carried is not None:
             ends, rows, counts = _joined(self._carried, _Ordered(ends, rows, counts))
@@ -128,7 +125,7 @@ class PostingsBuilder:
         return Matrix(vocabulary, np.append(ends[living], ends[-1]), rows, counts, lengths)
 
     def _gathered(self) -> _Ordered:
-        """Return what was added, in the order of its terms."""
+        """Return the added postings ordered by term."""
         per_term = np.zeros(len(self._vocabulary), np.int64)
         for terms, _, _ in self._batches:
             found = np.bincount(terms)
@@ -149,12 +146,12 @@ class PostingsBuilder:
 
 
 def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
-    """Put the other's postings of each term after the first's; it may have more terms."""
+    """Append the other's postings of each term to the first's; it may have more terms."""
     ends = np.pad(one.ends, (0, len(other.ends) - len(one.ends)), mode="edge")
     rows: list[Ints] = []
     counts: list[Ints] = []
     done = 0
-    for term in np.flatnonzero(np.diff(other.ends)).tolist():  # what lies between is copied at once
+    for term in np.flatnonzero(np.diff(other.ends)).tolist():
         old, new = slice(done, ends[term + 1]), slice(*other.ends[term : term + 2])
         rows += one.rows[old], other.rows[new]
         counts += one.counts[old], other.counts[new]
@@ -165,7 +162,7 @@ def _joined(one: _Ordered, other: _Ordered) -> _Ordered:
 
 
 def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
-    """Return each posting's score: the package's formula for one term and row."""
+    """Return each posting's score by the formula of the package."""
     total = len(matrix.lengths)
     per_term = np.diff(matrix.ends)
     idf = np.log(1 + (total - per_term + 0.5) / (per_term + 0.5))
@@ -181,13 +178,13 @@ def bm25_scores(matrix: Matrix, settings: Lexical) -> npt.NDArray[np.float32]:
 
 
 def save_counts(matrix: Matrix, folder: Path) -> None:
-    """Write what the scores do not tell, beside them."""
+    """Write counts and lengths, which later builds need."""
     np.save(folder / _COUNTS, matrix.counts)
     np.save(folder / _LENGTHS, matrix.lengths)
 
 
 def load_matrix(folder: Path) -> Matrix:
-    """Map a saved index into memory; an index of no terms has no files and no rows."""
+    """Map a saved index into memory; an index without terms has no files."""
     if not (folder / _COUNTS).exists():
         return Matrix({}, np.zeros(1, np.int64), *(np.empty(0, np.int32) for _ in range(3)))
 

@@ -1,4 +1,4 @@
-"""The engine rank_bm25: the reference that rankings are held against, for small corpora."""
+"""The engine rank_bm25: the reference of rankings, for small corpora."""
 
 import math
 import sys
@@ -19,13 +19,12 @@ _SCHEMA = pa.schema([pa.field("terms", pa.list_(pa.string()))])
 
 
 class RankBm25Engine:
-    """Keeps every chunk's terms in memory and goes through all chunks for each query."""
+    """Keeps every chunk's terms in memory and scores all chunks for each query."""
 
     def __init__(self, folder: Path, settings: Lexical) -> None:
         self._index = BM25Okapi(_read(folder / _FILE), k1=settings.k1, b=settings.b)
         rows = self._index.corpus_size
-        # BM25Okapi's own idf is negative for terms of more than half of the chunks and is then
-        # replaced by a floor; Lucene's never is
+        # Lucene's idf: that of BM25Okapi has a floor for terms in more than half of the chunks.
         self._index.idf = {
             term: math.log(1 + (rows - n + 0.5) / (n + 0.5))
             for term, n in Counter(chain.from_iterable(self._index.doc_freqs)).items()
@@ -33,7 +32,7 @@ class RankBm25Engine:
 
     @staticmethod
     def write(tokenized: Iterable[list[list[str]]], settings: Lexical, folder: Path) -> int:
-        """Write the batches' terms; return the number of distinct ones."""
+        """Write the batches' terms; return the number of distinct terms."""
         distinct: set[str] = set()
         with pa.ipc.new_file(str(folder / _FILE), _SCHEMA) as writer:
             for batch in tokenized:
@@ -44,15 +43,15 @@ class RankBm25Engine:
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Rank the rows that hold any of the terms."""
+        """Rank the rows with any of the terms."""
         known = [term for term in terms if term in self._index.idf]
-        # b = 1 makes 0 / 0 of a chunk without terms
+        # With b = 1 a chunk without terms gives 0 / 0.
         with np.errstate(invalid="ignore"):
             scores = np.nan_to_num(self._index.get_scores(known))
         return best(scores / (self._index.k1 + 1), k, allowed, also)
 
     def holding(self, term: str) -> Rows:
-        """Return the rows that hold a term."""
+        """Return the rows with a term."""
         return np.array([n for n, held in enumerate(self._index.doc_freqs) if term in held], int)
 
 

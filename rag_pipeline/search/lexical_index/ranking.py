@@ -1,4 +1,4 @@
-"""What the engines have in common: how they are searched, and the choice of the best rows."""
+"""The protocol of the engines, and the choice of the best rows."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -14,8 +14,7 @@ BM25Scores = npt.NDArray[np.floating[Any]]
 
 
 class Hits(NamedTuple):
-    """Rows that score above 0, in any order: the k best, every tie with the last of them, and
-    those of the rows asked for besides (`also`)."""
+    """Rows that score above 0, in any order: the k best with ties, and rows of `also`."""
 
     rows: npt.NDArray[np.int64]
     scores: BM25Scores
@@ -27,17 +26,17 @@ class Engine(Protocol):
     def search(
         self, terms: list[str], k: int, allowed: Mask | None, also: Rows | None = None
     ) -> Hits:
-        """Rank the rows that hold any of the terms; a repeated term counts repeatedly.
+        """Rank the rows with any of the terms; a repeated term counts repeatedly.
 
-        `also` names rows to score however they rank, a subset of the allowed ones.
+        `also` names allowed rows to score at any rank.
         """
 
     def holding(self, term: str) -> Rows:
-        """Return the rows that hold a term."""
+        """Return the rows with a term."""
 
 
 def best(scores: BM25Scores, k: int, allowed: Mask | None, also: Rows | None = None) -> Hits:
-    """Choose from one score per row."""
+    """Return the best rows by one score per row."""
     hits = scores > 0
     if allowed is not None:
         hits &= allowed

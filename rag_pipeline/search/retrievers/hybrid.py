@@ -165,7 +165,7 @@ def _met(index: Index, ask: str, scores: Floats) -> float:
     Where it holds a word of many, or the question is in another language, BM25 tells little apart,
     and scaling its scores to 0..1 would hide that.
     """
-    ideal = _WELL_MET * index.terms.lexical.ideal(ask)
+    ideal = _WELL_MET * index.terms.lexical.max_score(ask)
     return min(1.0, float(scores.max(initial=0.0)) / ideal) if ideal else 1.0
 
 

@@ -1,4 +1,4 @@
-"""A hybrid retriever whose weights are learned from the corpus's own questions."""
+"""A hybrid retriever with weights learned from the corpus's queries."""
 
 from typing import Literal
 
@@ -12,12 +12,11 @@ PartWeights = dict[str, float]
 
 
 class LearnedRetriever(HybridRetriever):
-    """The weighted fusion of `hybrid` with weights that a run learns from its questions.
+    """The weighted fusion of `hybrid` with weights that a run learns from its queries.
 
-    They start from the weights that are set and stay near them; one that is 0 stays 0. Each
-    question is measured with weights learned from questions about other documents, and a release
-    serves those learned from all. With fewer than `minimum_queries`, synthetic ones included, the
-    weights stay as they are set.
+    Learned weights stay near the set ones; a weight of 0 stays 0. Each query is measured with
+    weights from queries about other documents. A release serves the weights from all queries. With
+    fewer than `minimum_queries`, synthetic ones included, the set weights are used.
     """
 
     code_version = 1
@@ -26,5 +25,5 @@ class LearnedRetriever(HybridRetriever):
     minimum_queries: int = Field(default=50, ge=10)
 
     def weights(self) -> PartWeights:
-        """Return the weights that are set."""
+        """Return the set weights."""
         return {name: getattr(self, name) for name in WEIGHTS}
