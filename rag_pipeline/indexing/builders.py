@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 
 import pyarrow as pa
@@ -31,11 +32,8 @@ def read_documents(
     workspace: Workspace, document_ids: Sequence[str], version: int | None = None
 ) -> Iterator[Document]:
     """Stream loaded documents from the store, as they are now or at a pinned version."""
-    columns = ["document_id", "content_hash", "text", "title", "media_type", "metadata"]
-    documents = workspace.documents()
-    if documents.exists() and "page_map" in documents.open(version).schema.names:
-        columns.append("page_map")  # which an earlier version of the table does not have
-    for batch in documents.read(columns, document_ids, version, batch_rows=16):
+    columns = [f.name for f in fields(Document)]
+    for batch in workspace.documents().read(columns, document_ids, version, batch_rows=16):
         for row in batch.to_pylist():
             row["metadata"] = parse_metadata(row["metadata"])
             yield Document(**row)

@@ -19,8 +19,7 @@ from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, 
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.quality import TextQuality
 from rag_pipeline.loading.seen import SeenFiles
-from rag_pipeline.loading.sidecar import hashed_with, with_given
-from rag_pipeline.loading.sources import read_earlier
+from rag_pipeline.loading.sidecar import with_given
 from rag_pipeline.store.states import DocumentState
 from rag_pipeline.workspace import Workspace
 
@@ -37,59 +36,35 @@ def plan_documents(workspace: Workspace) -> Plan:
     if workspace.config.documents.s3:
         objects = compare_objects(workspace)
         keys = tuple(listed.relative for listed in objects.changed)
-        why = _why(objects.by_earlier_parser, objects.for_extra)
+        why = _why(objects.for_extra)
         return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged), why=why)
     stale, seen, _ = compare_files(workspace)
     loaded = workspace.documents().state()
     known = set(loaded) | set(workspace.quarantine("documents").state())
     names = tuple(s.document_id for s in stale)
-    why = _why(*_same_files(workspace, stale, loaded))
+    why = _why(_read_for_extra(stale, loaded))
     return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names), why=why)
 
 
-def _same_files(
-    workspace: Workspace, stale: Sequence[Loadable | Rejected], loaded: Mapping[str, DocumentState]
-) -> tuple[list[str], dict[str, str]]:
-    """Return which files the table has as they are, as an earlier parser read them.
-
-    And those that were not read in whole for want of an extra, with the extra.
-    """
-    given = sidecar(workspace.config)
-    earlier: list[str] = []
-    for_extra: dict[str, str] = {}
-    for source in stale:
-        name = source.document_id
-        if isinstance(source, Rejected) or name not in loaded:
-            continue
-        made = loaded[name].content_hash
-        before = read_earlier(source.relative, source.raw_hash)
-        hashes = [hashed_with(digest, given.get(name)) for digest in before]
-        if any(made == h or wanted_by(made, h) for h in hashes):
-            earlier.append(name)
-        elif extra := wanted_by(made, source.content_hash):
-            for_extra[name] = extra
-    return earlier, for_extra
+def _read_for_extra(
+    stale: Sequence[Loadable | Rejected], loaded: Mapping[str, DocumentState]
+) -> dict[str, str]:
+    """Return the extra that each document is read again for; others are left out."""
+    known = (s for s in stale if isinstance(s, Loadable) and s.document_id in loaded)
+    wanted = {
+        s.document_id: wanted_by(loaded[s.document_id].content_hash, s.content_hash) for s in known
+    }
+    return {name: extra for name, extra in wanted.items() if extra}
 
 
-def _why(earlier: Sequence[str], for_extra: Mapping[str, str]) -> str:
+def _why(for_extra: Mapping[str, str]) -> str:
     reasons = []
-    if earlier:
-        own = "its" if len(earlier) == 1 else "their"
-        reasons.append(f"{_read_again(earlier)}: {own} parser is a newer one")
     for extra in sorted(set(for_extra.values())):
         names = [name for name, wanted in for_extra.items() if wanted == extra]
-        reasons.append(
-            f"{_read_again(names)}: parts were left out for want of the extra {extra!r}, which is "
-            f"there now"
-        )
+        kind = "PDF" if all(name.lower().endswith(".pdf") for name in names) else "document"
+        many = f"1 {kind} is" if len(names) == 1 else f"{len(names):,} {kind}s are"
+        reasons.append(f"{many} read again: the extra {extra!r} was missing and is installed now")
     return "; ".join(reasons)
-
-
-def _read_again(names: Sequence[str]) -> str:
-    kind = "PDF" if all(name.lower().endswith(".pdf") for name in names) else "document"
-    return (
-        f"1 {kind} is read again" if len(names) == 1 else f"{len(names):,} {kind}s are read again"
-    )
 
 
 def loaded_listing(workspace: Workspace) -> str | None:
@@ -180,9 +155,7 @@ def listing_digest(config: CorpusConfig) -> str:
     Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
     a digest of its own: the load that follows says what is wrong.
     """
-    # What earlier versions did not have counts where it is set.
-    later = {name for name in ("gitignore", "follow_links") if not getattr(config.documents, name)}
-    left = {"max_deleted", "processes", *later}
+    left = {"max_deleted", "processes"}
     written = config.documents.model_dump_json(exclude=left, exclude_none=True)
     digest = hashlib.sha256(written.encode())
     digest.update(config.documents_fingerprint().encode())

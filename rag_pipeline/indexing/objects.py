@@ -16,7 +16,6 @@ from rag_pipeline.loading import Loadable, Rejected
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
-from rag_pipeline.loading.sources import read_earlier
 from rag_pipeline.workspace import Workspace
 
 
@@ -27,10 +26,8 @@ class Objects:
     changed: list[Listed]
     unchanged: set[str]
     """The ids of the documents that need not be looked at."""
-    by_earlier_parser: list[str]
-    """The keys of the changed objects that are as they were, and are parsed anew."""
     for_extra: dict[str, str]
-    """The same for an extra that is there now, which each key is given with."""
+    """The extra that each changed object is read again for, by the object's key."""
     known: dict[str, str]
     """The ids that the tables know, with the key that each was read from, "" for none."""
 
@@ -59,8 +56,6 @@ def compare_objects(workspace: Workspace) -> Objects:
     for_extra: dict[str, str] = {}
     columns = ["document_id", "fingerprint", "origin"]
     for table, fingerprint in tables:
-        if not table.exists() or "origin" not in table.open().schema.names:
-            continue
         for batch in table.read(columns):
             for row in batch.to_pylist():
                 origin = row["origin"]
@@ -74,9 +69,7 @@ def compare_objects(workspace: Workspace) -> Objects:
                     for_extra[json.loads(origin)[0]] = wanted
                 by_origin.setdefault(whole, []).append(row["document_id"])
     counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
-    etags = {key: etag for key, etag, _ in counts}
     changed: list[Listed] = []
-    again: list[str] = []
     unchanged: set[str] = set()
     given = sidecar(config)
     for found in list_bucket(config.documents):
@@ -88,13 +81,9 @@ def compare_objects(workspace: Workspace) -> Objects:
             unchanged.update(mine)
         else:
             changed.append(listed)
-            row = given.get(found.relative)
-            earlier = read_earlier(found.relative, found.bare_etag)
-            if etags.get(found.relative) in {hashed_with(etag, row) for etag in earlier}:
-                again.append(listed.relative)
             if not origin:
                 for_extra.pop(listed.relative, None)
-    return Objects(changed, unchanged, again, for_extra, known)
+    return Objects(changed, unchanged, for_extra, known)
 
 
 def with_wanted(origin: str | None, extra: str) -> str | None:

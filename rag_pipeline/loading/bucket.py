@@ -30,8 +30,6 @@ class Listed(NamedTuple):
     etag: str
     size: int
     reason: str = ""
-    bare_etag: str = ""
-    """The ETag as the bucket tells it."""
 
     @property
     def n_bytes(self) -> int:
@@ -64,7 +62,7 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
                 if wanted(relative):
                     reason = _obstacle(relative, entry["Size"], source.max_bytes)
                     etag = read_as(relative, entry["ETag"])
-                    found.append(Listed(relative, etag, entry["Size"], reason, entry["ETag"]))
+                    found.append(Listed(relative, etag, entry["Size"], reason))
     if not seen:
         raise ConfigError(f"documents.s3: no documents in {source.s3}: nothing has this prefix")
     if not found:

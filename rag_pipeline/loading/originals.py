@@ -10,7 +10,6 @@ from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.archives import member_of, read_member
 from rag_pipeline.loading.page_map import PageMap
-from rag_pipeline.loading.sources import read_as, read_earlier
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 
@@ -26,20 +25,10 @@ def read_original(document: Document, settings: DocumentsSource, root: Path) -> 
         raw = _object(settings.s3, name, document.content_hash)
     else:
         raw = _file(root if root.is_dir() else root.parent, name)
-    if not _is_file_of(document, raw):
+    if hashlib.sha256(raw).hexdigest() != PageMap.from_bytes(document.page_map).file_hash:
         _object.cache_clear()
         raise DocumentError(name, "the file has changed since it was read")
     return raw
-
-
-def _is_file_of(document: Document, raw: bytes) -> bool:
-    digest = hashlib.sha256(raw).hexdigest()
-    assert document.page_map is not None
-    read_from = PageMap.from_bytes(document.page_map).file_hash
-    if read_from:
-        return digest == read_from
-    name = document.document_id
-    return document.content_hash in (read_as(name, digest), *read_earlier(name, digest))
 
 
 def _file(folder: Path, name: str) -> bytes:

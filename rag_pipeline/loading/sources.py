@@ -367,19 +367,7 @@ def _sources(
 
 def read_as(name: str, digest: str) -> str:
     """Return a digest of a file that changes with the version of its parser, too."""
-    return _of_version(digest, _parser_version(name))
-
-
-def read_earlier(name: str, digest: str) -> list[str]:
-    """Return what `read_as` returned with earlier versions of the file's parser."""
-    return [_of_version(digest, version) for version in range(1, _parser_version(name))]
-
-
-def _parser_version(name: str) -> int:
-    return PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
-
-
-def _of_version(digest: str, version: int) -> str:
+    version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 
 

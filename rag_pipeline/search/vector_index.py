@@ -14,7 +14,7 @@ from rag_pipeline.models.embedding import Embedded, read_signs
 from rag_pipeline.models.providers import Vectors
 from rag_pipeline.search.filters import as_written
 from rag_pipeline.store import Table
-from rag_pipeline.store.failures import clear_errors, is_of_store
+from rag_pipeline.store.errors import clear_errors, is_of_store
 from rag_pipeline.store.tables import index_names
 
 FLAT_ROWS = 50_000

@@ -12,11 +12,11 @@ was made from, so what is stale can be read off the table itself.
 """
 
 from rag_pipeline.store.register import BucketRegister as BucketRegister
-from rag_pipeline.store.sql import id_filter as id_filter
-from rag_pipeline.store.sql import quoted as quoted
 from rag_pipeline.store.states import DocumentState as DocumentState
 from rag_pipeline.store.states import TableState as TableState
 from rag_pipeline.store.states import state_digest as state_digest
 from rag_pipeline.store.store import SHARED_CALLS as SHARED_CALLS
 from rag_pipeline.store.store import Store as Store
 from rag_pipeline.store.tables import Table as Table
+from rag_pipeline.store.tables import id_filter as id_filter
+from rag_pipeline.store.tables import quoted as quoted

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store.failures import one_line
+from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.hashes import Hashes
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
 from rag_pipeline.imports import import_lancedb
-from rag_pipeline.store.failures import one_line
+from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.files import Files, Lock
 from rag_pipeline.store.folders import FILES, read_list
 from rag_pipeline.store.hashes import FileHash, Hashes

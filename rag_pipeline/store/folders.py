@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store.failures import one_line
+from rag_pipeline.store.errors import one_line
 
 FILES = "FILES.json"
 """The list of a published folder's files: `{"files": {name: {"sha256": …, "bytes": …}}}`."""

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.store import folders, hashes
 from rag_pipeline.store.bucket import BucketFiles
-from rag_pipeline.store.failures import one_line
+from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.files import Files
 from rag_pipeline.store.folder import FolderFiles
 from rag_pipeline.store.hashes import Hashes

@@ -8,25 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 
 from rag_pipeline.errors import StoreError
-from rag_pipeline.store.columns import (
-    FORMAT,
-    added_columns,
-    format_of,
-    identity_of,
-    same_columns,
-    stamp,
-)
-from rag_pipeline.store.failures import clear_errors, is_of_store, one_line
-from rag_pipeline.store.sql import id_filters
+from rag_pipeline.store.errors import clear_errors, is_of_store, one_line
 from rag_pipeline.store.states import DocumentState, StateCache, TableState
 
 if TYPE_CHECKING:
     import lancedb
 
+FORMAT = 1
+"""Format of tables; code reads tables of its own format alone."""
+_FORMAT, _IDENTITY = b"rag_pipeline.format", b"rag_pipeline.identity"
 KEEP_VERSIONS = timedelta(days=1)
 MAX_FRAGMENTS = 16
 """Maximum number of fragments of a table before they are merged, which rewrites all small ones."""
@@ -37,6 +32,7 @@ MAX_UNINDEXED = 0.05
 SORTED_ROWS = 10_000
 """Number of rows from which `document_id` has an index, so that a filter does not read them all."""
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is told of an index
+_IDS_PER_FILTER = 500
 _PATIENCE_SECONDS = 120.0
 """Time for which a replacement is repeated while other processes commit first."""
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -55,36 +51,36 @@ class Table:
     _states: StateCache = field(default_factory=StateCache)
 
     def ensure(self) -> None:
-        """Create the table; start it afresh when its columns have changed (a new dimension).
-
-        A table of an older format is brought to this one, and columns that may hold nulls are
-        added at its end.
-        """
+        """Create the table, also in place of one with other columns or another format."""
         with clear_errors(self.name):
-            table = self._open_if_created()
+            table = self._created()
             if table is None:
                 try:
                     self._database.create_table(self.name, schema=self._stamped())
                 except ValueError:  # another process was first
                     self.open()
-                return
-            if added := added_columns(table.schema, self.schema):
-                table.add_columns(added)  # of which earlier rows hold nulls
-                table = self.open()
-            if not same_columns(table.schema, self.schema):
+            elif _format_of(table.schema) != FORMAT or not self._fits(table.schema):
                 self._database.create_table(self.name, schema=self._stamped(), mode="overwrite")
-            elif format_of(table.schema) < FORMAT:
-                table.to_lance().update_schema_metadata(stamp())
 
     def _stamped(self) -> pa.Schema:
-        return self.schema.with_metadata(stamp())
+        stamp = {_FORMAT.decode(): str(FORMAT), _IDENTITY.decode(): uuid4().hex}
+        return self.schema.with_metadata(stamp)
+
+    def _fits(self, stored: pa.Schema) -> bool:
+        """Tell whether the stored columns have these names, and vectors of the same width."""
+        # Lance returns JSON columns as binary ones, so the types of others are not compared.
+        if stored.names != self.schema.names:
+            return False
+        if "vector" not in stored.names:
+            return True
+        return bool(stored.field("vector").type == self.schema.field("vector").type)
 
     def exists(self) -> bool:
-        """Return whether the table has been created."""
-        return self._created() is not None
+        """Return whether a table of this format has been created."""
+        return self._open_if_created() is not None
 
     def _created(self) -> "lancedb.table.Table | None":
-        """Return the newest version of whatever format, None if there is no table."""
+        """Return the newest version, of any format; None if there is no table."""
         with clear_errors(self.name, "read"):
             try:
                 return self._database.open_table(self.name)
@@ -92,32 +88,28 @@ class Table:
                 return None
 
     def _open_if_created(self, version: int | None = None) -> "lancedb.table.Table | None":
-        """Open the newest or one pinned version, None if there is no table."""
+        """Open the newest or one pinned version; None if no table of this format exists."""
         created = self._created()
-        return None if created is None else self._at(version, created)
+        if created is None or _format_of(created.schema) != FORMAT:
+            return None
+        return created if version is None else self.open(version)
 
     def open(self, version: int | None = None) -> "lancedb.table.Table":
-        """Open the newest or one pinned version."""
-        return self._at(version)
-
-    def _at(
-        self, version: int | None, created: "lancedb.table.Table | None" = None
-    ) -> "lancedb.table.Table":
-        """Return a table that is open, or opened here, at a version that this program can read."""
+        """Open the newest or one pinned version; raise StoreError if this code cannot read it."""
         try:
-            table = self._database.open_table(self.name) if created is None else created
+            table = self._database.open_table(self.name)
             if version is not None:
                 table.checkout(version)
-            written = format_of(table.schema)
+            written = _format_of(table.schema)
         except BaseException as error:
             if not is_of_store(error):
                 raise
             what = self.name if version is None else f"{self.name} at version {version}"
             raise StoreError(f"{self._database.uri}: no table {what}: {one_line(error)}") from None
-        if written > FORMAT:
+        if written != FORMAT:
             raise StoreError(
-                f"{self._database.uri}: table {self.name} has format {written}, this "
-                f"version reads up to {FORMAT}; upgrade rag_pipeline, or name another store"
+                f"{self._database.uri}: table {self.name} has format {written}, this version "
+                f"reads {FORMAT}; `rag run` makes it again"
             )
         return table
 
@@ -134,9 +126,9 @@ class Table:
         return int(self.open().version)
 
     @property
-    def identity(self) -> str | None:
-        """Return what the table was given when it was created; None for those of long ago."""
-        return identity_of(self.open().schema)
+    def identity(self) -> str:
+        """Return the random id that the table got when it was created."""
+        return _identity_of(self.open().schema)
 
     def files(self) -> dict[int, set[str]]:
         """Return the files of each version that is there, by paths below the table's folder."""
@@ -178,10 +170,7 @@ class Table:
         table = self._open_if_created(version)
         if table is None:
             return {}
-        identity = identity_of(table.schema)
-        if identity is None:
-            return self._read_state(table)
-        key = (self.name, identity, int(table.version))
+        key = (self.name, _identity_of(table.schema), int(table.version))
         return self._states.get(key, lambda: self._read_state(table))
 
     def _read_state(self, table: "lancedb.table.Table") -> dict[str, DocumentState]:
@@ -404,6 +393,30 @@ class Table:
         """Return the pinned versions by their names."""
         with clear_errors(self.name, "read"):
             return {name: int(tag["version"]) for name, tag in self.open().tags.list().items()}
+
+
+def _format_of(schema: pa.Schema) -> int:
+    return int((schema.metadata or {}).get(_FORMAT, b"0"))
+
+
+def _identity_of(schema: pa.Schema) -> str:
+    return str(schema.metadata[_IDENTITY].decode())
+
+
+def quoted(value: str) -> str:
+    """Return a string literal of LanceDB's SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def id_filter(column: str, values: Iterable[str]) -> str:
+    """Return the SQL that keeps rows whose column is one of the values."""
+    return f"{column} IN ({', '.join(quoted(v) for v in values)})"
+
+
+def id_filters(document_ids: Sequence[str]) -> Iterator[str]:
+    """Yield filters that together keep the rows of these documents, 500 of them at a time."""
+    for first in range(0, len(document_ids), _IDS_PER_FILTER):
+        yield id_filter("document_id", document_ids[first : first + _IDS_PER_FILTER])
 
 
 def data_files(lance: Any) -> dict[int, tuple[str, ...]]:

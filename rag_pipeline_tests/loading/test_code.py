@@ -152,7 +152,7 @@ def test_code_read_without_the_extra_is_told_and_read_again_with_it(tmp_path: Pa
         for parser in parser_process._parsers().idle:
             parser.communicate()
     plan = indexing.plan_documents(workspace)
-    assert plan.why.endswith("for want of the extra 'code', which is there now")
+    assert plan.why.endswith("the extra 'code' was missing and is installed now")
     indexing.update_documents(workspace)
     (read,) = read_documents(workspace, ["shop.py"])
     assert place_of(read, at, at + 1).section == "Shop.close"

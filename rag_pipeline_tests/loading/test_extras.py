@@ -18,7 +18,7 @@ from rag_pipeline_tests.testing.formats import pdf_bytes
 from rag_pipeline_tests.testing.pdf_scans import mixed_pdf
 
 LEFT_OUT = "The rent falls due in March."
-WHY = "1 PDF is read again: parts were left out for want of the extra 'ocr', which is there now"
+WHY = "1 PDF is read again: the extra 'ocr' was missing and is installed now"
 WITHOUT_OCR = f"import sys; sys.modules['rapidocr'] = None; {parser_process._CHILD}"
 
 

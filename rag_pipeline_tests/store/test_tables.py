@@ -8,8 +8,7 @@ from lance import fragment
 from rag_pipeline.datamodels import CHUNKS_SCHEMA, rows_of
 from rag_pipeline.errors import StoreError
 from rag_pipeline.store import DocumentState, Store, Table, quoted, tables
-from rag_pipeline.store.sql import id_filters
-from rag_pipeline.store.tables import MAX_FRAGMENTS
+from rag_pipeline.store.tables import MAX_FRAGMENTS, id_filters
 
 
 def chunk_rows(document_id, count, content_hash="h", fingerprint="f"):
@@ -258,23 +257,13 @@ def test_a_state_is_read_once_per_version_and_never_of_another_table(store, tabl
     assert again.state() == {"b": DocumentState("h", "f", 1)}
 
 
-def test_a_table_from_before_formats_is_read_and_brought_up_to_date(store):
-    store._database.create_table("chunks.old", schema=CHUNKS_SCHEMA)
-    table = store.table("chunks.old", CHUNKS_SCHEMA)
+def test_a_table_of_another_format_is_refused_and_made_again(store):
+    other = CHUNKS_SCHEMA.with_metadata({"rag_pipeline.format": "7"})
+    store._database.create_table("chunks.other", schema=other)
+    table = store.table("chunks.other", CHUNKS_SCHEMA)
+    with pytest.raises(StoreError, match=r"chunks\.other has format 7, this version reads 1; `rag"):
+        table.open()
+    assert (table.exists(), table.count(), table.state()) == (False, 0, {})
+    table.ensure()
     table.replace([], [chunk_rows("a", 2)])
     assert table.state()["a"].rows == 2
-    table.ensure()
-    assert table.open().schema.metadata[b"rag_pipeline.format"] == b"1"
-    assert table.state()["a"].rows == 2
-    stamped = table.version
-    table.ensure()
-    assert table.version == stamped
-
-
-def test_a_table_of_a_newer_format_is_refused(store):
-    newer = CHUNKS_SCHEMA.with_metadata({"rag_pipeline.format": "7"})
-    store._database.create_table("chunks.new", schema=newer)
-    table = store.table("chunks.new", CHUNKS_SCHEMA)
-    for use in (table.open, table.ensure, table.state, table.count):
-        with pytest.raises(StoreError, match=r"chunks\.new has format 7, this version reads up"):
-            use()
