@@ -51,7 +51,7 @@ def test_two_loads_at_once_load_each_document_once(config, beside):
     def other():
         indexing.update_documents(Workspace(config))
 
-    beside(loading, "compare_files", other)
+    beside(loading, "compare", other)
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     assert workspace.documents().count() == len(DOCUMENTS)
@@ -60,7 +60,7 @@ def test_two_loads_at_once_load_each_document_once(config, beside):
 
 def test_two_loads_at_once_refuse_a_document_once(tmp_path, config, beside):
     (tmp_path / "documents/broken.txt").write_bytes(b"caf\xe9")
-    beside(loading, "compare_files", lambda: indexing.update_documents(Workspace(config)))
+    beside(loading, "compare", lambda: indexing.update_documents(Workspace(config)))
     workspace = Workspace(config)
     indexing.update_documents(workspace)
     assert workspace.quarantine("documents").count() == 1
@@ -135,7 +135,7 @@ def test_a_document_edited_while_it_is_loaded_keeps_its_last_good_version(tmp_pa
     def save_again():
         write_documents(tmp_path / "documents", {name: "# Leave\n\nTwenty-one weeks.\n"})
 
-    beside(loading, "compare_files", save_again)
+    beside(loading, "compare", save_again)
     report = indexing.update_documents(workspace)
     assert "what was loaded before stays" in report.quarantined[name]
     (kept,) = indexing.read_documents(workspace, [name])
@@ -155,7 +155,7 @@ def test_an_unread_document_that_is_as_it_was_leaves_quarantine(tmp_path, config
     name = "policy/leave.md"
     write_documents(tmp_path / "documents", {name: "# Leave\n\nTwenty weeks.\n"})
     restore = {name: DOCUMENTS[name]}
-    beside(loading, "compare_files", lambda: write_documents(tmp_path / "documents", restore))
+    beside(loading, "compare", lambda: write_documents(tmp_path / "documents", restore))
     indexing.update_documents(workspace)
     assert workspace.quarantine("documents").count() == 1
     indexing.update_documents(workspace)

@@ -5,13 +5,9 @@ A document is *stale* in a table when its rows there are missing or made from so
 """
 
 from rag_pipeline.indexing.builders import read_documents as read_documents
-from rag_pipeline.indexing.documents import code_warning as code_warning
 from rag_pipeline.indexing.documents import listing_digest as listing_digest
 from rag_pipeline.indexing.documents import loaded_listing as loaded_listing
 from rag_pipeline.indexing.documents import plan_documents as plan_documents
-from rag_pipeline.indexing.documents import text_quality as text_quality
-from rag_pipeline.indexing.documents import text_warnings as text_warnings
-from rag_pipeline.indexing.documents import warnings_of as warnings_of
 from rag_pipeline.indexing.lexical import plan_lexical as plan_lexical
 from rag_pipeline.indexing.lexical import update_lexical as update_lexical
 from rag_pipeline.indexing.loads import Loaded as Loaded
@@ -33,4 +29,8 @@ from rag_pipeline.indexing.stages import open_stage as open_stage
 from rag_pipeline.indexing.stages import plan as plan
 from rag_pipeline.indexing.stages import update as update
 from rag_pipeline.indexing.stages import update_stage as update_stage
-from rag_pipeline.indexing.windows import window_warnings as window_warnings
+from rag_pipeline.indexing.warnings import code_warning as code_warning
+from rag_pipeline.indexing.warnings import text_quality as text_quality
+from rag_pipeline.indexing.warnings import text_warnings as text_warnings
+from rag_pipeline.indexing.warnings import warnings_of as warnings_of
+from rag_pipeline.indexing.warnings import window_warnings as window_warnings

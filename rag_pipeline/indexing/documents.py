@@ -1,60 +1,124 @@
-"""Files or objects compared with the documents table, and what is to be said of its texts."""
+"""The files or objects of a corpus, compared with the documents that were read from them.
+
+Each row of the documents and quarantine tables that comes from a bucket carries its `origin`: the
+object's key, ETag and size, and how many documents it held. A document that was not read in full
+adds the missing extra. An object is unchanged if as many rows carry exactly its origin, and the
+missing extras are still missing. A killed load leaves fewer rows, so the object is read again.
+"""
 
 import hashlib
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rag_pipeline.config import CorpusConfig
-from rag_pipeline.datamodels import parse_metadata
-from rag_pipeline.errors import installation
-from rag_pipeline.indexing.objects import (
-    compare_objects,
-    sidecar,
-)
+from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.indexing.plans import Plan
 from rag_pipeline.loading import Loadable, Rejected, scan
-from rag_pipeline.loading.bucket import list_bucket
-from rag_pipeline.loading.code import CODE_SUFFIXES
+from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, wanted_by
-from rag_pipeline.loading.folder import find_files
-from rag_pipeline.loading.quality import TextQuality
+from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.seen import SeenFiles
-from rag_pipeline.loading.sidecar import with_given
-from rag_pipeline.store.states import DocumentState
+from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
+from rag_pipeline.loading.sources import list_files
 from rag_pipeline.workspace import Workspace
 
 LOADED = "documents.listing.json"
-"""Where the digest of the files is kept as the last load found them."""
+"""The file of the store with the digest of the last load's listing."""
+Stale = Loadable | Rejected | Listed
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files or objects of a corpus, as one walk found them."""
+
+    digest: str
+    """Changes with any name, size or time, and with the settings and extras that read them."""
+    files: Sequence[ListedFile] = ()
+    objects: Sequence[Listed] = ()
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The documents of a listing compared with the tables of a corpus."""
+
+    listing: str
+    """The listing's digest."""
+    stale: Sequence[Stale]
+    """Documents of files, or objects, that have to be loaded."""
+    current: set[str]
+    """The ids of the documents that need not be loaded."""
+    known: dict[str, str]
+    """The ids in the tables, with the key of the object that each was read from, "" for files."""
+    for_extra: dict[str, str] = field(default_factory=dict)
+    """The extra that each stale document or object is read again for, by its id or key."""
+
+    @property
+    def gone(self) -> dict[str, str]:
+        """Return the known ids, with their keys, that no current document has."""
+        return {i: key for i, key in self.known.items() if i not in self.current}
+
+    def orphaned(self) -> list[str]:
+        """Return the known ids whose files or objects are gone, before any object is read."""
+        stale = {s.relative if isinstance(s, Listed) else s.document_id for s in self.stale}
+        return sorted(i for i, key in self.gone.items() if key not in stale and i not in stale)
+
+
+def list_documents(config: CorpusConfig) -> Listing:
+    """List the files or objects of a corpus; open none.
+
+    Raises ConfigError if there is nothing to load, StoreError if a bucket can't be reached.
+    """
+    not_read = {"max_deleted", "processes"}
+    written = config.documents.model_dump_json(exclude=not_read, exclude_none=True)
+    digest = hashlib.sha256(written.encode())
+    digest.update(config.documents_fingerprint().encode())
+    digest.update(" ".join(extra for extra in MODULES if is_installed(extra)).encode())
+    if config.sidecar_path is not None and config.sidecar_path.is_file():
+        digest.update(config.sidecar_path.read_bytes())
+    source = config.documents_source
+    if source.s3:
+        objects = list_bucket(source)
+        digest.update(repr([tuple(one) for one in objects]).encode())
+        return Listing(digest.hexdigest()[:16], objects=objects)
+    base, files = list_files(source, config.documents_path)
+    for relative in sorted(file.relative for file in files):
+        path, told = f"{base}/{relative}", None
+        try:
+            status = os.stat(path)  # noqa: PTH116 - pathlib takes twice as long
+            told = (status.st_size, status.st_mtime_ns)
+        except OSError:
+            pass
+        digest.update(repr((path, told)).encode())
+    return Listing(digest.hexdigest()[:16], files=files)
+
+
+def listing_digest(config: CorpusConfig) -> str:
+    """Return the digest of `list_documents`, "" for a folder that can't be listed."""
+    try:
+        return list_documents(config).digest
+    except ConfigError:
+        if config.documents.s3:
+            raise
+        return ""  # the load that follows raises the error
+
+
+def loaded_listing(workspace: Workspace) -> str | None:
+    """Return the digest of the listing that was last loaded in full; None before the first."""
+    listing: str | None = workspace.store.read_json(LOADED)
+    return listing
 
 
 def plan_documents(workspace: Workspace) -> Plan:
-    """Compare the files with what was loaded; hashes those that have changed, parses none.
+    """Compare the files with the tables; hash those that have changed, parse none.
 
-    Of a bucket's objects only the listing is read, and those that changed are named by key: what
-    documents are in them is not known before they are loaded.
+    Of a bucket only the listing is read. Its changed objects stand in the plan by their keys, as
+    their documents are unknown before they are read.
     """
-    if workspace.config.documents.s3:
-        objects = compare_objects(workspace)
-        keys = tuple(listed.relative for listed in objects.changed)
-        why = _why(objects.for_extra)
-        return Plan(keys, tuple(objects.orphaned()), len(objects.unchanged), why=why)
-    stale, seen, _ = compare_files(workspace)
-    loaded = workspace.documents().state()
-    known = set(loaded) | set(workspace.quarantine("documents").state())
-    names = tuple(s.document_id for s in stale)
-    why = _why(_read_for_extra(stale, loaded))
-    return Plan(names, tuple(sorted(known - seen)), len(seen) - len(names), why=why)
-
-
-def _read_for_extra(
-    stale: Sequence[Loadable | Rejected], loaded: Mapping[str, DocumentState]
-) -> dict[str, str]:
-    """Return the extra that each document is read again for; others are left out."""
-    known = (s for s in stale if isinstance(s, Loadable) and s.document_id in loaded)
-    wanted = {
-        s.document_id: wanted_by(loaded[s.document_id].content_hash, s.content_hash) for s in known
-    }
-    return {name: extra for name, extra in wanted.items() if extra}
+    found = compare(workspace)
+    names = tuple(s.relative if isinstance(s, Listed) else s.document_id for s in found.stale)
+    return Plan(names, tuple(found.orphaned()), len(found.current), why=_why(found.for_extra))
 
 
 def _why(for_extra: Mapping[str, str]) -> str:
@@ -67,128 +131,161 @@ def _why(for_extra: Mapping[str, str]) -> str:
     return "; ".join(reasons)
 
 
-def loaded_listing(workspace: Workspace) -> str | None:
-    """Return the digest of the files as the last load that succeeded found them, if there is one.
+def compare(workspace: Workspace) -> Comparison:
+    """List the files or objects, and compare them with the documents and quarantine tables."""
+    config = workspace.config
+    # The listing comes before the first file is read: a file that changes later differs from it.
+    listing = list_documents(config)
+    given = read_sidecar(config.sidecar_path) if config.sidecar_path else {}
+    if config.documents.s3:
+        return _compare_objects(workspace, listing, given)
+    return _compare_files(workspace, listing, given)
 
-    See `listing_digest`.
-    """
-    listing: str | None = workspace.store.read_json(LOADED)
-    return listing
 
-
-def compare_files(workspace: Workspace) -> tuple[list[Loadable | Rejected], set[str], set[str]]:
-    """Return the stale sources, the ids of all sources, and the ids that the tables know."""
+def _compare_files(
+    workspace: Workspace, listing: Listing, given: Mapping[str, Given]
+) -> Comparison:
     config = workspace.config
     made, refusal = config.documents_fingerprint(), config.refusals_fingerprint()
     loaded = workspace.documents().state()
     refused = workspace.quarantine("documents").state()
     stale: list[Loadable | Rejected] = []
-    seen: set[str] = set()
-    given = sidecar(config)
-    for listed in scan(config.documents_source, config.documents_path, _seen_files(workspace)):
-        source = with_given(listed, given)
-        name, content_hash = source.document_id, source.content_hash
-        seen.add(name)
-        # A document of two rows was loaded by two at once; one in both tables was unread last.
-        known = (
+    current: set[str] = set()
+    for_extra: dict[str, str] = {}
+    source, root = config.documents_source, config.documents_path
+    for listed in scan(source, root, _seen_files(workspace), listing.files):
+        one = with_given(listed, given)
+        name, content_hash = one.document_id, one.content_hash
+        # A document in both tables could not be read by the last load.
+        is_current = (
             is_as_read_here(loaded[name].content_hash, content_hash)
             and loaded[name][1:] == (made, 1)
             and name not in refused
             if name in loaded
             else name in refused and refused[name][:2] == (content_hash, refusal)
         )
-        if not known:
-            stale.append(source)
-    every = set(loaded) | set(refused)
-    # What is in a folder that can't be read now is neither changed nor gone.
+        if is_current:
+            current.add(name)
+            continue
+        stale.append(one)
+        extra = wanted_by(loaded[name].content_hash, content_hash) if name in loaded else ""
+        if extra:
+            for_extra[name] = extra
+    known = dict.fromkeys((*loaded, *refused), "")
+    # The documents of a folder that can't be read now are neither changed nor gone.
     unread = tuple(f"{s.document_id}/" for s in stale if isinstance(s, Rejected) and s.unread)
-    seen.update(i for i in every if i.startswith(unread))
-    return stale, seen, every
+    current.update(i for i in known if i.startswith(unread))
+    return Comparison(listing.digest, stale, current, known, for_extra)
 
 
 def _seen_files(workspace: Workspace) -> SeenFiles:
-    """Return what this machine knows of the corpus's files; inodes are those of one machine."""
+    """Open what this machine noted of the corpus's files; inodes differ between machines."""
     documents, root = workspace.config.documents, workspace.config.documents_path
     path = workspace.store.calls_path.with_name("files.sqlite")
-    # `resolve()` fails on a path that no file can have, which the scan refuses in words.
+    # Not `resolve()`: it raises on paths that no file can have, which the scan refuses clearly.
     place = f"{workspace.config.corpus} {root.absolute()}"
     return SeenFiles(path, place, str(documents.max_bytes))
 
 
-def warnings_of(metadata: Mapping[str, object]) -> list[str]:
-    """Return what is doubtful about a document's text; [] where nothing was measured."""
-    quality = text_quality(metadata)
-    return quality.warnings() if quality else []
-
-
-def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
-    """Return what was measured of a document's text."""
-    try:
-        return TextQuality.from_json(str(metadata.get("text_quality")))
-    except (TypeError, ValueError):
-        return None  # or a field of this name that the file itself or a person gave
-
-
-def text_warnings(workspace: Workspace) -> list[str]:
-    """Return a line for every document whose text is doubtful, by document_id."""
-    found = []
-    for batch in workspace.documents().read(["document_id", "metadata"]):
-        for row in batch.to_pylist():
-            if doubts := warnings_of(parse_metadata(row["metadata"])):
-                found.append(f"{row['document_id']}: {'; '.join(doubts)}")
-    return sorted(found)
-
-
-def code_warning(workspace: Workspace) -> str:
-    """Return how many files of source code are cut anywhere for want of the extra `code`."""
-    if is_installed("code"):
-        return ""
-    kinds = workspace.documents().read(["media_type"])
-    files = sum(kind in CODE_SUFFIXES.values() for b in kinds for kind in b[0].to_pylist())
-    how = f"`{installation('code')}` and run again"
-    return f"{files:,} of source code, cut by lines instead of functions: {how}" if files else ""
-
-
-def listing_digest(config: CorpusConfig) -> str:
-    """Hash the names, sizes and times of the files that are documents, and what reads them.
-
-    Of a bucket's objects, keys, sizes and ETags. Opens no file. A folder that can't be read has
-    a digest of its own: the load that follows says what is wrong.
-    """
-    left = {"max_deleted", "processes"}
-    written = config.documents.model_dump_json(exclude=left, exclude_none=True)
-    digest = hashlib.sha256(written.encode())
-    digest.update(config.documents_fingerprint().encode())
-    # What was left out for want of an extra can be read once it is there.
-    digest.update(" ".join(extra for extra in MODULES if is_installed(extra)).encode())
-    if config.sidecar_path is not None and config.sidecar_path.is_file():
-        digest.update(config.sidecar_path.read_bytes())
-    source = config.documents_source
-    if source.s3:
-        for listed in list_bucket(source):
-            digest.update(repr(listed).encode())
-        return digest.hexdigest()[:16]
-    root = config.documents_path
-    try:
-        if root.is_file():
-            paths = [str(root)]
+def _compare_objects(
+    workspace: Workspace, listing: Listing, given: Mapping[str, Given]
+) -> Comparison:
+    config = workspace.config
+    tables = (
+        (workspace.documents(), config.documents_fingerprint()),
+        (workspace.quarantine("documents"), config.refusals_fingerprint()),
+    )
+    by_origin: dict[str, list[str]] = {}
+    known: dict[str, str] = {}
+    doubtful: set[str] = set()
+    for_extra: dict[str, str] = {}
+    for table, fingerprint in tables:
+        for batch in table.read(["document_id", "fingerprint", "origin"]):
+            for row in batch.to_pylist():
+                origin = row["origin"]
+                if row["document_id"] in known:  # an unfinished load left a row in each table
+                    doubtful.add(row["document_id"])
+                known[row["document_id"]] = key_of(origin) or known.get(row["document_id"], "")
+                if not origin or row["fingerprint"] != fingerprint:
+                    continue
+                whole, wanted = _without_wanted(origin)
+                if wanted and is_installed(wanted):
+                    for_extra[json.loads(origin)[0]] = wanted
+                by_origin.setdefault(whole, []).append(row["document_id"])
+    counts = {tuple(json.loads(o)[:3]): (o, json.loads(o)[3]) for o in by_origin}
+    stale: list[Listed] = []
+    current: set[str] = set()
+    for found in listing.objects:
+        listed = found._replace(etag=hashed_with(found.etag, given.get(found.relative)))
+        origin, documents = counts.get(listed[:3], ("", 0))
+        mine = by_origin.get(origin, [])
+        is_whole = listed.relative not in for_extra
+        if origin and len(mine) == documents and doubtful.isdisjoint(mine) and is_whole:
+            current.update(mine)
         else:
-            found, _ = find_files(
-                root,
-                source.include,
-                source.exclude,
-                gitignore=source.gitignore,
-                follow_links=source.follow_links,
-            )
-            above = str(root / "_")[:-1]
-            paths = [above + f.relative for f in sorted(found)]
-    except OSError:
-        paths = []
-    for path in paths:
+            stale.append(listed)
+            if not origin:
+                for_extra.pop(listed.relative, None)
+    return Comparison(listing.digest, stale, current, known, for_extra)
+
+
+def with_wanted(origin: str | None, extra: str) -> str | None:
+    """Return the origin of a document that lacks a part as long as the extra is missing."""
+    return json.dumps([*json.loads(origin), extra]) if origin and extra else origin
+
+
+def _without_wanted(origin: str) -> tuple[str, str]:
+    values = json.loads(origin)
+    return (json.dumps(values[:4]), values[4]) if len(values) > 4 else (origin, "")
+
+
+def key_of(origin: str | None) -> str:
+    """Return the key of the object that an origin names, "" for none."""
+    return str(json.loads(origin)[0]) if origin else ""
+
+
+def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> set[str]:
+    """Return the ids whose row was read from another object than these origins name."""
+    ids = [document_id for document_id, origin in origins.items() if origin]
+    found: set[str] = set()
+    for table in (workspace.documents(), workspace.quarantine("documents")):
+        for batch in table.read(["document_id", "origin"], ids):
+            for row in batch.to_pylist():
+                key, own = key_of(row["origin"]), key_of(origins[row["document_id"]])
+                if key not in ("", own):
+                    found.add(row["document_id"])
+    return found
+
+
+def documents_of_objects(
+    config: CorpusConfig, changed: Iterable[Listed], taken: set[str], known: Mapping[str, str]
+) -> Iterator[tuple[Loadable | Rejected, str | None]]:
+    """Yield the documents of changed objects with their origins, one object at a time.
+
+    Each must be loaded before the next is asked for. The ids are added to `taken`; for an object
+    that can't be read, also the `known` ids of its key. If another object has an id already, that
+    object's document stays. The rejected one has no origin, so that its object is read again once
+    the other object is gone.
+    """
+    given = read_sidecar(config.sidecar_path) if config.sidecar_path else {}
+    for listed in changed:
         try:
-            status = os.stat(path)  # noqa: PTH116 - of 50,000 files, paths take as long again
-        except OSError:
-            digest.update(repr((path, None)).encode())
-            continue
-        digest.update(repr((path, status.st_size, status.st_mtime_ns)).encode())
-    return digest.hexdigest()[:16]
+            with opened(config.documents, listed) as found:
+                sources = [with_given(source, given) for source in found]
+                origin = listed.origin(len(sources))
+                mine: set[str] = set()
+                for source in sources:
+                    name = source.document_id
+                    if name in taken and name not in mine:
+                        reason = f"duplicate document_id {name!r}: another object has it already"
+                        name = f"{listed.relative}:{name}"
+                        yield Rejected(name, source.content_hash, reason), None
+                        taken.add(name)
+                        continue
+                    mine.add(name)
+                    taken.add(name)
+                    yield source, origin
+        except UnreadDocumentError as error:
+            taken.add(listed.relative)
+            taken.update(i for i, key in known.items() if key == listed.relative)
+            yield Rejected(listed.relative, "", error.reason, unread=True), None

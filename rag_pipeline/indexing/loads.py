@@ -18,10 +18,11 @@ from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.datamodels import DOCUMENTS_SCHEMA, Document, rows_of
 from rag_pipeline.errors import DocumentError, InputError, UnreadDocumentError
-from rag_pipeline.indexing.documents import LOADED, compare_files, listing_digest
-from rag_pipeline.indexing.objects import (
-    changed_documents,
-    compare_objects,
+from rag_pipeline.indexing.documents import (
+    LOADED,
+    Stale,
+    compare,
+    documents_of_objects,
     key_of,
     rows_of_others,
     with_wanted,
@@ -33,7 +34,6 @@ from rag_pipeline.loading.extras import wanted_by
 from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.workspace import Workspace
 
-Stale = Loadable | Rejected | Listed
 LoadedRow = parallel.ParsedSource[str | None]
 """A document's source, its origin, and the document or why there is none."""
 
@@ -79,26 +79,18 @@ def update_documents(workspace: Workspace) -> Report:
 
 
 def plan_load(workspace: Workspace) -> tuple[Sequence[Stale], set[str], LoadFound]:
-    """Compare the files or objects with what was loaded; create the tables.
+    """Compare the files or objects with the tables; create the tables.
 
-    Returns the files' documents, or the objects, that are to be loaded, and the ids of others.
+    Returns the files' documents, or the objects, to load, and the ids of the current documents.
     """
     started = time.perf_counter()
-    # Before the first file is read: one that changes meanwhile differs from it.
-    listing = listing_digest(workspace.config)
+    compared = compare(workspace)
     documents = workspace.documents()
     documents.ensure()
     workspace.quarantine("documents").ensure()
-    stale: Sequence[Stale]
-    if workspace.config.documents.s3:
-        objects = compare_objects(workspace)
-        stale, taken = objects.changed, objects.unchanged
-        gone = {i: key for i, key in objects.known.items() if i not in taken}
-    else:
-        stale, taken, known = compare_files(workspace)
-        gone = dict.fromkeys(known - taken, "")
-    loaded = len(documents.state())
-    return stale, taken, LoadFound(listing, loaded, gone, time.perf_counter() - started)
+    found = LoadFound(compared.listing, len(documents.state()), compared.gone)
+    found.seconds = time.perf_counter() - started
+    return compared.stale, compared.current, found
 
 
 def load_shards(stale: Sequence[Stale]) -> list[list[Any]]:
@@ -130,7 +122,8 @@ def load_stale(
     pending = 0
     listed = [one for one in stale if isinstance(one, Listed)]
     files = ((one, None) for one in stale if not isinstance(one, Listed))
-    objects = changed_documents(workspace, listed, set() if taken is None else taken, gone or {})
+    seen = set() if taken is None else taken
+    objects = documents_of_objects(workspace.config, listed, seen, gone or {})
     processes = workspace.config.documents.processes or parsers_here()
     for source, origin, document in parallel.load_all(chain(objects, files), processes):
         if isinstance(document, Document):

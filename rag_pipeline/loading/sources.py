@@ -216,16 +216,21 @@ def _from_stem(path: PurePosixPath) -> str:
 
 
 def scan(
-    source: DocumentsSource, root: Path, seen: SeenFiles | None = None
+    source: DocumentsSource,
+    root: Path,
+    seen: SeenFiles | None = None,
+    files: Sequence[ListedFile] | None = None,
 ) -> Iterator[Loadable | Rejected]:
     """List the documents under a folder, or of one file, in order of document_id.
 
-    Names are held in memory, contents are not: files are hashed as the iterator advances. A file
-    that is as it was `seen` is not opened.
-    Two documents of one id: the first file's is kept, the other is rejected under the name of
-    its place. Raises ConfigError if there is nothing to load.
+    `files` are those that `list_files` returned; without them the folder is listed. Names are held
+    in memory, contents are not: files are hashed as the iterator advances, and a file that has not
+    changed since it was `seen` is not opened. If two documents have one id, the first file's is
+    kept and the other is rejected under the name of its place. Raises ConfigError if there is
+    nothing to load.
     """
-    return _scan(*_find(source, root), source, seen)
+    base, found = list_files(source, root) if files is None else (_base(root), files)
+    return _scan(base, found, source, seen)
 
 
 def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Loadable | Rejected]:
@@ -234,7 +239,7 @@ def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Lo
 
 
 def _scan(
-    base: Path, found: list[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
+    base: Path, found: Sequence[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
 ) -> Iterator[Loadable | Rejected]:
     located: list[Located] = []
     is_left_out = matcher(*source.exclude, hidden=True)
@@ -287,9 +292,17 @@ def _hashed(base: Path, document: Located, seen: SeenFiles | None) -> Located:
     return document
 
 
-def _find(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFile]]:
+def _base(root: Path) -> Path:
+    return root.parent if root.is_file() else root
+
+
+def list_files(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFile]]:
+    """Return the folder and its files that match, unsorted; open none.
+
+    Raises ConfigError if there is nothing to load.
+    """
     if root.is_file():
-        return root.parent, [ListedFile(root.name)]
+        return _base(root), [ListedFile(root.name)]
     if not root.is_dir():
         raise ConfigError(f"documents.path: no such file or folder: {root}")
     try:

@@ -1,0 +1,90 @@
+"""Warnings about the texts of documents, and about chunks longer than an embedding reads."""
+
+from collections.abc import Mapping
+
+from rag_pipeline.datamodels import parse_metadata
+from rag_pipeline.errors import installation
+from rag_pipeline.loading.code import CODE_SUFFIXES
+from rag_pipeline.loading.extras import is_installed
+from rag_pipeline.loading.quality import TextQuality
+from rag_pipeline.workspace import Workspace
+
+_DOCUMENTS = 20
+"""Number of documents, spread evenly over the corpus, whose chunks are sampled."""
+_CHUNKS = 400
+"""Maximum number of sampled chunks."""
+_SPECIAL_TOKENS = 2
+"""Tokens that a model puts around each text."""
+
+
+def warnings_of(metadata: Mapping[str, object]) -> list[str]:
+    """Return the doubts about a document's text; [] if it was not measured."""
+    quality = text_quality(metadata)
+    return quality.warnings() if quality else []
+
+
+def text_quality(metadata: Mapping[str, object]) -> TextQuality | None:
+    """Return the measured quality of a document's text."""
+    try:
+        return TextQuality.from_json(str(metadata.get("text_quality")))
+    except (TypeError, ValueError):
+        return None  # not measured, or a field of this name from the file or a person
+
+
+def text_warnings(workspace: Workspace) -> list[str]:
+    """Return a line for every document with a doubtful text, by document_id."""
+    found = []
+    for batch in workspace.documents().read(["document_id", "metadata"]):
+        for row in batch.to_pylist():
+            if doubts := warnings_of(parse_metadata(row["metadata"])):
+                found.append(f"{row['document_id']}: {'; '.join(doubts)}")
+    return sorted(found)
+
+
+def code_warning(workspace: Workspace) -> str:
+    """Return a line about source code that is cut by lines as the extra `code` is missing."""
+    if is_installed("code"):
+        return ""
+    kinds = workspace.documents().read(["media_type"])
+    files = sum(kind in CODE_SUFFIXES.values() for b in kinds for kind in b[0].to_pylist())
+    how = f"`{installation('code')}` and run again"
+    return f"{files:,} of source code, cut by lines instead of functions: {how}" if files else ""
+
+
+def window_warnings(workspace: Workspace) -> list[str]:
+    """Return a line for each chunking with chunks that are too long for an embedding.
+
+    Looks at a sample; skips chunkings that count the embedding's tokens themselves.
+    """
+    config = workspace.config
+    found = []
+    for chunking, name in sorted(
+        {(c.chunking, c.embedding) for c in config.all_configurations.values() if c.embedding}
+    ):
+        settings = config.chunkings[chunking]
+        window = config.embeddings[name].window
+        counted = getattr(settings, "max_tokens", None) is not None
+        if window is None or counted:
+            continue
+        reads = window - _SPECIAL_TOKENS
+        texts = _sample(workspace, chunking)
+        starts = config.located(config.embeddings[name]).token_starts
+        # A token has at least one character.
+        long = sum(len(text) > reads and len(starts(text)) > reads for text in texts)
+        if long:
+            found.append(
+                f"{chunking}: {long:,} of {len(texts):,} sampled chunks have more than the {reads} "
+                f"tokens that {name} reads; the rest of them is in no vector. Set max_tokens: "
+                f"{reads} in chunkings.{chunking}"
+            )
+    return found
+
+
+def _sample(workspace: Workspace, chunking: str) -> list[str]:
+    table = workspace.chunks(chunking)
+    names = sorted(table.state())
+    chosen = names[:: max(1, -(-len(names) // _DOCUMENTS))]
+    texts: list[str] = []
+    for batch in table.read(["text"], chosen):
+        texts += batch.column("text").to_pylist()
+    return texts[:: max(1, -(-len(texts) // _CHUNKS))]
