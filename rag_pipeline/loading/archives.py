@@ -13,10 +13,10 @@ from rag_pipeline.loading.folder import UNSAFE
 from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate_in, oversized
 
 ARCHIVE_SUFFIX = ".zip"
-_MOST_MEMBERS = 10_000
-_MOST_TOTAL = 20
+_MAX_MEMBERS = 10_000
+_MAX_TOTAL = 20
 """Factor of `max_bytes` to which an archive's members may unpack together."""
-_MOST_RATIO = 200
+_MAX_RATIO = 200
 _SMALL = 10_000_000
 """Size in bytes below which an unpacked archive is no bomb, whatever its ratio."""
 _HIDDEN = re.compile(r"(^|/)(\.(?!\.?/)|__MACOSX/)")
@@ -83,9 +83,9 @@ def bomb(
 ) -> str:
     """Return why an archive of `packed` bytes may be a bomb, "" where it is none."""
     total = sum(member.file_size for member in members)
-    if len(members) > _MOST_MEMBERS:
-        return f"zip bomb? it has {len(members):,} {parts}, more than {_MOST_MEMBERS:,}"
-    if total > _MOST_TOTAL * max_bytes or (total > _SMALL and total > _MOST_RATIO * packed):
+    if len(members) > _MAX_MEMBERS:
+        return f"zip bomb? it has {len(members):,} {parts}, more than {_MAX_MEMBERS:,}"
+    if total > _MAX_TOTAL * max_bytes or (total > _SMALL and total > _MAX_RATIO * packed):
         return f"zip bomb? {packed:,} bytes of {suffix} unpack to {total:,}"
     return ""
 

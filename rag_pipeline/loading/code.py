@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 SYMBOLS = "code_symbols"
 """The field of a document's metadata that holds its definitions."""
-_LONGEST_NAME = 200
-_MOST_SYMBOLS = 20_000
+_MAX_NAME = 200
+_MAX_SYMBOLS = 20_000
 
 
 class _Language(NamedTuple):
@@ -102,7 +102,7 @@ def find_symbols(text: str, suffix: str) -> list[Symbol]:
     Offsets are those of code points. Needs the extra `code`.
     """
     raw = text.encode()
-    named = list(_definitions(raw, _LANGUAGES[suffix]))[:_MOST_SYMBOLS]
+    named = list(_definitions(raw, _LANGUAGES[suffix]))[:_MAX_SYMBOLS]
     if len(raw) == len(text):
         return named
     # Of each byte, how many characters begin before it.
@@ -124,7 +124,7 @@ def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
     while pending:
         node, path = pending.pop()
         if (node.type in _DEFINITIONS or node.type in _VARIABLES) and (name := _name(node)):
-            path = language.between.join(filter(None, (path, name)))[:_LONGEST_NAME]
+            path = language.between.join(filter(None, (path, name)))[:_MAX_NAME]
             whole = _whole(node)
             yield Symbol(_above(whole, raw), whole.end_byte, path)
         pending += [(child, path) for child in reversed(node.named_children)]

@@ -20,10 +20,10 @@ _ODF_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _DUBLIN_CORE = "{http://purl.org/dc/elements/1.1/}"
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _OPF = "{http://www.idpf.org/2007/opf}"
-_MOST_OUTPUT = 2_000
-_MOST_REPEATED = 100
+_MAX_OUTPUT = 2_000
+_MAX_REPEATED = 100
 _MAIL_FIELDS = ("From", "To", "Cc", "Date", "Subject")
-_LONGEST_FIELD = 10_000
+_MAX_FIELD = 10_000
 
 
 class Parsed(NamedTuple):
@@ -37,7 +37,7 @@ class Parsed(NamedTuple):
     title: str
     page_map: bytes | None = None
     metadata: Mapping[str, MetadataValue] = MappingProxyType({})
-    lacks: str = ""
+    missing_extra: str = ""
 
 
 def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> Parsed:
@@ -71,7 +71,7 @@ def _cell_text(cell: dict[str, Any], language: str) -> str:
 def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     text = "".join(output.get("text") or data.get("text/markdown") or data.get("text/plain") or "")
-    return text if len(text) <= _MOST_OUTPUT else f"{text[:_MOST_OUTPUT]}…"
+    return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}…"
 
 
 def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Parsed:
@@ -85,7 +85,7 @@ def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Par
 
     class Bounded(EmailPolicy):
         def header_fetch_parse(self, name: str, value: str) -> Any:
-            return super().header_fetch_parse(name, value[:_LONGEST_FIELD])
+            return super().header_fetch_parse(name, value[:_MAX_FIELD])
 
     message = message_from_bytes(raw, policy=Bounded())
     assert isinstance(message, EmailMessage)
@@ -219,7 +219,7 @@ def _table(table: Any) -> str:
         for cell in row:
             text = one_line(" ".join(_blocks(cell))).replace("|", "\\|")
             repeated = int(cell.get(f"{_ODF_TABLE}number-columns-repeated", "1"))
-            cells += [text] * min(repeated, _MOST_REPEATED)
+            cells += [text] * min(repeated, _MAX_REPEATED)
         while cells and not cells[-1]:
             cells.pop()
         if cells:
@@ -238,7 +238,7 @@ def _inline(element: Any) -> str:
     parts = [element.text or ""]
     for child in element:
         if child.tag == f"{_ODF_TEXT}s":
-            parts.append(" " * min(int(child.get(f"{_ODF_TEXT}c", "1")), _MOST_REPEATED))
+            parts.append(" " * min(int(child.get(f"{_ODF_TEXT}c", "1")), _MAX_REPEATED))
         elif child.tag in (f"{_ODF_TEXT}line-break", f"{_ODF_TEXT}tab"):
             parts.append("\n" if child.tag.endswith("break") else "\t")
         else:

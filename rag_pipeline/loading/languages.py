@@ -24,7 +24,7 @@ NAMES = {
 """English names of the languages that `language_of` tells apart, by their ISO 639-1 codes."""
 
 _READ = 2_000
-_LEAST_LETTERS = 4
+_MIN_LETTERS = 4
 _NO_LANGUAGE = "zxx"
 _LETTER = re.compile(r"[^\W\d_]")
 
@@ -40,7 +40,7 @@ def language_of(text: str) -> str:
         return ""
     head = text[first.start() : first.start() + _READ]
     is_chinese = re.match(r"[\u3400-\u9fff]{2}", head)
-    if len(_LETTER.findall(head[:100])) < _LEAST_LETTERS and not is_chinese:
+    if len(_LETTER.findall(head[:100])) < _MIN_LETTERS and not is_chinese:
         return ""
     identifier, lock = _identifier()
     with lock:

@@ -11,9 +11,9 @@ from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.parser_process import stop_parsers
 from rag_pipeline.loading.sources import Loadable, Rejected
 
-_MOST_WAITING = 64
-_MOST_BYTES = 64_000_000
-"""Maximum raw bytes, of at most `_MOST_WAITING` documents, that wait behind a slow one."""
+_MAX_WAITING = 64
+_MAX_BYTES = 64_000_000
+"""Maximum raw bytes, of at most `_MAX_WAITING` documents, that wait behind a slow one."""
 
 T = TypeVar("T")
 ParsedSource = tuple[Loadable | Rejected, T, Document | DocumentError]
@@ -41,7 +41,7 @@ def load_all(
         try:
             for source, came_with in sources:
                 begun.append(_begin(threads, source, came_with))
-                while len(begun) > _MOST_WAITING or sum(b.n_bytes for b in begun) > _MOST_BYTES:
+                while len(begun) > _MAX_WAITING or sum(b.n_bytes for b in begun) > _MAX_BYTES:
                     yield _ended(begun.popleft())
             while begun:
                 yield _ended(begun.popleft())

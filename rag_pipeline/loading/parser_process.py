@@ -23,9 +23,9 @@ from rag_pipeline.loading.formats import Parsed
 from rag_pipeline.loading.limits import limit_memory
 from rag_pipeline.loading.parsers import parse
 
-_MOST_PARSERS = 4
+_MAX_PARSERS = 4
 _MEMORY = {".pdf": 500 << 20}
-_MOST_MEMORY = 2 << 30
+_MAX_MEMORY = 2 << 30
 """Maximum growth in bytes of the parser's process with one document; `_MEMORY` by suffix."""
 _LARGE_BLOCK = 256 << 10
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
@@ -70,7 +70,7 @@ def _end_idle() -> None:
 
 def parsers_here() -> int:
     """Return how many files this machine parses at once unless it is told otherwise."""
-    return min(len(os.sched_getaffinity(0)), _MOST_PARSERS)
+    return min(len(os.sched_getaffinity(0)), _MAX_PARSERS)
 
 
 def stop_parsers() -> None:
@@ -169,7 +169,7 @@ def serve() -> None:
     while line := questions.readline():
         asked = json.loads(line)
         raw = questions.read(asked["bytes"])
-        limit_memory(_MEMORY.get(asked["suffix"], _MOST_MEMORY))
+        limit_memory(_MEMORY.get(asked["suffix"], _MAX_MEMORY))
         # Not handled, SIGALRM ends the process, whatever it is at.
         signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
         try:

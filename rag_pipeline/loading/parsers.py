@@ -39,7 +39,7 @@ _NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
 _ONE_AT_A_TIME = threading.Lock()
 """Silencing is process-wide, and the parsers hold the interpreter lock anyway."""
 
-_MOST_CELLS = 20_000_000
+_MAX_CELLS = 20_000_000
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _DOCX_STYLES = "p[style-name='Title'] => h1:fresh"
@@ -99,7 +99,9 @@ def _parse_pdf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     from rag_pipeline.loading.pdf.parse import read_pdf
 
     read = read_pdf(document_id, raw)
-    return Parsed(read.text, read.title, read.page_map.to_bytes(), read.metadata, read.lacks)
+    return Parsed(
+        read.text, read.title, read.page_map.to_bytes(), read.metadata, read.missing_extra
+    )
 
 
 def _parse_office(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Parsed:
@@ -126,8 +128,8 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
         filled = 0
         for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
             cells += len(row) + 1
-            if cells > _MOST_CELLS:
-                raise DocumentError(document_id, f".xlsx has more than {_MOST_CELLS:,} cells")
+            if cells > _MAX_CELLS:
+                raise DocumentError(document_id, f".xlsx has more than {_MAX_CELLS:,} cells")
             values = [_cell(value) for value in row]
             while values and not values[-1]:
                 values.pop()
@@ -169,7 +171,7 @@ def _parse_rtf(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
 def _parse_code(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     text, title = decode(document_id, raw, suffix), PurePosixPath(document_id).name
     if not is_installed("code"):
-        return Parsed(text, title, lacks="code")
+        return Parsed(text, title, missing_extra="code")
     return Parsed(text, title, metadata=symbols_metadata(text, suffix))
 
 

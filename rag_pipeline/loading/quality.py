@@ -17,16 +17,16 @@ _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")
 _NAME = re.compile(r"[a-z][A-Z]")
 """In what programs call things: `ServletConfigurationFactory` is not glued."""
-_LONGEST_WORD = 25
-_MOST_GLUED = 0.005
-_MOST_PIPES = 0.5
-_MOST_REPLACED = 0.01
+_MAX_WORD = 25
+_MAX_GLUED = 0.005
+_MAX_PIPES = 0.5
+_MAX_REPLACED = 0.01
 _MEAN_WORD = (2.2, 12.0)
-_LEAST_KNOWN = 0.45
-_LEAST_WORDS = 50
-_MOST_LOOKED_UP = 2_000
-_LONGEST_MEASURED = 500_000
-_LEAST_CONFIDENCE = 0.8
+_MIN_KNOWN = 0.45
+_MIN_WORDS = 50
+_MAX_LOOKED_UP = 2_000
+_MAX_MEASURED = 500_000
+_MIN_CONFIDENCE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +56,19 @@ class TextQuality:
     def warnings(self) -> list[str]:
         """Say what is beyond its limit, with the limit."""
         found = []
-        if self.words >= _LEAST_WORDS:
-            if self.glued > _MOST_GLUED:
-                found.append(
-                    f"{self.glued:.1%} of the words have over {_LONGEST_WORD} letters: glued?"
-                )
+        if self.words >= _MIN_WORDS:
+            if self.glued > _MAX_GLUED:
+                found.append(f"{self.glued:.1%} of the words have over {_MAX_WORD} letters: glued?")
             low, high = _MEAN_WORD
             if not low <= self.mean_word <= high:
                 found.append(
                     f"words have {self.mean_word:.1f} letters on average, not {low:g} to {high:g}"
                 )
-            if self.known is not None and self.known < _LEAST_KNOWN:
+            if self.known is not None and self.known < _MIN_KNOWN:
                 found.append(f"{self.known:.0%} of the words are in a dictionary of its language")
-            if self.pages and self.pipes > _MOST_PIPES:
+            if self.pages and self.pipes > _MAX_PIPES:
                 found.append(f"{self.pipes:.0%} of the characters are in tables")
-        if self.replaced > _MOST_REPLACED:
+        if self.replaced > _MAX_REPLACED:
             whose = "unknown to the file's fonts" if self.pages else "in no known encoding (U+FFFD)"
             found.append(f"{self.replaced:.1%} of the characters are {whose}")
         if self.unread:
@@ -81,7 +79,7 @@ class TextQuality:
                 else f"; `{installation('ocr')}` and run again to read them"
             )
             found.append(what + hint)
-        if self.confidence is not None and self.confidence < _LEAST_CONFIDENCE:
+        if self.confidence is not None and self.confidence < _MIN_CONFIDENCE:
             found.append(
                 f"text in images was recognised with a confidence of {self.confidence:.2f}"
             )
@@ -91,7 +89,7 @@ class TextQuality:
         """Return the figures in a line."""
         known = [] if self.known is None else [f"{self.known:.0%} in a dictionary of its language"]
         figures = (
-            *(f"{self.words:,} words", *known, f"{self.glued:.1%} of over {_LONGEST_WORD} letters"),
+            *(f"{self.words:,} words", *known, f"{self.glued:.1%} of over {_MAX_WORD} letters"),
             *(f"{self.mean_word:.1f} letters each", f"{self.pipes:.0%} of the text in tables"),
             f"{self.replaced:.1%} unknown characters",
         )
@@ -121,8 +119,7 @@ def measure(
     return TextQuality(
         pages=len(characters),
         words=len(words),
-        glued=sum(len(w) > _LONGEST_WORD and not _NAME.search(w) for w in words)
-        / max(len(words), 1),
+        glued=sum(len(w) > _MAX_WORD and not _NAME.search(w) for w in words) / max(len(words), 1),
         pipes=in_tables / max(len(text), 1),
         replaced=unmapped / max(sum(characters) or len(text), 1),
         mean_word=sum(map(len, words)) / max(len(words), 1),
@@ -138,7 +135,7 @@ def with_known(measured: str, text: str, language: str) -> str:
 
 def doubts_of_prose(text: str, language: str) -> str:
     """Return the record of a text without pages where something is doubtful about it, else ""."""
-    text = text[:_LONGEST_MEASURED]
+    text = text[:_MAX_MEASURED]
     found = measure(text, (), text.count("\ufffd"))
     found = replace(found, known=share_known(text, language))
     return found.to_json() if found.warnings() else ""
@@ -153,11 +150,11 @@ def share_known(text: str, language: str) -> float | None:
     """
     known = dictionary(language)
     words = [word.lower() for word in _words(text) if len(word) > 1]
-    if not known or len(words) < _LEAST_WORDS:
+    if not known or len(words) < _MIN_WORDS:
         return None
-    words = words[:: max(len(words) // _MOST_LOOKED_UP, 1)]
+    words = words[:: max(len(words) // _MAX_LOOKED_UP, 1)]
     share = sum(word in known for word in words) / len(words)
-    return share if share >= _LEAST_KNOWN or is_no_other(text, language) else None
+    return share if share >= _MIN_KNOWN or is_no_other(text, language) else None
 
 
 @cache

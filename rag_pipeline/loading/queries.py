@@ -30,9 +30,9 @@ ENTITY_TYPES: tuple[str, ...] = get_args(EntityType)
 """The kinds of facts that an answer is held to."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MOST_MISTAKES = 8
-_LONGEST_SHOWN = 80
-_LONGEST_OFFER = 400
+_MAX_MISTAKES = 8
+_MAX_SHOWN = 80
+_MAX_OFFER = 400
 _WEAKEST_ID = 0.75
 
 
@@ -142,9 +142,9 @@ def read_queries(path: Path) -> list[QueryRecord]:
                 )
             records.append(record)
     if mistakes:
-        more = len(mistakes) - _MOST_MISTAKES
+        more = len(mistakes) - _MAX_MISTAKES
         tail = [f"(and {more} more)"] if more > 0 else []
-        raise InputError("\n".join(mistakes[:_MOST_MISTAKES] + tail))
+        raise InputError("\n".join(mistakes[:_MAX_MISTAKES] + tail))
     if not records:
         raise InputError(f"{path}: no queries in it; expected a JSON object a line")
     return records
@@ -173,7 +173,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     text = text.encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
 
 
 def _explain(error: Any) -> str:
@@ -315,4 +315,4 @@ def _resolve_quote(document_id: str, quote: str, document: Searchable) -> GoldSp
 def _quoted(passage: str) -> str:
     """Return a passage to copy: whole, unless nobody would copy that much."""
     shown = json.dumps(passage, ensure_ascii=False)
-    return shown if len(shown) <= _LONGEST_OFFER else f"{shown[: _LONGEST_OFFER - 3]}..."
+    return shown if len(shown) <= _MAX_OFFER else f"{shown[: _MAX_OFFER - 3]}..."

@@ -151,7 +151,7 @@ class Loadable:
             parsed = parse_apart(self.document_id, raw, suffix, self.settings)
             text, title, page_map = parsed.text, parsed.title, parsed.page_map
             fields |= parsed.metadata
-            lacks = parsed.lacks
+            lacks = parsed.missing_extra
             if suffix != ".xlsx":  # whose headings are sheet names
                 title = title or markdown_title(text) or first_line_title(text)
         else:

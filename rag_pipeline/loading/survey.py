@@ -11,8 +11,8 @@ from rag_pipeline.loading.sources import Loadable, scan_file
 
 _SAMPLE = 40
 """Maximum number of files that are read, evenly spread over the folder."""
-_LEAST_CHARACTERS = 200
-_MOST_BYTES = 5_000_000
+_MIN_CHARACTERS = 200
+_MAX_BYTES = 5_000_000
 _PARSE_SECONDS = 20
 
 
@@ -23,7 +23,7 @@ def survey_languages(documents: Path) -> dict[str, float]:
     nothing.
     """
     base = documents if documents.is_dir() else documents.parent
-    settings = DocumentsSource(path=str(base), max_bytes=_MOST_BYTES, parse_seconds=_PARSE_SECONDS)
+    settings = DocumentsSource(path=str(base), max_bytes=_MAX_BYTES, parse_seconds=_PARSE_SECONDS)
     names = (
         sorted(
             found.relative
@@ -41,6 +41,6 @@ def survey_languages(documents: Path) -> dict[str, float]:
                 text = source.load().text if isinstance(source, Loadable) else ""
             except RagPipelineError:
                 continue
-            if len(text.strip()) >= _LEAST_CHARACTERS:
+            if len(text.strip()) >= _MIN_CHARACTERS:
                 texts.append(text)
     return languages_of(texts)

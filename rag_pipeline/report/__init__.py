@@ -37,8 +37,8 @@ _OTHERS = (
     "DocumentMismatch@5",
     "EntityF1",
 )
-_MOST_SLICES = 15
-_MOST_FAILURES = 50
+_MAX_SLICES = 15
+_MAX_FAILURES = 50
 _CUT = 600
 
 
@@ -64,8 +64,8 @@ def render(content: Content) -> str:
         reasons=Counter(d.reason for d in content.failures),
         k=K,
         cutoffs=CUTOFFS,
-        most_slices=_MOST_SLICES,
-        most_failures=_MOST_FAILURES,
+        most_slices=_MAX_SLICES,
+        most_failures=_MAX_FAILURES,
         short=short_name,
         strip=lambda s: interval_strip(s if isinstance(s, Summary) else Summary(**s)),
         cut=lambda text: text if len(text) <= _CUT else f"{text[: _CUT - 1]}…",

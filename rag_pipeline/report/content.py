@@ -26,7 +26,7 @@ from rag_pipeline.workspace import Workspace
 
 K = 5
 """The cutoff at which queries are said to fail."""
-_MOST_RELEASES = 20
+_MAX_RELEASES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def collect(workspace: Workspace) -> Content:
         judge=_judge(workspace, focus, groups),
         few_labels=few_labels(workspace, focus, queries, scores[focus], groups) if focus else None,
         parts=context_breakdown(workspace, focus, scores[focus], groups) if focus else (),
-        trend=release.history(workspace)[:_MOST_RELEASES],
+        trend=release.history(workspace)[:_MAX_RELEASES],
         doubtful=text_warnings(workspace),
     )
 

@@ -14,7 +14,7 @@ from rag_pipeline.report.charts import Point, line_chart, scatter
 from rag_pipeline.report.content import Content, K, presence_curve
 
 _K_LABEL = "first k chunks (not to scale beyond 10)"
-_MOST_CURVES = 5
+_MAX_CURVES = 5
 Of = TypeVar("Of", Slice, Part)
 
 
@@ -59,7 +59,7 @@ def presence_figures(content: Content) -> list[Figure]:
     """Return the curves of what is served, the baseline and the best ones."""
     names = [row.name for row in content.rows]
     chosen = [n for n in (content.focus, content.baseline) if n is not None]
-    chosen = list(dict.fromkeys([*chosen, *names]))[:_MOST_CURVES]
+    chosen = list(dict.fromkeys([*chosen, *names]))[:_MAX_CURVES]
     curves = {r.name: presence_curve(r) for r in content.rows}
     shown = {name: curves[name] for name in chosen if curves[name][K].n}
     if not shown:

@@ -1,1 +1,1 @@
-"""PDF files -> Markdown: `parse` reads a file, the other modules are its steps."""
+"""Convert PDF files to Markdown: `parse` calls the other modules step by step."""

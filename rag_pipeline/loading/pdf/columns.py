@@ -1,8 +1,8 @@
-"""The words of a page -> lines in the order of reading, column by column.
+"""Arrange the words of a page in lines, column by column.
 
-A page is cut into strips, rows that no white line divides. Strips that share a gutter, white from
-the top to the bottom of them, are a band, whose columns are read one after the other. What
-crosses a gutter, as a title does, ends the band.
+A strip is a horizontal row of words without a white line through it. A band is a sequence of
+strips with a common gutter, white from top to bottom; its columns are read one after the other.
+A strip that crosses the gutter, such as a title, ends the band.
 """
 
 import re
@@ -16,7 +16,7 @@ _MARK = re.compile(
     r"[^\w\s]{1,2}|\(?(\d{1,3}(\.\d+)*|\w|[ivx]{1,5})[.):]|(\d+\.)+\d+|\[[\w+]{1,8}\]|o"
 )
 _PAD = 0.2
-"""Width in font sizes that a word claims of the white space beside it."""
+"""Width in font sizes of the white space that counts as part of a word."""
 _NARROW = 3
 _WIDE = 0.8
 _DEEPEST = 4
@@ -24,8 +24,8 @@ _FULL = 0.7
 _AHEAD = 5
 
 Tabulate = Callable[[list[list[Word]], list[tuple[float, float]]], "list[list[str]] | None"]
-"""Rows of words, and gutters as (x0, x1) -> the cells of a table; none of them where the rows are
-to be read one by one, and None where they are columns of text."""
+"""Takes rows of words and gutters as (x0, x1), and returns the cells of a table. It returns [] for
+rows to be read one by one, and None for columns of text."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Strip:
     y1: float
     mask: int = 0
     size: float = 1.0
-    """That of the largest word."""
+    """Font size of the largest word."""
 
 
 @dataclass(slots=True)
@@ -44,13 +44,13 @@ class _Band:
     mask: int = 0
     gutters: list[tuple[int, int]] = field(default_factory=list)
     expected: list[tuple[int, int]] = field(default_factory=list)
-    """The gutters that the first strips have; those below must bear them out."""
+    """Gutters of the first strips, which the strips below must confirm."""
 
 
 def read_columns(words: Sequence[Word], tabulate: Tabulate, head: float = 0) -> list[Line]:
-    """Return the page's lines in the order of reading.
+    """Return the page's lines in reading order.
 
-    Above `head` white from side to side ends columns: authors there stand beside each other, too.
+    Above `head`, a horizontal white line ends columns, because authors are set side by side.
     """
     reader = _Reader(tabulate, head)
     reader.read(list(words), 0)
@@ -98,7 +98,7 @@ class _Reader:
 
 
 def table_line(rows: list[list[Word]], cells: list[list[str]], column: int) -> Line:
-    """Return the line that stands for a table."""
+    """Return a line that represents a table."""
     words = [word for row in rows for word in row]
     left, right = min(w.x0 for w in words), max(w.x1 for w in words)
     line = make_line(rows[-1], left, right)
@@ -109,7 +109,7 @@ def table_line(rows: list[list[Word]], cells: list[list[str]], column: int) -> L
 
 
 def rows_of(words: Sequence[Word]) -> list[list[Word]]:
-    """Group words by their baselines; raised and lowered ones go with what they stand beside."""
+    """Group words by baseline; raised and lowered words join the row beside them."""
     rows: list[tuple[float, float, list[Word]]] = []
     for word in sorted(words, key=lambda w: (-w.size, w.base)):
         best = None
@@ -143,7 +143,7 @@ def _strips(words: list[Word]) -> list[_Strip]:
 
 
 def _mask(words: Sequence[Word]) -> int:
-    """Return a bit for each point of width that a word covers."""
+    """Return a bit mask of the points of width that words cover."""
     mask = 0
     for word in words:
         pad = _PAD * word.size
@@ -155,7 +155,7 @@ def _mask(words: Sequence[Word]) -> int:
 
 
 def _gutters(mask: int, least: int) -> list[tuple[int, int]]:
-    """Return the white runs between covered points that are at least so wide."""
+    """Return the white runs between covered points, at least `least` points wide."""
     if not mask:
         return []
     found: list[tuple[int, int]] = []
@@ -218,14 +218,14 @@ def _smallest(band: _Band) -> float:
 
 
 def _lines_beside(band: _Band, gutters: Sequence[tuple[int, int]]) -> float:
-    """Return how many lines have text on both sides of one of the gutters."""
+    """Return the number of lines with text on both sides of a gutter."""
     height = 1.2 * _smallest(band)
     both = (s for s in band.strips if any(_both_sides(s, gutter) for gutter in gutters))
     return sum(max((s.y1 - s.y0) / height, 1.0) for s in both)
 
 
 def _is_margin_of_marks(band: _Band, gutter: tuple[int, int]) -> bool:
-    """Return whether left of the gutter stand only the marks of list items."""
+    """Return whether only marks of list items are left of the gutter."""
     marks = 0
     for strip in band.strips:
         if _both_sides(strip, gutter):
@@ -244,7 +244,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
         own = _begun(ahead)
         if not own:
             return True
-        # Columns begin here, perhaps with a line of one of them that stands higher.
+        # Columns begin here; the first line of one column may be higher.
         free = [(a, b) for a, b in own if not band.mask & ((1 << b) - (1 << a))]
         near = strip.y0 - last.y1 < 1.5 * strip.size and len(band.strips) <= 2
         band.expected = free if near else []
@@ -257,13 +257,13 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
     lost = [g for g in guides if not any(g[0] < d and c < g[1] for c, d in kept)]
     if not lost:
         return True
-    # A wide gap between two words is no gutter yet.
+    # A wide gap between two words is not yet a gutter.
     weak = all(_lines_beside(band, [gutter]) < _NARROW for gutter in lost)
     return weak and len(lost) < len(guides)
 
 
 def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
-    """Return the gutters that the first of these strips has, alone or with those below it."""
+    """Return the gutters of the first strip, alone or together with the strips below."""
     found: list[tuple[int, int]] = []
     tried = _Band()
     for strip in ahead:
@@ -274,14 +274,14 @@ def _begun(ahead: Sequence[_Strip]) -> list[tuple[int, int]]:
 
 
 def _is_full(band: _Band) -> bool:
-    """Return whether lines fill the columns, as text does and names don't."""
+    """Return whether lines fill the columns like text, unlike names."""
     span = band.mask.bit_length() - (band.mask & -band.mask).bit_length() + 1
     covered = sum(strip.mask.bit_count() for strip in band.strips)
     return covered > _FULL * span * len(band.strips)
 
 
 def _is_centred(strip: _Strip, band: _Band) -> bool:
-    """Return whether a line stands alone in the middle of the columns above it."""
+    """Return whether a short line is centred below the columns."""
     ends = [((m & -m).bit_length() - 1, m.bit_length()) for m in (strip.mask, band.mask)]
     (left, right), (first, last) = ends
     middle = abs((left + right) - (first + last)) / 2
@@ -289,11 +289,11 @@ def _is_centred(strip: _Strip, band: _Band) -> bool:
 
 
 def _take(band: _Band, before: _Band) -> None:
-    """Take the last lines above the columns that stand in one of them.
+    """Move lines above a band into it, if each of them lies in one of its columns.
 
-    A few, or as many as there are where they stand in several columns, as text beside a figure.
+    Move at most `_AHEAD` lines if all lie in the same column.
     """
-    # Larger words claim more white: the middle of a gutter tells what crosses it.
+    # Large words cover part of a gutter, so only the middle of the gutter decides.
     inner = [(a + (b - a) // 4, b - (b - a) // 4) for a, b in band.gutters]
     bits = sum((1 << b) - (1 << a) for a, b in inner)
     beyond = ~((1 << band.mask.bit_length()) - 1)
@@ -313,7 +313,7 @@ def _take(band: _Band, before: _Band) -> None:
 
 
 def _trim(band: _Band, following: _Band) -> None:
-    """Leave a last line on the left, set off from the columns above, to what follows it."""
+    """Move a last line on the left to the next band, if a gap separates it from this band."""
     if len(band.strips) < 3 or following.gutters:
         return
     before, last = band.strips[-2], band.strips[-1]
@@ -327,7 +327,7 @@ def _trim(band: _Band, following: _Band) -> None:
 
 
 def _merged(bands: list[_Band]) -> list[_Band]:
-    """Make bands of one strip with a gap in it, and bands without columns, one."""
+    """Merge neighbouring bands without columns; one line with a gap has no columns."""
     result: list[_Band] = []
     for band in bands:
         if band.gutters and _lines_beside(band, band.gutters) < 2:
@@ -341,7 +341,7 @@ def _merged(bands: list[_Band]) -> list[_Band]:
 
 
 def between(words: Iterable[Word], borders: Sequence[float]) -> list[list[Word]]:
-    """Part words at borders from left to right, each by its middle."""
+    """Split words at borders by the middle of each word, from left to right."""
     columns: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     for word in words:
         columns[sum((word.x0 + word.x1) / 2 > border for border in borders)].append(word)

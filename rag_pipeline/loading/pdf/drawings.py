@@ -1,4 +1,4 @@
-"""A page's paths and images -> its level and upright lines, and how large its images are."""
+"""Read a page's horizontal and vertical lines, and the sizes of its images."""
 
 import ctypes
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ import pypdfium2.raw as pdfium
 
 from rag_pipeline.loading.pdf.frame import Frame, Sides, around, turn
 
-_MOST_OBJECTS = 20_000
-_MOST_SEGMENTS = 400
+_MAX_OBJECTS = 20_000
+_MAX_SEGMENTS = 400
 _DEEPEST_FORM = 4
 _THIN = 2.5
 
 
 class Rule(NamedTuple):
-    """A thin line that is drawn level or upright, by its two ends."""
+    """A thin horizontal or vertical line, by its two ends."""
 
     x0: float
     y0: float
@@ -26,9 +26,9 @@ class Rule(NamedTuple):
 
 @dataclass(slots=True)
 class Drawings:
-    """The thin level and upright lines of a page, and its images.
+    """The thin lines of a page, and its images.
 
-    `image_share` is the share of the page that images cover, `pixels` the sum of what they hold.
+    `image_share` is the share of the page that images cover, `pixels` their number of pixels.
     """
 
     rules: list[Rule] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Drawings:
 
 
 def read_drawings(page: Any, frame: Frame) -> Drawings:
-    """Read the lines of a loaded page and the sizes of its images; decodes none."""
+    """Read the lines of a loaded page and the sizes of its images, without decoding images."""
     found = Drawings()
     area = 0.0
     for one, matrix in _objects(page):
@@ -54,7 +54,7 @@ def read_drawings(page: Any, frame: Frame) -> Drawings:
 
 
 def image_pixels(page: Any) -> int:
-    """Return how many pixels the images of a loaded page hold; decodes none."""
+    """Return the number of pixels in a loaded page's images, without decoding them."""
     kind = pdfium.FPDF_PAGEOBJ_IMAGE
     objects = (one for one, _ in _objects(page))
     return sum(_pixels(one) for one in objects if pdfium.FPDFPageObj_GetType(one) == kind)
@@ -67,11 +67,11 @@ def _pixels(image: Any) -> int:
 
 
 def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
-    """Yield what a page draws, in order, what its forms draw included, with its matrix."""
-    count = min(pdfium.FPDFPage_CountObjects(page), _MOST_OBJECTS)
+    """Yield the objects of a page and of its forms, in order, each with its matrix."""
+    count = min(pdfium.FPDFPage_CountObjects(page), _MAX_OBJECTS)
     identity: tuple[float, ...] = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
     pending = [(pdfium.FPDFPage_GetObject(page, i), identity, 0) for i in reversed(range(count))]
-    left = _MOST_OBJECTS
+    left = _MAX_OBJECTS
     while pending and left:
         left -= 1
         one, matrix, depth = pending.pop()
@@ -88,7 +88,7 @@ def _objects(page: Any) -> Iterator[tuple[Any, tuple[float, ...]]]:
 
 
 def turned_rule(rule: Rule, direction: int, frame: Frame) -> Rule:
-    """Return a line as it lies once text of `direction` is level."""
+    """Return a line's position on the page turned so that text of `direction` is level."""
     one = turn(rule.x0, rule.y0, direction, frame.width, frame.height)
     return Rule(*around(one, turn(rule.x1, rule.y1, direction, frame.width, frame.height)))
 
@@ -121,7 +121,7 @@ def _rules(path: Any, matrix: tuple[float, ...], frame: Frame) -> list[Rule]:
     if y1 - y0 <= _THIN or x1 - x0 <= _THIN:
         return _levelled(x0, y0, x1, y1)
     count = pdfium.FPDFPath_CountSegments(path)
-    if count > _MOST_SEGMENTS:
+    if count > _MAX_SEGMENTS:
         return []
     fill, stroke = ctypes.c_int(), ctypes.c_int()
     pdfium.FPDFPath_GetDrawMode(path, fill, stroke)

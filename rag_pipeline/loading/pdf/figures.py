@@ -1,4 +1,4 @@
-"""Rows of figures that stand under each other, as balance sheets set them without any rule."""
+"""Find tables of aligned figures without lines, as in balance sheets."""
 
 import re
 import statistics
@@ -11,9 +11,9 @@ from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
 TableCells = tuple[list[list[Word]], list[list[str]]]
-"""Rows of words, and the cells that they make."""
+"""Rows of words, and the texts of their cells."""
 Edges = tuple[float, float]
-"""Where something begins and ends from left to right."""
+"""Left and right end."""
 
 _FIGURE = re.compile(
     r"[$€£¥]?\s?[(+−–-]?\s?[$€£¥]?\s?\d[\d.,\s/]*[%xX]?\s?\)?\s?%?[*†‡]*|[$€£¥]?\s?[-–—]+\s?%?|n/?[am]",
@@ -22,11 +22,11 @@ _FIGURE = re.compile(
 _CURRENCY = re.compile(r"[$€£¥]|[A-Z]{2,3}\$?")
 _TAIL = re.compile(r"[)%*†‡]+")
 _YEAR = re.compile(r"(19|20)\d\d")
-_LEAST_ROWS = 3
-_LEAST_COLUMNS = 2
-_MOST_LABELS = 3
+_MIN_ROWS = 3
+_MIN_COLUMNS = 2
+_MAX_LABELS = 3
 """Maximum number of rows without figures between two rows with figures."""
-_MOST_HEADS = 3
+_MAX_HEADS = 3
 _WIDEST_STEP = 3.2
 """Largest distance between the baselines of two rows, in font sizes."""
 _TIDY = ((re.compile(r"(?<=[\d\w]) +(?=[)%])"), ""), (re.compile(r"(?<=[($€£¥]) +(?=[\d(])"), ""))
@@ -38,19 +38,19 @@ class _Row:
     base: float
     size: float
     label_end: float
-    """Where the words before the first figure end."""
+    """Right end of the words before the first figure."""
     figures: list[Edges]
-    """Sides of the figures, their signs included."""
+    """Ends of the figures with their signs."""
     others: bool
-    """Whether other words stand behind the first figure."""
+    """Whether other words follow the first figure."""
 
 
 def figure_tables(words: Sequence[Word]) -> list[TableCells]:
-    """Return the tables of a page in which each row is a label and two figures or more.
+    """Return the tables whose rows have a label and at least two figures.
 
-    Nothing else may stand beside them: text set in columns has none.
+    Rows with other words after the figures are not part of a table.
     """
-    if sum(bool(_FIGURE.fullmatch(word.text)) for word in words) < _LEAST_ROWS * _LEAST_COLUMNS:
+    if sum(bool(_FIGURE.fullmatch(word.text)) for word in words) < _MIN_ROWS * _MIN_COLUMNS:
         return []
     rows = [_row(sorted(row, key=lambda w: w.x0)) for row in rows_of(words)]
     rows.sort(key=lambda row: row.base)
@@ -92,7 +92,7 @@ def _row(words: list[Word]) -> _Row:
 
 
 def _groups(words: Sequence[Word], size: float) -> list[list[Word]]:
-    """Part a row where the white is wider than between words."""
+    """Split a row at gaps wider than a blank."""
     groups = [[words[0]]]
     for before, word in pairwise(words):
         if word.x0 - before.x1 > 0.6 * size:
@@ -106,7 +106,7 @@ def _is_figure(group: Sequence[Word]) -> bool:
 
 
 def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
-    """Return where the rows of a table that begins at `start` end, 0 for none, and its columns."""
+    """Return the end of the table that begins at `start`, 0 for none, and its columns."""
     if not _is_full(rows[start]):
         return 0, []
     sides = list(rows[start].figures)
@@ -117,7 +117,7 @@ def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
             break
         if not row.figures:
             plain += 1
-            if plain > _MOST_LABELS or row.label_end > min(x0 for x0, _ in sides) - row.size:
+            if plain > _MAX_LABELS or row.label_end > min(x0 for x0, _ in sides) - row.size:
                 break
             continue
         places = [
@@ -134,14 +134,14 @@ def _run(rows: Sequence[_Row], start: int) -> tuple[int, list[Edges]]:
                 sides[place] = min(x0, figure[0]), max(x1, figure[1])
             if not met:
                 sides.append(figure)
-        found += len(row.figures) >= _LEAST_COLUMNS
+        found += len(row.figures) >= _MIN_COLUMNS
         past, plain = index + 1, 0
-    return (past, sorted(sides)) if found >= _LEAST_ROWS else (0, [])
+    return (past, sorted(sides)) if found >= _MIN_ROWS else (0, [])
 
 
 def _is_full(row: _Row) -> bool:
     return (
-        len(row.figures) >= _LEAST_COLUMNS
+        len(row.figures) >= _MIN_COLUMNS
         and not row.others
         and row.figures[0][0] - row.label_end > 0
         and row.label_end > row.words[0].x0
@@ -149,13 +149,13 @@ def _is_full(row: _Row) -> bool:
 
 
 def _table(rows: Sequence[_Row], start: int, past: int, sides: list[Edges]) -> TableCells | None:
-    """Return the cells of rows, with those of the heads above them."""
+    """Return the cells of rows and of the heads above them."""
     label_end = max(row.label_end for row in rows[start:past] if row.figures)
     if label_end > sides[0][0]:
         return None
     borders = [(label_end + sides[0][0]) / 2, *((a[1] + b[0]) / 2 for a, b in pairwise(sides))]
     first, start = _above(rows, start, borders)
-    while start < past - _LEAST_ROWS and _is_of_years(rows[start]):
+    while start < past - _MIN_ROWS and _is_of_years(rows[start]):
         start += 1
     parts = [rows[first:start], *([row] for row in rows[start:past])]
     lines = [[word for row in part for word in row.words] for part in parts if part]
@@ -171,14 +171,14 @@ def _is_of_years(row: _Row) -> bool:
 
 
 def _above(rows: Sequence[_Row], start: int, borders: Sequence[float]) -> tuple[int, int]:
-    """Return where the heads of a table begin, and where its rows do: labels may come first."""
+    """Return the first row of a table's heads, and its first row of labels or figures."""
     labels = start
-    while labels and start - labels < _MOST_LABELS and _is_label(rows, labels - 1, borders):
+    while labels and start - labels < _MAX_LABELS and _is_label(rows, labels - 1, borders):
         labels -= 1
     for place in {labels: None, start: None}:
         first = place
         while (
-            first and place - first < _MOST_HEADS and _heads(rows[first - 1], rows[first], borders)
+            first and place - first < _MAX_HEADS and _heads(rows[first - 1], rows[first], borders)
         ):
             first -= 1
         if first < place:
@@ -193,7 +193,7 @@ def _is_label(rows: Sequence[_Row], index: int, borders: Sequence[float]) -> boo
 
 
 def _heads(row: _Row, below: _Row, borders: Sequence[float]) -> bool:
-    """Return whether a row says what stands in the columns below it."""
+    """Return whether a row is the head of the columns below it."""
     if below.base - row.base > _WIDEST_STEP * max(row.size, below.size):
         return False
     groups = _groups(row.words, row.size)

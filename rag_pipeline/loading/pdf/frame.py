@@ -1,4 +1,4 @@
-"""Coordinates of a page's content -> those of the displayed page, and of its text turned level."""
+"""Convert coordinates between a page's content, the displayed page and its turned text."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ Sides = tuple[float, float, float, float]
 
 
 def around(*points: tuple[float, float]) -> Sides:
-    """Return the sides of the smallest area that holds some points."""
+    """Return the sides of the smallest area around points."""
     xs, ys = zip(*points, strict=True)
     return min(xs), min(ys), max(xs), max(ys)
 
 
 class Frame:
-    """Turn coordinates of a page's content into those of the displayed page."""
+    """Converts coordinates of a page's content to the displayed page."""
 
     def __init__(self, page: Any) -> None:
         box = pdfium.FS_RECTF()
@@ -27,7 +27,7 @@ class Frame:
         self.width, self.height = sides if self.turns % 2 == 0 else sides[::-1]
 
     def point(self, x: float, y: float) -> tuple[float, float]:
-        """Return where a point of the content is shown."""
+        """Return the position of a content point on the displayed page."""
         if self.turns == 0:
             return x - self.left, self.top - y
         if self.turns == 1:
@@ -38,7 +38,7 @@ class Frame:
 
 
 def turn(x: float, y: float, direction: int, width: float, height: float) -> tuple[float, float]:
-    """Return where a point of the displayed page lies once text of `direction` is level."""
+    """Return a point's position on the page turned so that text of `direction` is level."""
     if direction == 90:
         return height - y, x
     if direction == 180:

@@ -1,4 +1,4 @@
-"""Running headers and footers, page numbers and line numbers, told by repetition and place."""
+"""Remove headers, footers, page numbers and line numbers, found by repetition and position."""
 
 import re
 from collections import defaultdict
@@ -9,7 +9,7 @@ from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import Line
 
 _ZONE = 0.14
-"""The share of a page's height, at its top and its bottom, in which furniture stands."""
+"""Share of a page's height, at its top and bottom, that is searched for furniture."""
 _EDGE_ROWS = 3
 _NUMBER = re.compile(r"\d+")
 _ROMAN = re.compile(r"[ivxlc]+")
@@ -21,13 +21,13 @@ _PAGE_WORDS = re.compile(
 _SMALL = 0.92
 _TOP = 0.09
 _SAME_HEIGHT = 5.0
-_LEAST_LINE_NUMBERS = 8
+_MIN_LINE_NUMBERS = 8
 
 
 def without_furniture(
     pages: Sequence[list[Line]], heights: Sequence[float], body: float
 ) -> list[list[Line]]:
-    """Return the pages' lines without what repeats at their edges."""
+    """Return the pages' lines without headers, footers and page numbers."""
     edges = [_edges(lines, height) for lines, height in zip(pages, heights, strict=True)]
     repeated = _repeated(edges, len(pages))
     numbered = _numbered(edges, body)
@@ -48,9 +48,9 @@ def without_furniture(
 
 
 def without_line_numbers(words: list[Word]) -> list[Word]:
-    """Return the words of a page without the numbers of its lines in a margin."""
+    """Return the words of a page without line numbers in a margin."""
     digits = [word for word in words if word.text.isdigit() and len(word.text) <= 4]
-    if len(digits) < _LEAST_LINE_NUMBERS:
+    if len(digits) < _MIN_LINE_NUMBERS:
         return words
     others = [word for word in words if not word.text.isdigit()]
     if not others:
@@ -65,13 +65,13 @@ def without_line_numbers(words: list[Word]) -> list[Word]:
         side.sort(key=lambda word: word.base)
         values = [int(word.text) for word in side]
         steps = {b - a for a, b in pairwise(values)}
-        if len(side) >= _LEAST_LINE_NUMBERS and len(steps) == 1 and steps <= {1, 5}:
+        if len(side) >= _MIN_LINE_NUMBERS and len(steps) == 1 and steps <= {1, 5}:
             outside |= {id(word) for word in side}
     return [word for word in words if id(word) not in outside] if outside else words
 
 
 def _edges(lines: Sequence[Line], height: float) -> list[tuple[Line, bool]]:
-    """Return the lines of the outermost rows, with whether they stand at the top."""
+    """Return the lines of the outermost rows; True marks those at the top."""
     plain = [line for line in lines if line.table is None]
     bases = sorted({round(line.base) for line in plain})
     top, bottom = set(bases[:_EDGE_ROWS]), set(bases[-_EDGE_ROWS:])
@@ -106,12 +106,12 @@ def _repeated(edges: Sequence[list[tuple[Line, bool]]], count: int) -> set[int]:
 
 
 def _pages_near(page: int, line: Line, lines: Sequence[tuple[int, Line]]) -> set[int]:
-    """Return the other pages of which one of the lines stands at the same height."""
+    """Return the other pages with one of the lines at the same height."""
     return {p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page}
 
 
 def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]:
-    """Return the lines with a number at a side that grows with the pages, and those beside them."""
+    """Return the lines with a number at a side that grows with the pages, and their rows."""
     offsets: defaultdict[tuple[int, bool], list[tuple[int, Line]]] = defaultdict(list)
     for page, found in enumerate(edges):
         for line, at_top in found:
@@ -134,7 +134,7 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
 
 
 def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
-    """Return the lines of a small first row, well above the rest, as running titles are."""
+    """Return the lines of a small first row, far above the rest, such as a running title."""
     if not lines:
         return set()
     first = min(line.base for line in lines)
@@ -148,6 +148,6 @@ def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
 
 
 def _is_number(line: Line, count: int) -> bool:
-    """Return whether the line says nothing but the page's number."""
-    told = _PAGE_WORDS.fullmatch(_key(line.text)) is not None
-    return told and (count > 1 or not line.text.strip().isalpha())
+    """Return whether the line is only a page number."""
+    found = _PAGE_WORDS.fullmatch(_key(line.text)) is not None
+    return found and (count > 1 or not line.text.strip().isalpha())

@@ -1,4 +1,4 @@
-"""A page as PDFium reads it -> words with position, size and weight, and the lines drawn on it.
+"""Read a page with PDFium: words with position, size and weight, and drawn lines.
 
 Coordinates are points of the displayed page (its /Rotate applied), from the top left corner.
 """
@@ -15,10 +15,10 @@ import pypdfium2.raw as pdfium
 from rag_pipeline.loading.pdf.drawings import Rule, read_drawings, turned_rule
 from rag_pipeline.loading.pdf.frame import Frame, turn
 
-MOST_CHARACTERS = 200_000
-"""Maximum number of characters that are read of a page."""
+MAX_CHARACTERS = 200_000
+"""Maximum number of characters that are read from a page."""
 _SPACE = 0.13
-"""The least gap between words, in font sizes; kerning stays below it."""
+"""Minimum gap between words, in font sizes; kerning stays below it."""
 _BEARING = 0.045
 _NARROW = 0.09
 _BOLD = re.compile(r"bold|black|heavy|demi|semibd|-bd|cmbx|cmb\d|sfbx|-medi|[-_]b\b", re.I)
@@ -38,10 +38,10 @@ _ACCENTS = {
 
 @dataclass(slots=True)
 class Word:
-    """Characters side by side in one style; `base` is the y of the baseline.
+    """Adjacent characters in one style; `base` is the y of the baseline.
 
-    `space` tells that a blank was typed before it. `clusters` holds (x, characters) where the
-    order on the page may not be the order of reading.
+    `space` is True after a typed blank. `clusters` holds (x, characters) of right-to-left words,
+    whose order on the page differs from the reading order.
     """
 
     text: str
@@ -62,15 +62,14 @@ class Word:
 
 @dataclass(slots=True)
 class PageGlyphs:
-    """What stands on one page; `aside` is text in another direction than most of it."""
+    """The content of one page. Text in a direction other than the main one is left out."""
 
     width: float
     height: float
     words: list[Word] = field(default_factory=list)
-    aside: list[Word] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     turned: int = 0
-    """Degrees by which the page was turned counterclockwise, so that its words are level."""
+    """Degrees by which the page was turned counterclockwise to make its words level."""
     characters: int = 0
     unmapped: int = 0
     image_share: float = 0.0
@@ -101,7 +100,6 @@ def read_glyphs(page: Any) -> PageGlyphs:
     weights = {turn: sum(len(w.text) for w in words) for turn, words in runs.items() if turn >= 0}
     main = max(weights, key=lambda turn: (weights[turn], -turn), default=0)
     found.words = runs.pop(main, [])
-    found.aside = [word for words in runs.values() for word in words]
     found.turned = main
     if main:
         found.rules = [turned_rule(rule, main, frame) for rule in found.rules]
@@ -111,14 +109,14 @@ def read_glyphs(page: Any) -> PageGlyphs:
 
 
 def _words(text_page: Any, frame: Frame, found: PageGlyphs) -> dict[int, list[Word]]:
-    """Return the words by direction of the text in degrees, -1 for text that is slanted."""
+    """Return the words by direction of the text in degrees; -1 for slanted text."""
     builder = _Builder()
     styles: dict[int, _Style] = {}
     loose, tight = pdfium.FS_RECTF(), [ctypes.c_double() for _ in range(4)]
     corners = [ctypes.byref(one) for one in tight]
     get_unicode, get_object = pdfium.FPDFText_GetUnicode, pdfium.FPDFText_GetTextObject
     get_box, loose_box = pdfium.FPDFText_GetLooseCharBox, ctypes.byref(loose)
-    count = min(pdfium.FPDFText_CountChars(text_page), MOST_CHARACTERS)
+    count = min(pdfium.FPDFText_CountChars(text_page), MAX_CHARACTERS)
     style: _Style | None = None
     last = None
     high = 0
@@ -132,7 +130,7 @@ def _words(text_page: Any, frame: Frame, found: PageGlyphs) -> dict[int, list[Wo
         high = 0
         owner = get_object(text_page, index)
         if not owner:
-            continue  # a blank or line end that PDFium guessed
+            continue  # a blank or line end that PDFium inserted
         address = ctypes.addressof(owner.contents) if owner else 0
         if address != last:
             last = address
@@ -163,7 +161,7 @@ def _words(text_page: Any, frame: Frame, found: PageGlyphs) -> dict[int, list[Wo
         direction = max(style.direction, 0)
         one = turn(*one, direction, frame.width, frame.height)
         two = turn(*two, direction, frame.width, frame.height)
-        # The box is the ink's; beside it lies what belongs to the letter, too.
+        # The box covers only the ink: add the letter's side bearings.
         side = (_NARROW if char in "1Iijl.,:;'|!" else _BEARING) * style.size
         x0, x1 = min(one[0], two[0]) - side, max(one[0], two[0]) + side
         builder.add(char, x0, x1, style.base, style)
@@ -189,7 +187,7 @@ def _style(text_page: Any, index: int, owner: Any, frame: Frame) -> _Style:
         name = ctypes.create_string_buffer(128)
         pdfium.FPDFFont_GetBaseFontName(font, name, 128)
         family = name.value.decode("latin-1").rpartition("+")[2]
-        # The weight that PDFium tells is guessed from the width of stems.
+        # PDFium guesses the weight from the width of stems; the name is more reliable.
         bold = bool(_BOLD.search(family)) or bool(pdfium.FPDFFont_GetFlags(font) & _FORCE_BOLD)
         italic = bool(_ITALIC.search(family))
     return _Style(direction, max(abs(size), 0.1), base, bold, italic)
@@ -200,7 +198,7 @@ def _is_rtl(char: str) -> bool:
 
 
 class _Builder:
-    """Join characters, in the order of the file, to words."""
+    """Joins characters, in the order of the file, to words."""
 
     def __init__(self) -> None:
         self.words: dict[int, list[Word]] = {}
@@ -246,7 +244,7 @@ class _Builder:
         self._x0, self._x1 = min(self._x0, x0), max(self._x1, x1)
 
     def _accent(self, char: str, x0: float, x1: float) -> bool:
-        """Compose an accent that was set over, or under, the letter beside it in the file."""
+        """Compose an accent with the letter before or after it in the file."""
         mark = _ACCENTS.get(self._parts[-1])
         letter = char
         if mark is None and char in _ACCENTS:

@@ -1,4 +1,4 @@
-"""Headings -> their levels, by their numbers and by how they look."""
+"""Set the levels of headings from their numbers and their style."""
 
 import statistics
 from collections import defaultdict
@@ -8,7 +8,7 @@ from rag_pipeline.loading.pdf.paragraphs import NAMED, NUMBERED, Block
 
 
 def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
-    """Give the headings their levels: by their numbers, else by how they look."""
+    """Set each heading's level from its number, else from its style."""
     headings = [block for block in blocks if block.kind == "heading" and block is not title]
     depths: defaultdict[tuple[float, bool, bool], list[int]] = defaultdict(list)
     for block in headings:
@@ -27,7 +27,7 @@ def set_levels(blocks: Sequence[Block], title: Block | None) -> None:
 
 
 def demote_front_matter(blocks: Sequence[Block], title: Block | None) -> None:
-    """Make the large names under a title text again: authors and places head nothing."""
+    """Turn large lines under a title into text: authors and places are not headings."""
     if title is None:
         return
     start = next(index for index, block in enumerate(blocks) if block is title) + 1

@@ -1,4 +1,4 @@
-"""Words that were broken at the ends of lines -> whole words, with no dictionary but the text."""
+"""Join words that were hyphenated at line ends, with the text itself as dictionary."""
 
 import re
 from collections import Counter
@@ -14,7 +14,7 @@ _COMPOUNDS = frozenset(
     "all cross double four fourth full half high left long low multi non one open post real "
     "right second self semi short single so state then third three top triple two well".split()
 )
-"""First parts that keep their hyphen where the text itself says nothing."""
+"""First parts that keep their hyphen if the word occurs nowhere else in the text."""
 _JOINED = frozenset(
     "another become cannot everyone everything forever however inside into itself maybe nobody "
     "nothing nowadays otherwise outside overall overview someone something therefore throughout "
@@ -27,11 +27,11 @@ _CONJUNCTIONS = ("and", "or", "und", "oder", "et", "ou", "to")
 
 
 class Hyphens:
-    """What a text says of its own words."""
+    """Counts the words of a text, to decide whether a hyphen at a line end belongs to a word."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._words: Counter[str] = Counter()
-        rest = False  # whether a line starts with the second half of a word
+        rest = False  # the line starts with the second half of a word
         for line in lines:
             broken = _LAST.search(line[-_LONGEST:])
             words = _WORD.findall(line[: len(line) - len(broken[0])] if broken else line)
@@ -39,7 +39,7 @@ class Hyphens:
             rest = broken is not None
 
     def joint(self, before: str, after: str) -> str:
-        """Return `before` and `after` as one text, where `before` is the end of a line."""
+        """Join the text before a line end with the next line."""
         if _ADDRESS.search(before[-_LONGEST_ADDRESS:]) and _GOES_ON.match(after):
             return before + after
         broken, rest = _LAST.search(before[-_LONGEST:]), _WORD.match(after)

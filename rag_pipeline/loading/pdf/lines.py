@@ -1,4 +1,4 @@
-"""Words -> lines of text: blanks between words, right-to-left order, the style of a line."""
+"""Join words to lines of text: blanks, right-to-left order, style."""
 
 import statistics
 import unicodedata
@@ -24,7 +24,7 @@ class Line:
     """Words on one baseline, in reading order.
 
     `left` and `right` are the sides of the column. `marker` is the text of a raised first word,
-    as footnotes have. `table` holds the cells where the line stands for a table of rows.
+    such as a footnote's number. A line with cells in `table` represents a whole table.
     """
 
     text: str
@@ -44,16 +44,16 @@ class Line:
     table: list[list[str]] | None = None
     row_bases: list[float] = field(default_factory=list)
     parts: tuple[str, ...] = ()
-    """The text in pieces, where wide gaps divide it."""
+    """The text, split at wide gaps."""
 
     @property
     def top(self) -> float:
-        """Return the y above which nothing of a common letter reaches."""
+        """Return the y of the top of common letters."""
         return self.row_bases[0] - self.size if self.row_bases else self.base - 0.75 * self.size
 
 
 def make_line(words: Sequence[Word], left: float, right: float) -> Line:
-    """Join the words of one baseline, from left to right on the page."""
+    """Join the words of one baseline."""
     words = sorted(words, key=lambda w: w.x0)
     letters: Counter[float] = Counter()
     bold = italic = total = 0
@@ -84,7 +84,7 @@ def make_line(words: Sequence[Word], left: float, right: float) -> Line:
 
 
 def _first_width(words: Sequence[Word]) -> float:
-    """Return the width of what stands before the first blank."""
+    """Return the width of the text before the first blank."""
     end = words[0].x1
     for before, word in pairwise(words):
         if word.space or word.x0 - before.x1 > _SPACE * word.size:
@@ -94,7 +94,7 @@ def _first_width(words: Sequence[Word]) -> float:
 
 
 def join(words: Sequence[Word]) -> str:
-    """Return the text of words that lie from left to right, in the order of reading."""
+    """Return the text of words, given from left to right, in reading order."""
     spread = _letter_spacing(words)
     parts: list[str] = []
     rtl = False
@@ -113,7 +113,7 @@ def join(words: Sequence[Word]) -> str:
 
 
 def _letter_spacing(words: Sequence[Word]) -> float:
-    """Return the usual gap between single letters that are set apart, 0 where they are not."""
+    """Return the median gap, in font sizes, of letter-spaced text; 0 for other text."""
     gaps = [
         (b.x0 - a.x1) / max(b.size, 0.1)
         for a, b in pairwise(words)
@@ -139,13 +139,13 @@ def _apart(before: Word, word: Word, spread: float) -> bool:
 
 
 def _is_mark(word: Word, beside: Word) -> bool:
-    """Return whether a word is the number of a note, raised beside a word of letters."""
+    """Return whether a word is a raised note number beside a word of letters."""
     raised = word.base < beside.base - _RAISED * beside.size and word.size < 0.9 * beside.size
     return raised and word.text.isdigit() and len(beside.text) >= 3 and beside.text.isalpha()
 
 
 def _visual(clusters: list[tuple[float, str]]) -> str:
-    """Return letters from left to right, each with its marks after it."""
+    """Return letters from left to right, each followed by its combining marks."""
     bases = [c for c in clusters if unicodedata.category(c[1][0]) != "Mn"]
     if not bases:
         return "".join(text for _, text in clusters)
@@ -164,10 +164,10 @@ def _mostly_rtl(text: str) -> bool:
 
 
 def _logical(visual: str) -> str:
-    """Put a line with right-to-left letters, read from left to right, in the order of reading.
+    """Convert a line with right-to-left letters from visual to reading order.
 
-    The reverse of the usual rendering, for one level of nesting: what lies between letters of
-    one direction goes with them.
+    Reverse the Unicode bidirectional algorithm for one level of nesting: neutral characters take
+    the direction of the letters around them.
     """
     units = _units(visual)
     base = "R" if _mostly_rtl(visual) else "L"
@@ -198,7 +198,7 @@ def _direction(unit: str) -> str:
 
 
 def _directions(units: Sequence[str], base: str) -> list[str]:
-    """Return directions; what has none has that of both its neighbours, or else of the line."""
+    """Return directions; neutral units take their neighbours' common direction, or the line's."""
     own = [_direction(unit) for unit in units]
     before, after = _last(own, base), _last(own[::-1], base)[::-1]
     return [
@@ -208,5 +208,5 @@ def _directions(units: Sequence[str], base: str) -> list[str]:
 
 
 def _last(directions: Sequence[str], base: str) -> list[str]:
-    """Return the last direction before each place, `base` where there is none."""
+    """Return the last direction before each place; `base` if there is none."""
     return [*accumulate(directions, lambda last, one: one or last, initial=base)][:-1]

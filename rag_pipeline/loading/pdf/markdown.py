@@ -1,4 +1,4 @@
-"""Blocks -> Markdown, with the page and the box of each line in it."""
+"""Write blocks as Markdown, with a map from each line to its page and box."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ _UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\xad]")
 _BLANKS = re.compile(r"[ \t\u2000-\u200a\u202f\u3000]+")
 
 Locate = Callable[[Line, float, float], Box]
-"""A line, its top and its baseline -> where that is on the displayed page."""
+"""Takes a line, its top and its baseline, and returns the box on the displayed page."""
 
 
 def to_markdown(
     blocks: Sequence[Block], hyphens: Hyphens, locate: Locate, sizes: Sequence[tuple[float, float]]
 ) -> tuple[str, PageMap]:
-    """Return the text and its map."""
+    """Return the text and the map of its lines."""
     writer = _Writer(locate)
     for block in blocks:
         writer.write(block, hyphens)
@@ -84,19 +84,19 @@ class _Writer:
 
 
 def plain(block: Block, hyphens: Hyphens) -> str:
-    """Return a block's lines as one, without any mark."""
+    """Return a block's lines as one line of plain text."""
     return _join([clean(line.text) for line in block.lines], set(), hyphens)[0]
 
 
 def clean(text: str) -> str:
-    """Return the text without control characters and rows of dots, with single blanks."""
+    """Remove control characters, shorten leader dots, and collapse blanks."""
     text = _UNWANTED.sub(lambda wrong: "\ufffd" if wrong[0] >= "\ud800" else "", text)
     text = _LEADERS.sub(" ... ", text)
     return _BLANKS.sub(" ", text).strip()
 
 
 def _join(texts: Sequence[str], breaks: set[int], hyphens: Hyphens) -> tuple[str, list[int]]:
-    """Return the lines as one text, and where each of them starts."""
+    """Return the lines as one text, and the offset of each line."""
     result, offsets = texts[0], [0]
     for index, text in enumerate(texts[1:], 1):
         if not text:

@@ -1,7 +1,7 @@
-"""Pages that are images -> words, by the recognition models that `rapidocr` carries in its wheel.
+"""Recognise the words of scanned pages with the models in the wheel of `rapidocr`.
 
-Needs the extra `ocr`. A page is drawn at 200 dots an inch, or fewer where it is very large, and
-turned upright first where its lines stand.
+Needs the extra `ocr`. A page is rendered at 200 dots an inch, or at fewer if it is very large.
+A page with vertical lines is turned first.
 """
 
 import ctypes
@@ -18,15 +18,15 @@ from rag_pipeline.loading.pdf.glyphs import PageGlyphs, Word
 
 _DPI = 200
 _LARGEST_SIDE = 3600
-"""Maximum side of a drawn page in pixels, so that a page of any size takes the same memory."""
+"""Maximum side of a rendered page in pixels, which bounds its memory."""
 _FINDING_SIDE = 1280
-_LEAST_CONFIDENCE = 0.5
+_MIN_CONFIDENCE = 0.5
 _DOUBTFUL = 0.85
 _SAME_SIZE = 0.14
 _GLUED = re.compile(r"(?<=[a-z][.,;:!?])(?=[A-Z][a-z])")
-"""Where the models leave out a blank, after the end of a sentence."""
+"""The end of a sentence, where the models omit the blank."""
 _X_HEIGHT = 0.72
-"""The share of a line's box that is the size of its letters."""
+"""Font size as a share of the height of a line's box."""
 
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 _Line = tuple[str, float, np.ndarray[Any, np.dtype[np.float64]]]
@@ -42,27 +42,27 @@ def _engine() -> Any:
         params={
             "Global.log_level": "critical",
             "Global.max_side_len": _LARGEST_SIDE,
-            "Global.text_score": _LEAST_CONFIDENCE,
+            "Global.text_score": _MIN_CONFIDENCE,
             "Global.use_cls": False,
-            # Lines are found in a smaller picture, of a third of the memory, and read in the large.
+            # Detect lines in a smaller image, with a third of the memory; read them in the large.
             "Det.limit_type": "max",
             "Det.limit_side_len": _FINDING_SIDE,
             "Rec.rec_batch_num": 1,
-            # A core each: documents are recognised by several processes at once.
+            # One thread: several processes recognise documents in parallel.
             "EngineConfig.onnxruntime.intra_op_num_threads": 1,
         }
     )
 
 
 def recognise(page: Any) -> tuple[PageGlyphs, float]:
-    """Return the words of a loaded page, and the mean confidence of their characters."""
+    """Return the words of a loaded page and the mean confidence of their characters, 0 to 1."""
     image, scale = _drawn(page)
     height, width = image.shape[:2]
     found = PageGlyphs(width / scale, height / scale, image_share=1.0)
     lines = _lines(image)
     turned = 0
     if _is_sideways(lines):
-        # Which of the two ways it lies, the more confident reading tells.
+        # Read both directions and keep the more confident one.
         readings = {quarter: _lines(np.rot90(image, quarter // 90)) for quarter in (90, 270)}
         turned = max(readings, key=lambda quarter: _confidence(readings[quarter]))
         lines = readings[turned]
@@ -70,14 +70,14 @@ def recognise(page: Any) -> tuple[PageGlyphs, float]:
         upside_down = _lines(np.rot90(image, 2))
         if _confidence(upside_down) > _confidence(lines):
             turned, lines = 180, upside_down
-    # A page turned counterclockwise for reading had its text running the other way.
+    # `turned` is the direction of the text, opposite to the rotation for reading.
     found.turned = {0: 0, 90: 270, 180: 180, 270: 90}[turned]
     if turned in (90, 270):
         found.width, found.height = found.height, found.width
     angle = _slope(lines)
     common = statistics.median([_size(box) for _, _, box in lines] or [1.0])
     for text, _, box in lines:
-        # Boxes are a little higher or lower with the letters in them; most lines are of one size.
+        # The height of a box depends on its letters: use the usual size for similar lines.
         size = _size(box)
         size = common if abs(size - common) < _SAME_SIZE * common else size
         found.words += _words(text, box / scale, size / scale, angle)
@@ -86,7 +86,7 @@ def recognise(page: Any) -> tuple[PageGlyphs, float]:
 
 
 def _drawn(page: Any) -> tuple[Image, float]:
-    """Draw the page as it is displayed; return it with its pixels a point."""
+    """Render the displayed page; return the image and its pixels per point."""
     width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
     scale = min(_DPI / 72, _LARGEST_SIDE / max(width, height, 1.0))
     columns, rows = max(int(width * scale), 1), max(int(height * scale), 1)
@@ -118,7 +118,7 @@ def _confidence(lines: list[_Line]) -> float:
 
 
 def _is_sideways(lines: list[_Line]) -> bool:
-    """Return whether most lines are higher than wide."""
+    """Return whether most lines are taller than wide."""
     tall = sum(
         np.ptp(box[:, 1]) > 1.5 * np.ptp(box[:, 0]) for text, _, box in lines if len(text) > 2
     )
@@ -126,7 +126,7 @@ def _is_sideways(lines: list[_Line]) -> bool:
 
 
 def _slope(lines: list[_Line]) -> float:
-    """Return by how much lines fall along their length, as of a page that lay askew."""
+    """Return the median slope of long lines, for a page scanned askew."""
     long = [box for text, _, box in lines if len(text) > 20]
     if len(long) < 3:
         return 0.0
@@ -140,7 +140,7 @@ def _size(box: Any) -> float:
 
 
 def _words(text: str, box: Any, size: float, slope: float) -> list[Word]:
-    """Return a line's words, of even letters, as on a page that lay straight."""
+    """Return a line's words with letters of equal width, corrected for the slope."""
     x0, x1 = float(box[:, 0].min()), float(box[:, 0].max())
     middle_y = float(box[:, 1].mean()) - slope * (x0 + x1) / 2
     base = middle_y + 0.32 * size

@@ -1,4 +1,4 @@
-"""One page -> its lines in the order of reading, tables among them."""
+"""Read one page: its lines and tables in reading order."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ _STAND_IN_SIZE = 8.0
 
 @dataclass(slots=True)
 class Page:
-    """What a page says. `width` and `height` are of the page with its text level."""
+    """The lines of a page. `width` and `height` belong to the page turned for level text."""
 
     width: float
     height: float
@@ -30,16 +30,16 @@ class Page:
     image_share: float = 0.0
     image_pixels: int = 0
     confidence: float | None = None
-    """The mean confidence of the characters that were recognised in an image."""
+    """Mean confidence of the recognised characters; None if the page was not recognised."""
 
     @property
     def displayed(self) -> tuple[float, float]:
-        """Return width and height as the page is displayed."""
+        """Return width and height of the displayed page, in points."""
         sides = self.width, self.height
         return sides if self.turned % 180 == 0 else sides[::-1]
 
     def box(self, line: Line, top: float, base: float) -> Box:
-        """Return where a line lies on the displayed page."""
+        """Return a line's box on the displayed page."""
         bottom = base + 0.25 * line.size
         width, height = self.displayed
         one = turn_back(line.x0, top, self.turned, width, height)
@@ -48,12 +48,12 @@ class Page:
 
 
 def read_page(page: Any, number: int) -> Page:
-    """Read a loaded page, the `number`-th from 0."""
+    """Read a loaded page; `number` counts from 0."""
     return lay_out(read_glyphs(page), number)
 
 
 def lay_out(glyphs: PageGlyphs, number: int) -> Page:
-    """Bring what stands on a page into the order of reading."""
+    """Arrange the words of a page in lines and tables, in reading order."""
     read = Page(glyphs.width, glyphs.height, glyphs.turned)
     read.characters, read.unmapped = glyphs.characters, glyphs.unmapped
     read.image_share, read.image_pixels = glyphs.image_share, glyphs.image_pixels
@@ -69,7 +69,7 @@ def lay_out(glyphs: PageGlyphs, number: int) -> Page:
 
 
 def _visible(glyphs: PageGlyphs) -> list[Word]:
-    """Return the words on the page, not those beside it, as printers' marks are."""
+    """Return the words inside the page's sides; printers' marks lie outside."""
     return [
         word
         for word in glyphs.words

@@ -1,10 +1,12 @@
-"""Lines in reading order -> paragraphs, list items, headings, notes and tables, pieces of them."""
+"""Join lines in reading order to blocks: paragraphs, list items, headings, notes and tables."""
 
 import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Literal
 
 from rag_pipeline.loading.pdf.lines import Line
 
@@ -32,24 +34,36 @@ _NOTE_MARK = re.compile(r"^([∗*†‡§¶‖]+|\d{1,3})(?=\s*\S)")
 _ENDS = re.compile(r"[.!?:;。！？؟][\"”’')\]]*\d{0,3}$")
 _SMALL = 0.93
 _BIG = 1.12
-_LONGEST_HEADING = 220
-_MOST_HEADING_WORDS = 26
+_MAX_HEADING_CHARACTERS = 220
+_MAX_HEADING_WORDS = 26
 _FLOATING = ("table", "caption")
-_MOST_LABELS = 12
-"""Maximum number of blocks over which a figure with its labels extends."""
-_JUSTIFIED = 6
-"""Least number of lines with the same end that show text set to fill its column."""
+_MAX_LABELS = 12
+"""Maximum number of blocks in a figure with its labels."""
+_JUSTIFIED_LINES = 6
+"""Minimum number of lines with the same end in justified text."""
+
+Kind = Literal["text", "item", "heading", "caption", "note", "table"]
+
+
+class Joint(Enum):
+    """How a line follows the line before it."""
+
+    JOIN = auto()
+    """It continues the text."""
+    KEEP_BREAK = auto()
+    """It belongs to the block, but the line break is kept."""
+    NEW_BLOCK = auto()
 
 
 @dataclass(slots=True)
 class Block:
-    """Lines that belong together; `kind` is one of text, item, heading, caption, note, table."""
+    """Lines that belong together."""
 
-    kind: str
+    kind: Kind
     lines: list[Line] = field(default_factory=list)
     level: int = 0
     breaks: set[int] = field(default_factory=set)
-    """The places, counted in lines, before which the line break is kept."""
+    """Indexes of the lines before which the line break is kept."""
 
     @property
     def last(self) -> Line:
@@ -58,7 +72,7 @@ class Block:
 
 
 class Styles:
-    """What the body of a document looks like."""
+    """The usual size, weight and leading of a document's text."""
 
     def __init__(self, pages: Sequence[list[Line]]) -> None:
         sizes: Counter[float] = Counter()
@@ -85,17 +99,17 @@ class Styles:
         }
 
     def leading(self, size: float) -> float:
-        """Return the usual distance of baselines for text of this size."""
+        """Return the usual distance in points between baselines of text of this size."""
         rounded = round(size * 2) / 2
         usual = self._leadings.get(self.body) or 1.2
         ratio = self._leadings.get(rounded) or usual
-        if rounded > self.body:  # of headings, lines are few and what is above them is far
+        if rounded > self.body:  # a heading has few lines and much space above it
             ratio = min(ratio, 1.15 * usual)
         return min(ratio, 2.4) * size
 
 
 def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[list[Block], Styles]:
-    """Return the document's blocks in the order of reading, without heading levels."""
+    """Return a document's blocks in reading order, without heading levels."""
     styles = Styles(pages)
     found: list[Block] = []
     notes: list[Block] = []
@@ -115,7 +129,7 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
             if target is not None and _open(target) and (
                 block.kind in _FLOATING or _goes_on(target, blocks[place + 1 :])
             ):  # fmt: skip
-                floats.append(block)  # the text goes on behind it, perhaps
+                floats.append(block)  # the text may continue after it
                 continue
             found += [*floats]
             floats.clear()
@@ -128,7 +142,7 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
 
 
 def _open(block: Block) -> bool:
-    """Return whether a text breaks off in the middle of a sentence."""
+    """Return whether a text ends in the middle of a sentence."""
     if block.kind not in ("text", "item") or not block.lines:
         return False
     text = block.last.text
@@ -136,9 +150,9 @@ def _open(block: Block) -> bool:
 
 
 def _goes_on(text: Block, later: Sequence[Block]) -> bool:
-    """Return whether a text goes on soon, behind a caption or a table: between are its labels."""
+    """Return whether a text continues after a caption or a table and its labels."""
     seen = False
-    for block in later[:_MOST_LABELS]:
+    for block in later[:_MAX_LABELS]:
         if seen and _continues(text, block, True):
             return True
         seen = seen or block.kind in _FLOATING
@@ -158,7 +172,7 @@ def _continues(before: Block, block: Block, over_floats: bool) -> bool:
         return True
     full = one.x1 > one.right - 2.5 * one.size or one.rtl
     if start.isupper() and start.isascii():
-        # A name, perhaps: what begins something is indented, or a line of its own without an end.
+        # A capital may start a name. A new paragraph would be indented or a line without an end.
         flush = abs(two.x0 - two.left) < 0.4 * two.size or before.kind == "item"
         whole = len(block.lines) > 1 or bool(_ENDS.search(two.text))
         return full and flush and whole and len(before.lines) > 1 and one.bold == two.bold
@@ -168,7 +182,7 @@ def _continues(before: Block, block: Block, over_floats: bool) -> bool:
 def _split_notes(
     lines: list[Line], styles: Styles, height: float
 ) -> tuple[list[Line], list[Block]]:
-    """Take the footnotes off the ends of a page's columns."""
+    """Separate the footnotes at the ends of a page's columns from its text."""
     columns: defaultdict[int, list[Line]] = defaultdict(list)
     for line in lines:
         columns[line.column].append(line)
@@ -211,10 +225,10 @@ def _marked(line: Line) -> bool:
     )
 
 
-def _justify(lines: Sequence[Line]) -> None:
-    """Let lines end where most of their column do, not where a table or a caption beside them does.
+def _limit_columns(lines: Sequence[Line]) -> None:
+    """Set the right side of columns to the end of their justified lines.
 
-    As on a last page, whose text fills one of two columns.
+    A table or a caption beside the text, as on a last page, may have made a column too wide.
     """
     columns: defaultdict[int, list[Line]] = defaultdict(list)
     for line in lines:
@@ -222,7 +236,9 @@ def _justify(lines: Sequence[Line]) -> None:
             columns[line.column].append(line)
     for column in columns.values():
         ends = Counter(round(line.x1) for line in column)
-        full = [end for end in ends if sum(ends[end + by] for by in (-1, 0, 1)) >= _JUSTIFIED]
+        full = [
+            end for end in ends if sum(ends[end + near] for near in (-1, 0, 1)) >= _JUSTIFIED_LINES
+        ]
         end = max(full, default=0) + 1
         if full and sum(line.x1 > end for line in column) <= 2:
             for line in column:
@@ -230,7 +246,7 @@ def _justify(lines: Sequence[Line]) -> None:
 
 
 def _narrow(lines: Sequence[Line], styles: Styles) -> None:
-    """Give lines that are set narrower than their column, as abstracts are, their own sides."""
+    """Set the sides of lines that are narrower than their column, such as an abstract."""
     start = 0
     for index in range(1, len(lines) + 1):
         before = lines[index - 1]
@@ -252,33 +268,28 @@ def _narrow(lines: Sequence[Line], styles: Styles) -> None:
 
 
 def _page_blocks(lines: Sequence[Line], styles: Styles) -> Iterator[Block]:
-    _justify(lines)
+    _limit_columns(lines)
     _narrow(lines, styles)
     block: Block | None = None
     for index, line in enumerate(lines):
-        if line.table is not None:
-            if block is not None:
-                yield _judged(block, styles, line)
-                block = None
-            yield Block("table", [line])
-            continue
+        kind: Kind = "table" if line.table is not None else _kind(line)
         following = lines[index + 1] if index + 1 < len(lines) else None
-        kind = _kind(line)
-        how = _break(block, line, kind, styles, following) if block is not None else "new"
-        if how == "new":
+        joint = Joint.NEW_BLOCK
+        if block is not None and "table" not in (kind, block.kind):
+            joint = _joint(block, line, kind, styles, following)
+        if block is None or joint is Joint.NEW_BLOCK:
             if block is not None:
-                yield _judged(block, styles, line)
+                yield _completed(block, styles)
             block = Block(kind, [line])
-        else:
-            assert block is not None
-            if how == "line":
-                block.breaks.add(len(block.lines))
-            block.lines.append(line)
+            continue
+        if joint is Joint.KEEP_BREAK:
+            block.breaks.add(len(block.lines))
+        block.lines.append(line)
     if block is not None:
-        yield _judged(block, styles, None)
+        yield _completed(block, styles)
 
 
-def _kind(line: Line) -> str:
+def _kind(line: Line) -> Kind:
     if _CAPTION.match(line.text):
         return "caption"
     if BULLET.match(line.text) or _ITEM.match(line.text):
@@ -286,55 +297,68 @@ def _kind(line: Line) -> str:
     return "text"
 
 
-def _break(block: Block, line: Line, kind: str, styles: Styles, following: Line | None) -> str:
-    """Return `new` where a block begins, `line` where only the line break counts, or `join`."""
+def _joint(block: Block, line: Line, kind: Kind, styles: Styles, following: Line | None) -> Joint:
+    """Return how a line follows a block, from position, style and punctuation."""
     last = block.last
-    if line.column != last.column or line.page != last.page:
-        return "new"
+    if _is_apart(block, line, styles) or _differs_in_style(last, line, styles):
+        return Joint.NEW_BLOCK
     size = max(line.size, last.size)
-    step = line.base - last.base
-    leading = styles.leading(size)
-    if len(block.lines) > 1:
-        before = last.base - block.lines[-2].base
-        leading = max(min(leading, before * 1.05), 0.9 * size) if before > 0 else leading
-    if step > 1.22 * leading + 1 or step < -0.5 * size:
-        return "new"
-    if abs(line.size - last.size) > 0.08 * size or line.bold != last.bold:
-        return "new"
-    if line.text.isupper() != last.text.isupper() and len(last.text) < 60 and last.size < 0.97 * (
-        styles.body
-    ) and last.text.isupper():  # fmt: skip
-        return "new"
     indent = line.x0 - last.x0 if not line.rtl else last.x1 - line.x1
     room = last.right - last.x1 if not line.rtl else last.x0 - last.left
-    short = room > line.first_width + 0.35 * size
+    short = room > line.first_width + 0.35 * size  # the line's first word would fit on the last
     if len(block.lines) == 1 and short and line.bold and _centred(last) and not _centred(line):
-        return "new"
+        return Joint.NEW_BLOCK
+    step = line.base - last.base
     if kind == "caption" and step > 0:
-        return "new" if short or step > 1.05 * leading else "join"
+        apart = short or step > 1.05 * _leading_before(block, size, styles)
+        return Joint.NEW_BLOCK if apart else Joint.JOIN
     if kind == "item" and (short or _ENDS.search(last.text) or abs(indent) < 2 or indent < 0):
         marked = BULLET.match(line.text) or block.kind == "item" or short
-        return "new" if marked else "join"
+        return Joint.NEW_BLOCK if marked else Joint.JOIN
     if block.kind == "item" and indent < -0.5 * size and short:
-        return "new"
-    flush = abs(last.x0 - line.left) < 0.4 * size if not line.rtl else (
-        abs(last.right - last.x1) < 0.4 * size
-    )  # fmt: skip
+        return Joint.NEW_BLOCK
     centred = abs((line.x0 + line.x1) - (last.x0 + last.x1)) < size and abs(indent) > 2
-    large = size > _BIG * styles.body
-    if block.kind == "text" and 0.7 * size < indent < 4.5 * size and flush and not (
-        centred and large
-    ):  # fmt: skip
-        outdented = following is not None and following.column == line.column and (
-            abs(following.x0 - line.x0) < 0.3 * size
-        )  # fmt: skip
-        if not outdented or short:
-            return "new"
+    centred_heading = centred and size > _BIG * styles.body
+    flush_gap = last.x0 - line.left if not line.rtl else last.right - last.x1
+    indented = 0.7 * size < indent < 4.5 * size and abs(flush_gap) < 0.4 * size
+    if block.kind == "text" and indented and not centred_heading:
+        hanging = (
+            following is not None
+            and following.column == line.column
+            and abs(following.x0 - line.x0) < 0.3 * size
+        )
+        if short or not hanging:
+            return Joint.NEW_BLOCK
     if not short:
-        return "join"
+        return Joint.JOIN
     if _ENDS.search(last.text) and len(last.text) > 20:
-        return "new"
-    return "join" if centred and large else "line"
+        return Joint.NEW_BLOCK
+    return Joint.JOIN if centred_heading else Joint.KEEP_BREAK
+
+
+def _is_apart(block: Block, line: Line, styles: Styles) -> bool:
+    """Return whether a line is in another column, or above or far below the block."""
+    last = block.last
+    if line.column != last.column or line.page != last.page:
+        return True
+    size, step = max(line.size, last.size), line.base - last.base
+    return step > 1.22 * _leading_before(block, size, styles) + 1 or step < -0.5 * size
+
+
+def _leading_before(block: Block, size: float, styles: Styles) -> float:
+    leading = styles.leading(size)
+    if len(block.lines) > 1:
+        before = block.last.base - block.lines[-2].base
+        leading = max(min(leading, before * 1.05), 0.9 * size) if before > 0 else leading
+    return leading
+
+
+def _differs_in_style(last: Line, line: Line, styles: Styles) -> bool:
+    size = max(line.size, last.size)
+    if abs(line.size - last.size) > 0.08 * size or line.bold != last.bold:
+        return True
+    small_capitals = last.text.isupper() and len(last.text) < 60 and last.size < 0.97 * styles.body
+    return small_capitals and not line.text.isupper()
 
 
 def _centred(line: Line) -> bool:
@@ -342,20 +366,20 @@ def _centred(line: Line) -> bool:
     return before > 2 * line.size and abs(before - behind) < 0.5 * line.size
 
 
-def _judged(block: Block, styles: Styles, following: Line | None) -> Block:
-    if block.kind in ("text", "item") and _is_heading(block, styles, following):
+def _completed(block: Block, styles: Styles) -> Block:
+    if block.kind in ("text", "item") and _is_heading(block, styles):
         block.kind = "heading"
         block.breaks.clear()
     return block
 
 
-def _is_heading(block: Block, styles: Styles, following: Line | None) -> bool:
+def _is_heading(block: Block, styles: Styles) -> bool:
     first = block.lines[0]
     text = " ".join(line.text for line in block.lines)
     letters = sum(c.isalpha() for c in text)
     if (
-        len(text) > _LONGEST_HEADING
-        or len(text.split()) > _MOST_HEADING_WORDS
+        len(text) > _MAX_HEADING_CHARACTERS
+        or len(text.split()) > _MAX_HEADING_WORDS
         or len(block.lines) > 4
         or letters < (2 if not text.isascii() else 3)
         or letters < 0.5 * len(text.replace(" ", ""))

@@ -1,4 +1,4 @@
-"""A PDF -> Markdown in the order of reading, its title, and where each line stands."""
+"""Convert a PDF to Markdown in reading order, with its title and the position of each line."""
 
 import ctypes
 import gc
@@ -21,33 +21,33 @@ from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.markdown import plain, to_markdown
 from rag_pipeline.loading.pdf.page import Page, lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
-from rag_pipeline.loading.pdf.render import MOST_PIXELS, too_large
+from rag_pipeline.loading.pdf.render import MAX_PIXELS, too_large
 from rag_pipeline.loading.pdf.titles import declared_title, title_block, without_marks
 from rag_pipeline.loading.quality import measure
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)
-_MOST_RECOGNISED = 500
-"""Maximum number of pages of a document that are recognised; more count as unread."""
+_MAX_RECOGNISED = 500
+"""Maximum number of recognised pages in a document; further scans count as unread."""
 _RECOGNITION_SECONDS = 120.0
 _RECOGNITION_BYTES = 3 << 30
-_MOST_UNMAPPED = 0.3
+_MAX_UNMAPPED = 0.3
 _FEW = 30
-_LEAST_IMAGE = 0.3
-_MOST_PAGES = 20_000
+_MIN_IMAGE = 0.3
+_MAX_PAGES = 20_000
 
 
 class ReadPdf(NamedTuple):
-    """What a PDF says; `lacks` names the extra for want of which pages were left out."""
+    """The content of a PDF; `missing_extra` names the extra that its unread pages need."""
 
     text: str
     title: str
     page_map: PageMap
     metadata: dict[str, MetadataValue]
-    lacks: str = ""
+    missing_extra: str = ""
 
 
 def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
-    """Read a PDF; raise DocumentError where that is not possible."""
+    """Read a PDF; raise DocumentError if it is encrypted, corrupt or without text."""
     if b"%PDF-" not in raw[:1024]:
         raise DocumentError(document_id, "corrupt .pdf: it doesn't start like a PDF")
     if b"%%EOF" not in raw:
@@ -57,19 +57,19 @@ def read_pdf(document_id: str, raw: bytes) -> ReadPdf:
         pages: list[Page] = []
         for number in range(_count(document_id, document)):
             recognised = sum(page.confidence is not None for page in pages)
-            pages.append(_read(document, number, recognised < _MOST_RECOGNISED))
+            pages.append(_read(document, number, recognised < _MAX_RECOGNISED))
     read = compose(pages, declared)
     if not read.text:
         raise DocumentError(document_id, _without_text(pages))
     page_map = replace(read.page_map, file_hash=hashlib.sha256(raw).hexdigest())
     left_out = not is_installed("ocr") and any(
-        is_unread(page) and page.image_pixels <= MOST_PIXELS for page in pages
+        is_unread(page) and page.image_pixels <= MAX_PIXELS for page in pages
     )
-    return read._replace(page_map=page_map, lacks="ocr" if left_out else "")
+    return read._replace(page_map=page_map, missing_extra="ocr" if left_out else "")
 
 
 def compose(pages: list[Page], declared: str) -> ReadPdf:
-    """Join pages to one text."""
+    """Join pages to one text with a page map and metadata."""
     heights = [page.height for page in pages]
     body = Styles([page.lines for page in pages]).body
     kept = without_furniture([page.lines for page in pages], heights, body)
@@ -91,7 +91,7 @@ def compose(pages: list[Page], declared: str) -> ReadPdf:
 def _without_text(pages: list[Page]) -> str:
     scans = sum(is_unread(page) for page in pages)
     largest = max(page.image_pixels for page in pages)
-    if largest > MOST_PIXELS:
+    if largest > MAX_PIXELS:
         return f"no text: {too_large(largest)}"
     if scans and not is_installed("ocr"):
         what = "it is a scanned page" if scans == 1 else f"{scans:,} pages are scanned"
@@ -115,11 +115,11 @@ def _metadata(text: str, pages: list[Page]) -> dict[str, MetadataValue]:
 
 
 def is_unread(page: Page) -> bool:
-    """Return whether a page shows text, as far as can be told, that was not read."""
+    """Return whether a page probably shows text that was not read."""
     if page.confidence is not None:
         return False
-    broken = page.characters and page.unmapped > _MOST_UNMAPPED * page.characters
-    few = page.characters < _FEW and page.image_share > _LEAST_IMAGE
+    broken = page.characters and page.unmapped > _MAX_UNMAPPED * page.characters
+    few = page.characters < _FEW and page.image_share > _MIN_IMAGE
     return bool(broken or few)
 
 
@@ -127,8 +127,8 @@ def _count(document_id: str, document: Any) -> int:
     count = int(pdfium.FPDF_GetPageCount(document))
     if count < 1:
         raise DocumentError(document_id, "corrupt .pdf: it has no pages")
-    if count > _MOST_PAGES:
-        raise DocumentError(document_id, f".pdf has {count:,} pages, more than {_MOST_PAGES:,}")
+    if count > _MAX_PAGES:
+        raise DocumentError(document_id, f".pdf has {count:,} pages, more than {_MAX_PAGES:,}")
     return count
 
 
@@ -138,7 +138,7 @@ def _read(document: Any, number: int, may_recognise: bool) -> Page:
         return Page(0.0, 0.0, 0)
     try:
         read = read_page(page, number)
-        small = read.image_pixels <= MOST_PIXELS
+        small = read.image_pixels <= MAX_PIXELS
         if may_recognise and small and is_unread(read) and is_installed("ocr"):
             read = _recognised(page, number)
         return read

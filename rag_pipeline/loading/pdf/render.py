@@ -1,4 +1,4 @@
-"""A page of a PDF -> an image of it."""
+"""Render a page of a PDF as an image."""
 
 import io
 
@@ -7,28 +7,28 @@ import pypdfium2 as pdfium
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.pdf.drawings import image_pixels
 
-MOST_PIXELS = 300_000_000
+MAX_PIXELS = 300_000_000
 """Maximum pixels of a page's images together: a sheet of A0 scanned at 400 dpi."""
 _SCALE = 1.6
-_LONGEST_SIDE = 1_800
-"""Maximum side of an image in pixels; pages of the usual sizes have `_SCALE` pixels a point."""
+_MAX_SIDE = 1_800
+"""Maximum side of an image in pixels; pages of usual sizes have `_SCALE` pixels per point."""
 
 
 def too_large(pixels: int) -> str:
-    """Return why a page with so many pixels is not drawn."""
-    return f"its images hold {pixels:,} pixels; at most {MOST_PIXELS:,} of a page are decoded"
+    """Return the reason why a page with `pixels` pixels is not rendered."""
+    return f"its images hold {pixels:,} pixels; at most {MAX_PIXELS:,} of a page are decoded"
 
 
 def render_page(document_id: str, raw: bytes, number: int) -> bytes:
-    """Return a page, counted from 1, as PNG; raise DocumentError where there is no such page."""
+    """Return page `number`, from 1, as PNG; raise DocumentError if there is no such page."""
     with pdfium.PdfDocument(raw) as document:
         if not 1 <= number <= len(document):
             raise DocumentError(document_id, f"there is no page {number}: it has {len(document)}")
         page = document[number - 1]
-        if (pixels := image_pixels(page.raw)) > MOST_PIXELS:
+        if (pixels := image_pixels(page.raw)) > MAX_PIXELS:
             raise DocumentError(document_id, f"page {number} can't be shown: {too_large(pixels)}")
         longest = max(*page.get_size(), 1.0)
-        image = page.render(scale=min(_SCALE, _LONGEST_SIDE / longest)).to_pil()
+        image = page.render(scale=min(_SCALE, _MAX_SIDE / longest)).to_pil()
     packed = io.BytesIO()
     image.convert("RGB").save(packed, "PNG")
     return packed.getvalue()

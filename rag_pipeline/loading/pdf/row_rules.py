@@ -1,4 +1,4 @@
-"""Tables in which a level line ends each row: its cells may be of several lines."""
+"""Find tables with a horizontal line after each row; cells may have several lines."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -11,15 +11,15 @@ from rag_pipeline.loading.pdf.glyphs import Word
 from rag_pipeline.loading.pdf.lines import join
 
 _TOUCH = 3.0
-_LEAST_ROWS = 3
-_MOST_HEAD = 3
-"""Maximum number of lines of heads above the first level line."""
-_MOST_CELL_WORDS = 80
+_MIN_ROWS = 3
+_MAX_HEAD = 3
+"""Maximum number of lines of heads above the first horizontal line."""
+_MAX_CELL_WORDS = 80
 _MOST = 0.7
 
 
 def joined(rules: Sequence[Rule]) -> tuple[list[Rule], dict[int, Counter[int]]]:
-    """Join the level lines that are drawn cell by cell; return where, by the left ends of rows."""
+    """Join horizontal lines drawn cell by cell; return the joints, by the rows' left ends."""
     level = sorted(r for r in rules if r.y1 - r.y0 <= 1 < r.x1 - r.x0)
     level.sort(key=lambda r: (round(r.y0), r.x0))
     found: list[Rule] = []
@@ -40,8 +40,8 @@ def row_ruled(
     levels: Sequence[float],
     borders: Sequence[float],
 ) -> TableCells | None:
-    """Return the table in a box between level lines, if each two of them hold one row."""
-    if not borders or len(levels) < _LEAST_ROWS:
+    """Return the table in a box if each pair of neighbouring lines encloses one row."""
+    if not borders or len(levels) < _MIN_ROWS:
         return None
     inside = [w for w in words if box[0] - 2 <= (w.x0 + w.x1) / 2 <= box[2] + 2]
     bands: list[list[Word]] = [[] for _ in range(len(levels))]
@@ -51,7 +51,7 @@ def row_ruled(
             bands[bisect_left(levels, middle)].append(word)
     bands[0] = _heads(bands[0], levels[0], borders)
     bands = [band for band in bands if band]
-    if len(bands) < _LEAST_ROWS:
+    if len(bands) < _MIN_ROWS:
         return None
     parted = [_parted(band, borders) for band in bands]
     of_one_row = sum(min(len(cell) for cell in cells if cell) == 1 for cells in parted)
@@ -60,7 +60,7 @@ def row_ruled(
     if sum(sum(map(bool, cells)) >= 2 for cells in parted) < _MOST * len(bands):
         return None
     texts = [[" ".join(join(line) for line in cell) for cell in cells] for cells in parted]
-    if max(len(text.split()) for row in texts for text in row) > _MOST_CELL_WORDS:
+    if max(len(text.split()) for row in texts for text in row) > _MAX_CELL_WORDS:
         return None
     return bands, texts
 
@@ -70,11 +70,11 @@ def _parted(band: Sequence[Word], borders: Sequence[float]) -> list[list[list[Wo
 
 
 def _heads(words: Sequence[Word], level: float, borders: Sequence[float]) -> list[Word]:
-    """Return the words right above the first line that say what stands in the columns."""
+    """Return the words of the column heads above the first line."""
     rows = sorted(rows_of(words), key=lambda row: -max(w.base for w in row)) if words else []
     found: list[Word] = []
     below = level
-    for row in rows[:_MOST_HEAD]:
+    for row in rows[:_MAX_HEAD]:
         base, size = max(w.base for w in row), max(w.size for w in row)
         crosses = any(w.x0 < b - 1 and w.x1 > b + 1 for w in row for b in borders)
         if crosses or below - base > (1.5 if found else 2.5) * size:

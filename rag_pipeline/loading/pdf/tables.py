@@ -1,4 +1,4 @@
-"""Tables, where they are ruled or their cells are short and aligned -> rows of cells."""
+"""Find tables: ruled ones, and aligned rows of short cells."""
 
 import re
 import statistics
@@ -14,12 +14,12 @@ from rag_pipeline.loading.pdf.lines import join
 from rag_pipeline.loading.pdf.row_rules import joined, row_ruled
 
 _TOUCH = 3.0
-_LEAST_WIDTH = 60.0
-_MOST_CELL_WORDS = 80
-_LEAST_PARTS = 3
+_MIN_WIDTH = 60.0
+_MAX_CELL_WORDS = 80
+_MIN_PARTS = 3
 _LABEL = 12
 _SHORT = 4
-_MOST_RULES = 3000
+_MAX_RULES = 3000
 _TALLEST_GAP = 260.0
 _PAD = 0.25
 _NUMERIC = re.compile(
@@ -31,10 +31,10 @@ _NUMERIC = re.compile(
 def ruled_tables(
     words: Sequence[Word], rules: Sequence[Rule]
 ) -> tuple[list[Word], list[TableCells]]:
-    """Take drawn tables, and those of figures, out of a page: the rest of its words, the tables."""
+    """Return a page's words outside of ruled tables and tables of figures, and the tables."""
     rest = list(words)
     tables: list[TableCells] = []
-    rules = rules if 2 <= len(rules) <= _MOST_RULES else ()
+    rules = rules if 2 <= len(rules) <= _MAX_RULES else ()
     used: list[Sides] = []
     for group in _touching(rules):
         levels = _positions(r.y0 for r in group if r.y1 - r.y0 < r.x1 - r.x0)
@@ -75,9 +75,9 @@ def ruled_tables(
 
 
 def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list[list[str]] | None:
-    """Return the cells of rows that stand between gutters if they are a table's.
+    """Return the cells of rows with gutters, if they form a table.
 
-    Empty where they should be read row by row all the same, None for columns of text.
+    Return [] for rows that are read one by one, and None for columns of text.
     """
     cells = [_cut(row, [(a + b) / 2 for a, b in gutters]) for row in rows]
     count = len(gutters) + 1
@@ -89,7 +89,7 @@ def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list
     if any(not column for column in columns):
         return None
     if any(sum("@" in cell for cell in row) >= 2 for row in cells):
-        return None  # authors beside each other, with their addresses
+        return None  # authors side by side, with their addresses
     words = [statistics.mean(len(cell.split()) for cell in column) for column in columns]
     characters = [statistics.mean(len(cell) for cell in column) for column in columns]
     numeric = [_share_numeric(column) for column in columns]
@@ -99,7 +99,7 @@ def tabulate(rows: list[list[Word]], gutters: list[tuple[float, float]]) -> list
         if all(cell.rstrip(" .").isdigit() for cell in columns[1]) and words[0] > 1.5:
             return []  # a table of contents
         if characters[0] <= _LABEL and words[0] <= 2 and shared >= 0.8 and numeric[1] < 0.6:
-            return []  # signs or short names beside what they stand for
+            return []  # a legend: signs or short names with explanations
         labels = sum(cell.endswith(":") for cell in columns[0]) / len(columns[0])
         if labels >= 0.6:
             return [] if words[1] > 6 else _merged(cells)
@@ -123,14 +123,14 @@ def _cut(row: Sequence[Word], borders: Sequence[float]) -> list[str]:
 
 
 def _merged(cells: list[list[str]]) -> list[list[str]]:
-    """Join the rows that go on with the row above: without a first cell, in small letters."""
+    """Join rows that continue the row above: no first cell, lower-case text."""
     rows: list[list[str]] = []
     for row in cells:
         filled = [cell for cell in row if cell]
-        goes_on = rows and not row[0] and all(
+        continues = rows and not row[0] and all(
             cell[0].islower() and not _NUMERIC.fullmatch(cell) for cell in filled
         )  # fmt: skip
-        if goes_on:
+        if continues:
             rows[-1] = [" ".join(filter(None, pair)) for pair in zip(rows[-1], row, strict=True)]
         else:
             rows.append(row)
@@ -185,7 +185,7 @@ def _grid(words: Sequence[Word], xs: list[float], ys: list[float], box: Sides) -
     if len(kept) < 2 or len(used) < 2:
         return None
     cells = [[" ".join(join(r) for r in rows_of(row[i])) for i in used] for row in kept]
-    if max(len(cell.split()) for row in cells for cell in row) > _MOST_CELL_WORDS:
+    if max(len(cell.split()) for row in cells for cell in row) > _MAX_CELL_WORDS:
         return None
     if sum(sum(bool(c) for c in row) >= 2 for row in cells) < 0.5 * len(cells):
         return None
@@ -193,15 +193,15 @@ def _grid(words: Sequence[Word], xs: list[float], ys: list[float], box: Sides) -
 
 
 def _parted(row: list[list[Word]]) -> list[list[list[Word]]]:
-    """Return the rows of short cells that stand between two level rules, if they are several.
+    """Split the space between two horizontal lines into rows of short cells.
 
-    Two need a column of numbers: two lines may be one cell's, wrapped.
+    Two rows need a column of numbers: without one, they may be one wrapped row.
     """
     lines = [rows_of(cell) for cell in row if cell]
     count = len(lines[0])
     if count < 2 or any(len(cell) != count for cell in lines) or len(lines) < 2:
         return [row]
-    if count < _LEAST_PARTS and not any(_all_numbers(cell) for cell in lines[1:]):
+    if count < _MIN_PARTS and not any(_all_numbers(cell) for cell in lines[1:]):
         return [row]
     bases = [max(word.base for word in line) for line in lines[0]]
     for cell in lines:
@@ -220,10 +220,10 @@ def _all_numbers(lines: Sequence[Sequence[Word]]) -> bool:
 
 
 def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
-    """Return the areas between level rules of the same ends, with the rules' heights."""
+    """Return the areas between horizontal lines with the same ends, with the lines' heights."""
     by_ends: dict[tuple[int, int], list[Rule]] = {}
     for rule in rules:
-        if rule.x1 - rule.x0 < _LEAST_WIDTH or rule.y1 - rule.y0 > 1:
+        if rule.x1 - rule.x0 < _MIN_WIDTH or rule.y1 - rule.y0 > 1:
             continue
         for key in by_ends:
             if abs(key[0] - rule.x0) <= 4 and abs(key[1] - rule.x1) <= 4:
@@ -245,7 +245,7 @@ def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
 
 
 def _between_rules(words: Sequence[Word], levels: Sequence[float]) -> TableCells | None:
-    """Return the table between level rules, as books set them, if there is one."""
+    """Return the table between horizontal lines, if there is one."""
     rows = rows_of(words)
     if len(rows) < 2 or len(words) < 4:
         return None
@@ -266,7 +266,7 @@ def _between_rules(words: Sequence[Word], levels: Sequence[float]) -> TableCells
 
 
 def _borders(rows: Sequence[Sequence[Word]]) -> list[float]:
-    """Return where hardly a row has a word, between where many have."""
+    """Return the middle of each vertical gap that hardly any row crosses."""
     if not rows:
         return []
     left, right = min(w.x0 for r in rows for w in r), max(w.x1 for r in rows for w in r)

@@ -1,4 +1,4 @@
-"""The title of a PDF: what its metadata declare, where that is one, else the largest text."""
+"""Find the title of a PDF: a plausible title in its metadata, else the largest text."""
 
 import re
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ _PLACEHOLDER = re.compile(
 _OF_A_PROGRAM = re.compile(
     r"(Microsoft (Office )?(Word|PowerPoint|Excel)( - |$)|TeX output )", re.I
 )
-_LEAST_LETTERS = 4
+_MIN_LETTERS = 4
 _LONGEST = 300
 _BIGGER = 1.15
 
 
 def declared_title(title: str) -> str:
-    """Return a title from the metadata if it is one, else ""."""
+    """Return the title from the metadata; "" for file names and placeholders."""
     title = " ".join(title.replace("\x00", "").split())
     letters = sum(c.isalpha() for c in title)
     if (
@@ -43,11 +43,11 @@ def declared_title(title: str) -> str:
 
 
 def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
-    """Return the heading with the largest text of the first page."""
+    """Return the largest heading of the first page."""
     first = [
         block for block in blocks
         if block.lines[0].page == 0 and block.kind in ("heading", "text")
-        and sum(map(str.isalpha, text_of(block))) >= _LEAST_LETTERS
+        and sum(map(str.isalpha, text_of(block))) >= _MIN_LETTERS
     ]  # fmt: skip
     large = [b for b in first if b.lines[0].size >= _BIGGER * styles.body and b.kind == "heading"]
     if not large:
@@ -61,10 +61,10 @@ def title_block(blocks: Sequence[Block], styles: Styles) -> Block | None:
 
 
 def text_of(block: Block) -> str:
-    """Return a block's lines as one."""
+    """Return a block's lines as one text."""
     return " ".join(line.text for line in block.lines)
 
 
 def without_marks(title: str) -> str:
-    """Return a title without the marks of its footnotes."""
+    """Return a title without footnote marks at its end."""
     return title.rstrip("∗*†‡§ ").strip()

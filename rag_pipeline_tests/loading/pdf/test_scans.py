@@ -64,7 +64,7 @@ def test_without_the_extra_a_scan_is_refused_with_what_to_install(monkeypatch):
 def test_of_a_mixed_document_the_pages_with_text_are_read_and_the_others_counted(monkeypatch):
     without_ocr(monkeypatch)
     read = read_pdf("mixed.pdf", mixed_pdf())
-    assert read.lacks == "ocr"
+    assert read.missing_extra == "ocr"
     assert read.text == "Fees are due in March, and again in September of each year."
     assert quality(read).unread == 1
     assert quality(read).warnings() == [
