@@ -17,7 +17,7 @@ from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.indexing.plans import Plan
 from rag_pipeline.loading import Loadable, Rejected, scan
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
-from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, wanted_by
+from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, missing_extra
 from rag_pipeline.loading.folder import ListedFile
 from rag_pipeline.loading.seen import SeenFiles
 from rag_pipeline.loading.sidecar import Given, hashed_with, read_sidecar, with_given
@@ -168,7 +168,7 @@ def _compare_files(
             current.add(name)
             continue
         stale.append(one)
-        extra = wanted_by(loaded[name].content_hash, content_hash) if name in loaded else ""
+        extra = missing_extra(loaded[name].content_hash, content_hash) if name in loaded else ""
         if extra:
             for_extra[name] = extra
     known = dict.fromkeys((*loaded, *refused), "")

@@ -30,7 +30,7 @@ from rag_pipeline.indexing.documents import (
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Report, quarantine_rows
 from rag_pipeline.loading import Loadable, Rejected, parallel
 from rag_pipeline.loading.bucket import Listed
-from rag_pipeline.loading.extras import wanted_by
+from rag_pipeline.loading.extras import missing_extra
 from rag_pipeline.loading.parser_process import parsers_here
 from rag_pipeline.workspace import Workspace
 
@@ -127,7 +127,7 @@ def load_stale(
     processes = workspace.config.documents.processes or parsers_here()
     for source, origin, document in parallel.load_all(chain(objects, files), processes):
         if isinstance(document, Document):
-            wanted = wanted_by(document.content_hash, source.content_hash)
+            wanted = missing_extra(document.content_hash, source.content_hash)
             origin = with_wanted(origin, wanted)
             pending += len(document.text)
         batch.append((source, origin, document))

@@ -1,8 +1,8 @@
-"""Turn files into documents: `scan` lists them, `Source.load` parses one.
+"""Turn files into documents: `scan` lists the sources, and each source's `load` parses one.
 
-`folder` finds files, `records` finds the documents inside JSON and JSON Lines, `parsers` turns
-HTML, PDF and Office files into Markdown, `parser_process` has it done in a process of its own,
-`text` decodes and titles, `sources` joins them.
+`folder` finds files, `records` finds documents in JSON and JSON Lines, and `parsers` converts
+HTML, PDF and Office files to Markdown. `parser_process` runs a parser in a separate process,
+`text` decodes text and finds titles, and `sources` combines these modules.
 """
 
 from rag_pipeline.loading.duplicates import duplicate_groups as duplicate_groups

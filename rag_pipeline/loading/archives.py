@@ -1,4 +1,4 @@
-"""ZIP archives -> the documents inside, called `archive.zip/folder/file.pdf`."""
+"""Find the documents in ZIP archives; an id is `archive.zip/folder/file.pdf`."""
 
 import hashlib
 import io
@@ -15,24 +15,24 @@ from rag_pipeline.loading.records import RECORD_SUFFIXES, Located, locate_in, ov
 ARCHIVE_SUFFIX = ".zip"
 _MAX_MEMBERS = 10_000
 _MAX_TOTAL = 20
-"""Factor of `max_bytes` to which an archive's members may unpack together."""
+"""Maximum unpacked size of an archive, as a multiple of `max_bytes`."""
 _MAX_RATIO = 200
 _SMALL = 10_000_000
-"""Size in bytes below which an unpacked archive is no bomb, whatever its ratio."""
+"""Unpacked size in bytes up to which the compression ratio is not limited."""
 _HIDDEN = re.compile(r"(^|/)(\.(?!\.?/)|__MACOSX/)")
 _OUTSIDE = re.compile(r"^([/\\]|[A-Za-z]:)|(^|[/\\])\.\.([/\\]|$)|\\")
 
 
 def is_archive(name: str) -> bool:
-    """Return whether a file is opened as a folder."""
+    """Return whether a file is a ZIP archive, by its suffix."""
     return name.lower().endswith(ARCHIVE_SUFFIX)
 
 
 def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of an archive, those that can't be used with their reason.
+    """Yield every document of an archive; unusable ones have a reason.
 
-    Hidden files are left out. One that may be a bomb, or is no ZIP archive, is one document with
-    that reason. Raises OSError if the file can't be read.
+    Hidden files are left out. A possible zip bomb, or a file that is not a ZIP archive, yields one
+    document with that reason. Raise OSError if the file can't be read.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -51,13 +51,13 @@ def locate_members(path: Path, relative: str, max_bytes: int) -> Iterator[Locate
 
 
 def read_member(path: Path, member: str) -> bytes:
-    """Return the bytes of a member; raise OSError where it is not there or can't be read."""
+    """Return the bytes of a member; raise OSError if it is missing or corrupt."""
     status = path.stat()
     return _unpacked(path, member, status.st_size, status.st_mtime_ns)
 
 
 def member_of(name: str) -> tuple[str, str] | None:
-    """Return the archive and the member that a document's id names, None for neither."""
+    """Return the archive and the member in a document's id; None for other documents."""
     parts = name.split("/")
     for place, part in enumerate(parts[:-1], 1):
         if is_archive(part):
@@ -67,12 +67,12 @@ def member_of(name: str) -> tuple[str, str] | None:
 
 @lru_cache(maxsize=1)
 def _unpacked(path: Path, member: str, size: int, changed: int) -> bytes:
-    """Return a member, once for all the records of it that are read one after the other."""
+    """Return a member's bytes; the cache serves the records of one member."""
     try:
         with zipfile.ZipFile(path) as archive:
             found = next((i for i in archive.infolist() if i.filename == member), None)
             if found is None:
-                raise OSError(f"no {member} in it any more")
+                raise OSError(f"it no longer contains {member}")
             return archive.read(found)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
         raise OSError(f"corrupt .zip: {error}") from None
@@ -81,7 +81,7 @@ def _unpacked(path: Path, member: str, size: int, changed: int) -> bytes:
 def bomb(
     members: list[zipfile.ZipInfo], packed: int, max_bytes: int, parts: str, suffix: str = ".zip"
 ) -> str:
-    """Return why an archive of `packed` bytes may be a bomb, "" where it is none."""
+    """Return why an archive of `packed` bytes may be a zip bomb; "" if it is safe."""
     total = sum(member.file_size for member in members)
     if len(members) > _MAX_MEMBERS:
         return f"zip bomb? it has {len(members):,} {parts}, more than {_MAX_MEMBERS:,}"
@@ -101,8 +101,7 @@ def _located(
 ) -> Iterator[Located]:
     name = member.filename
     place = f"{relative}/{name}"
-    told = f"{member.CRC} {member.file_size}"
-    digest = hashlib.sha256(told.encode()).hexdigest()
+    digest = hashlib.sha256(f"{member.CRC} {member.file_size}".encode()).hexdigest()
     if reason := _obstacle(member, max_bytes):
         shown = UNSAFE.sub("?", place)
         yield Located(shown, shown, reason=reason, content_hash=digest, archive=relative)
@@ -126,7 +125,7 @@ def _located(
 
 def _obstacle(member: zipfile.ZipInfo, max_bytes: int) -> str:
     if _OUTSIDE.search(member.filename) or UNSAFE.search(member.filename):
-        return "its name in the .zip leads elsewhere, or has control characters; pack it anew"
+        return "its name in the .zip leads outside, or has control characters; pack it again"
     if member.flag_bits & 1:
         return "encrypted in its .zip: it needs a password"
     if is_archive(member.filename):

@@ -1,6 +1,6 @@
-"""Source code -> what it defines: functions, methods and types with their qualified names.
+"""Find the definitions in source code: functions, methods and types with qualified names.
 
-Parsed by tree-sitter, whose grammars read code with errors too. A file's text stays as it is.
+tree-sitter parses the code; its grammars also read code with errors. The text is not changed.
 """
 
 import importlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 SYMBOLS = "code_symbols"
-"""The field of a document's metadata that holds its definitions."""
+"""The metadata field with a document's definitions."""
 _MAX_NAME = 200
 _MAX_SYMBOLS = 20_000
 
@@ -71,11 +71,11 @@ _AROUND = frozenset(
     """decorated_definition export_statement template_declaration type_declaration
     lexical_declaration variable_declaration""".split()
 )
-"""What stands around a definition and belongs to it, where there is one in it."""
+"""Nodes around a definition that belong to it, if they contain only one definition."""
 
 
 class Symbol(NamedTuple):
-    """A definition: `text[start:end]` holds it with the comments right above it."""
+    """A definition: `text[start:end]` includes the comments directly above it."""
 
     start: int
     end: int
@@ -83,7 +83,7 @@ class Symbol(NamedTuple):
 
 
 def symbols_of(document: Document) -> list[Symbol]:
-    """Return what a document of source code defines, in order, what is outside first."""
+    """Return the definitions of a source code document in order, outer ones first."""
     stored = document.metadata.get(SYMBOLS)
     if not isinstance(stored, str) or document.media_type not in CODE_SUFFIXES.values():
         return []
@@ -91,21 +91,21 @@ def symbols_of(document: Document) -> list[Symbol]:
 
 
 def symbols_metadata(text: str, suffix: str) -> dict[str, MetadataValue]:
-    """Return the metadata that `symbols_of` reads; none where nothing is defined."""
+    """Return the metadata that `symbols_of` reads; {} if the text has no definitions."""
     found = find_symbols(text, suffix)
     return {SYMBOLS: json.dumps(found, separators=(",", ":"))} if found else {}
 
 
 def find_symbols(text: str, suffix: str) -> list[Symbol]:
-    """Return what a text in the language of a suffix defines, at most 20,000 definitions.
+    """Return the definitions of a text in the language of a suffix, at most 20,000.
 
-    Offsets are those of code points. Needs the extra `code`.
+    Offsets count code points. Needs the extra `code`.
     """
     raw = text.encode()
     named = list(_definitions(raw, _LANGUAGES[suffix]))[:_MAX_SYMBOLS]
     if len(raw) == len(text):
         return named
-    # Of each byte, how many characters begin before it.
+    # For each byte, the number of characters that start before it.
     offsets = list(accumulate(((byte & 0xC0) != 0x80 for byte in raw), initial=0))
     return [Symbol(offsets[start], offsets[end], name) for start, end, name in named]
 
@@ -119,7 +119,7 @@ def _parser(language: _Language) -> "Parser":
 
 
 def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
-    """Yield definitions with offsets of bytes, in order, each before what is inside of it."""
+    """Yield definitions with byte offsets, in order, outer ones first."""
     pending = [(_parser(language).parse(raw).root_node, "")]
     while pending:
         node, path = pending.pop()
@@ -131,13 +131,13 @@ def _definitions(raw: bytes, language: _Language) -> Iterator[Symbol]:
 
 
 def _name(node: "Node") -> str:
-    """Return what a definition calls itself, "" for what is none."""
+    """Return the name of a definition; "" for other nodes."""
     if node.type in _VARIABLES:
         value = node.child_by_field_name("value")
         if value is None or value.type not in _FUNCTIONS:
             return ""
     if node.type.endswith("_specifier") and node.child_by_field_name("body") is None:
-        return ""  # it is only named there
+        return ""  # a reference, not a definition
     named = node.child_by_field_name("type" if node.type == "impl_item" else "name")
     if named is None:
         named = _declared(node)
@@ -150,7 +150,7 @@ def _name(node: "Node") -> str:
 
 
 def _declared(node: "Node") -> "Node | None":
-    """Return the name inside of C's declarators: `*f(int)` declares f."""
+    """Return the name inside C declarators: `*f(int)` declares f."""
     found = None
     while node is not None:
         inner = node.child_by_field_name("declarator") or next(
@@ -165,7 +165,7 @@ def _text(node: "Node | None") -> str:
 
 
 def _whole(node: "Node") -> "Node":
-    """Return a definition with what stands around it: decorators, `export`, `template <>`."""
+    """Return the node around a definition: decorators, `export`, `template <>`."""
     while (around := node.parent) is not None and around.type in _AROUND:
         inside = [c for c in around.named_children if c.type in _DEFINITIONS | {*_VARIABLES}]
         if len(inside) > 1:
@@ -175,7 +175,7 @@ def _whole(node: "Node") -> "Node":
 
 
 def _above(node: "Node", raw: bytes) -> int:
-    """Return where the comments and attributes on the lines right above a definition start."""
+    """Return the start of the comments and attributes directly above a definition."""
     first = node
     while (before := first.prev_named_sibling) is not None:
         line = raw.rfind(b"\n", 0, before.start_byte) + 1
@@ -188,6 +188,6 @@ def _above(node: "Node", raw: bytes) -> int:
 
 
 def symbol_at(symbols: list[Symbol], offset: int) -> str:
-    """Return the name of the innermost definition at an offset, "" outside of all."""
+    """Return the name of the innermost definition at an offset; "" if there is none."""
     last = bisect_right(symbols, offset, key=lambda symbol: symbol.start)
     return next((s.name for s in reversed(symbols[:last]) if offset < s.end), "")

@@ -1,13 +1,13 @@
-"""Documents of the same content under several names."""
+"""Find documents with the same content."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 
 def duplicate_groups(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """Group the document_ids that share a content hash, from (document_id, content_hash) pairs.
+    """Group the ids with the same content hash, from (document_id, content_hash) pairs.
 
-    Only groups of two and more, sorted; an unknown hash ("") groups nothing.
+    Return sorted groups of at least two; an unknown hash ("") is ignored.
     """
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for document_id, content_hash in pairs:

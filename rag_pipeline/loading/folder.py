@@ -1,4 +1,4 @@
-"""A folder and its globs -> the files that are documents, and those that can't be."""
+"""List the files in a folder that match glob patterns, unusable ones with a reason."""
 
 import errno
 import os
@@ -13,19 +13,19 @@ from pathspec import GitIgnoreSpec
 from wcmatch import glob
 
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""What a document_id may not hold: it is shown in terminals and stored as UTF-8."""
+"""Characters that a document_id must not contain: terminals show it, UTF-8 stores it."""
 _LINK = (
     "a link to a folder, which is not followed; set documents.follow_links: true to follow those "
     "that stay in the documents folder, anywhere to follow all"
 )
 _UNREAD = "cannot read"
-"""First words of the reasons that the next load may not meet again."""
+"""First words of reasons that may be gone at the next load."""
 
 
 class ListedFile(NamedTuple):
-    """A file by its POSIX path relative to the root; `reason` says why it can't be used.
+    """A file by its POSIX path relative to the root; `reason` says why it is unusable.
 
-    `unread` says that it may be readable by the next load.
+    `unread` is True if the next load may be able to read it.
     """
 
     relative: str
@@ -34,10 +34,10 @@ class ListedFile(NamedTuple):
 
 
 def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
-    """Return a test of POSIX paths: one of these globs matches, in which `**` spans folders.
+    """Return a test whether a POSIX path matches one of these globs; `**` spans folders.
 
-    Wildcards match names that start with `.` only if `hidden`. (`pathlib` can't do this before
-    Python 3.13: its `match` has no `**`, its `glob` hides unreadable folders.)
+    Wildcards match names that start with `.` only if `hidden`. Before Python 3.13, `pathlib`
+    can't do this: its `match` has no `**`, and its `glob` skips unreadable folders silently.
     """
     steps = ([step for step in pattern.split("/") if step not in ("", ".")] for pattern in patterns)
     plain = ["/".join(own) for own in steps]
@@ -46,7 +46,7 @@ def matcher(*patterns: str, hidden: bool) -> Callable[[str], bool]:
 
 
 def selector(include: Iterable[str], exclude: Iterable[str]) -> Callable[[str], bool]:
-    """Return a test of POSIX paths: some include pattern matches and no exclude pattern."""
+    """Return a test whether a POSIX path matches an include pattern and no exclude pattern."""
     included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
     return lambda path: included(path) and not excluded(path)
 
@@ -59,13 +59,12 @@ def find_files(
     gitignore: bool = False,
     follow_links: bool | Literal["anywhere"] = False,
 ) -> tuple[list[ListedFile], int]:
-    """Return the files that match, unsorted, and how many files there are at all.
+    """Return the matching files, unsorted, and the number of all files.
 
-    Hidden files and folders are skipped unless an include pattern names them, and with `gitignore`
-    what Git would ignore. Links to folders are followed with `follow_links` alone, where the folder
-    was not entered before; these and links to files must stay inside the root, unless it is
-    `anywhere`. A folder of which an exclude pattern leaves out all, as `build/**`, is not entered.
-    Raises OSError if the root itself can't be read.
+    Skip hidden files and folders unless an include pattern names them. With `gitignore`, skip
+    the files that Git ignores. With `follow_links`, follow links to folders not entered before.
+    Links must stay inside the root unless `follow_links` is `anywhere`. Folders that an exclude
+    pattern such as `build/**` covers are not entered. Raise OSError if the root is unreadable.
     """
     include, exclude = list(include), list(exclude)
     included, excluded = matcher(*include, hidden=False), matcher(*exclude, hidden=True)
@@ -96,13 +95,13 @@ def _walk(
     follow_links: bool | Literal["anywhere"],
     closed: Callable[[str], bool],
 ) -> Iterator[tuple[str, os.DirEntry[str], str]]:
-    """Yield every file, and the folders that can't be entered with the reason."""
+    """Yield every file, and every folder that can't be entered with the reason."""
     above = Ignored.above(root) if gitignore else Ignored()
     pending: list[tuple[str, os.DirEntry[str] | None, Ignored]] = [("", None, above)]
     entered = {os.path.realpath(root)}
     linked: list[tuple[str, os.DirEntry[str], Ignored]] = []
     while pending or linked:
-        # Links come last, by name: a folder keeps the name that is its own.
+        # Follow links last, ordered by name, so that a folder is listed under its real path.
         if not pending:
             linked.sort(key=lambda link: link[0])
         prefix, folder, ignored = pending.pop() if pending else linked.pop(0)
@@ -154,16 +153,17 @@ def _not_followed(folder: os.DirEntry[str], entered: set[str], root: str, may_le
 
 @dataclass(frozen=True)
 class Ignored:
-    """What the `.gitignore` files of a folder and of those above it leave out.
+    """The rules of the `.gitignore` files in a folder and the folders above it.
 
-    Each with the path of its folder below the documents', and of the documents' folder below it.
+    Each rule has the path of its folder below the documents' folder, and, for a folder above, the
+    path from there to the documents' folder.
     """
 
     specs: tuple[tuple[str, str, GitIgnoreSpec], ...] = ()
 
     @classmethod
     def above(cls, root: str) -> "Ignored":
-        """Return what is left out by the files above a folder, up to the top of its checkout."""
+        """Return the rules of the files above a folder, up to the root of its Git checkout."""
         real = Path(root).resolve()
         top = next((f for f in (real, *real.parents) if (f / ".git").exists()), real)
         ignored = cls()
@@ -174,7 +174,7 @@ class Ignored:
         return ignored
 
     def below(self, prefix: str, path: str, rest: str = "") -> "Ignored":
-        """Return what is left out in a folder with a file of its own, else this."""
+        """Return the rules inside a folder, including its `.gitignore` if it has one."""
         try:
             lines = Path(path, ".gitignore").read_text("utf-8", "replace").splitlines()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -182,7 +182,7 @@ class Ignored:
         return Ignored((*self.specs, (prefix, rest, GitIgnoreSpec.from_lines(lines))))
 
     def matches(self, relative: str, is_folder: bool) -> bool:
-        """Return whether a path is left out: the file nearest to it that names it decides."""
+        """Return whether a path is ignored; the nearest file with a matching rule decides."""
         for prefix, rest, spec in reversed(self.specs):
             own = rest + relative.removeprefix(prefix) + ("/" if is_folder else "")
             decided = spec.check_file(own).include

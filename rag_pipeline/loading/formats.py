@@ -1,4 +1,4 @@
-"""Notebooks, mails, e-books, OpenDocument and RTF files -> Markdown and a title."""
+"""Convert notebooks, mails, e-books, OpenDocument and RTF files to Markdown with a title."""
 
 import io
 import json
@@ -27,10 +27,10 @@ _MAX_FIELD = 10_000
 
 
 class Parsed(NamedTuple):
-    """Markdown and the title that the file itself declares, "" if none.
+    """Markdown, and the title that the file declares or "".
 
-    `page_map` is a packed `PageMap` of the text, None for formats without pages. `lacks` names the
-    extra that would have read more of the file.
+    `page_map` is a packed `PageMap`, None for formats without pages. `missing_extra` names the
+    extra that would read more of the file.
     """
 
     text: str
@@ -41,9 +41,9 @@ class Parsed(NamedTuple):
 
 
 def read_notebook(document_id: str, raw: bytes, clean: Callable[[str], str]) -> Parsed:
-    """Read a Jupyter notebook: its cells in order, code fenced, with the text of their outputs.
+    """Read the cells of a Jupyter notebook, with fenced code and the text of outputs.
 
-    The metadata `cells` tells where each cell starts in the text, which `clean` leaves as it is.
+    The metadata `cells` holds the offset of each cell in the text.
     """
     notebook = json.loads(decode(document_id, raw, ".ipynb"))
     language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
@@ -75,9 +75,9 @@ def _output(output: dict[str, Any]) -> str:
 
 
 def read_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Parsed:
-    """Read a mail (RFC 5322): its fields, its text, the names of what is attached.
+    """Read a mail (RFC 5322): its fields, its text, and the names of its attachments.
 
-    Of a field, 10,000 characters are read: the time that `email` takes is their square.
+    Read at most 10,000 characters of a field: `email` takes quadratic time on long fields.
     """
     from email import message_from_bytes
     from email.message import EmailMessage
@@ -111,7 +111,7 @@ def _utf8_of(document_id: str, body: Any) -> str:
     except UnicodeDecodeError:
         charset = body.get_param("charset")
         raise DocumentError(
-            document_id, f"its charset {charset!r:.80} is not known, and it is not UTF-8 text"
+            document_id, f"its charset {charset!r:.80} is unknown, and it is not UTF-8 text"
         ) from None
 
 
@@ -128,7 +128,7 @@ def _mail(fields: dict[str, str], text: str, attached: list[str], date: str) -> 
 
 
 def read_outlook_mail(document_id: str, raw: bytes, html: Callable[[bytes], str]) -> Parsed:
-    """Read a mail as Outlook saves it: its fields, its text, the names of what is attached."""
+    """Read an Outlook mail: its fields, its text, and the names of its attachments."""
     from oxmsg import Message
 
     message = Message.load(raw)
@@ -228,7 +228,7 @@ def _table(table: Any) -> str:
 
 
 def add_row(rows: list[str], cells: list[str]) -> None:
-    """Add a row to a table in Markdown, whose first row is its head."""
+    """Add a row to a Markdown table; the first row is its head."""
     rows.append(f"| {' | '.join(cells)} |")
     if len(rows) == 1:
         rows.append("|" + " --- |" * len(cells))
@@ -248,7 +248,7 @@ def _inline(element: Any) -> str:
 
 
 def read_rtf(raw: bytes) -> Parsed:
-    """Read the text of an RTF file, with the title that it declares."""
+    """Read the text and the declared title of an RTF file."""
     from striprtf.striprtf import rtf_to_text
 
     source = raw.decode("latin-1")

@@ -1,4 +1,4 @@
-"""HTML -> what it is read from, in time that grows with its length, however it is nested."""
+"""Decode HTML, and convert it in linear time, however deep it is nested."""
 
 import re
 from functools import cache
@@ -12,7 +12,7 @@ _NO_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
 
 
 def decode_html(document_id: str, raw: bytes) -> str:
-    """Decode as a browser does; raise DocumentError for what is not of its encoding."""
+    """Decode HTML as a browser does; raise DocumentError for bytes of another encoding."""
     from bs4.dammit import EncodingDetector
 
     declared = EncodingDetector.find_declared_encoding(raw, is_html=True) or "utf-8"
@@ -21,24 +21,23 @@ def decode_html(document_id: str, raw: bytes) -> str:
 
 
 def _text_encoding(declared: str) -> str:
-    """Return what a browser decodes a declared encoding as."""
+    """Return the encoding that a browser uses for a declared encoding."""
     name = declared.lower()
     if name in ("iso-8859-1", "latin-1", "latin1", "us-ascii", "ascii"):
         return "windows-1252"
     if name.startswith(("utf-16", "utf-32")):
-        return "utf-8"  # the declaration itself could be read as ASCII
+        return "utf-8"  # the declaration itself was readable as ASCII
     try:
-        b" ".decode(name)  # of no bytes, any name would do
+        b" ".decode(name)  # decoding no bytes would accept any name
     except (LookupError, UnicodeError):
         return "utf-8"
     return name
 
 
 def read_nested(html: str) -> tuple[str, str] | None:
-    """Return the text and title of HTML nested more than 100 deep, None of any other.
+    """Return the text and title of HTML nested deeper than 100; None for other HTML.
 
-    Beautiful Soup's tree of it takes time with the square of the depth, and converters of trees
-    call themselves at each level.
+    Beautiful Soup takes quadratic time in the depth, and tree converters recurse at each level.
     """
     from lxml import etree  # type: ignore[import-untyped]
 
@@ -47,13 +46,13 @@ def read_nested(html: str) -> tuple[str, str] | None:
     try:
         parser.feed(html)
         parser.close()
-    except etree.ParserError:  # nothing in it
+    except etree.ParserError:  # empty
         return None
     return (outline.text, outline.title) if outline.deepest > _DEEPEST else None
 
 
 class _Outline:
-    """Receives a parser's events: how deep they go, and the text between tags."""
+    """Receives a parser's events; collects the depth and the text between tags."""
 
     def __init__(self) -> None:
         self.deepest = 0
@@ -99,7 +98,7 @@ class _Outline:
         if self._in_title and self._title is not None:
             self._title.append(data)
 
-    def _end_text(self, *told: str | None) -> None:
+    def _end_text(self, *_: str | None) -> None:
         text = "".join(self._pieces).strip()
         self._pieces.clear()
         if text:
@@ -110,11 +109,11 @@ class _Outline:
 
 @cache
 def convert_in_linear_time() -> None:
-    """Have markitdown read runs of blanks once, and number items without counting those before."""
+    """Patch markitdown to read runs of blanks once and to number list items in linear time."""
     import markdownify
     from markitdown.converters import _html_converter as converters
 
-    # The same matches; but none is looked for from within a run, once for each of its characters.
+    # Equal matches, but the search does not start again at each character of a run.
     patterns: Any = markdownify
     patterns.re_newline_whitespace = re.compile(r"(?<![\t \r\n])[\t \r\n]*[\r\n][\t \r\n]*")
     patterns.re_pre_rstrip = re.compile(r"(?<![ \n])[ \n]*$")

@@ -1,4 +1,4 @@
-"""Text -> the language that it is written in."""
+"""Detect the language of a text."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ NAMES = {
     "ru": "russian",
     "zh": "chinese",
 }
-"""English names of the languages that `language_of` tells apart, by their ISO 639-1 codes."""
+"""English names of the languages that `language_of` detects, by ISO 639-1 code."""
 
 _READ = 2_000
 _MIN_LETTERS = 4
@@ -30,10 +30,10 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def language_of(text: str) -> str:
-    """Return the ISO 639-1 code of a text's language, one of `NAMES`; "" where letters are few.
+    """Return the ISO 639-1 code of a text's language, one of `NAMES`; "" for too few letters.
 
-    Its first 2,000 characters are read, past what stands before its first letter. By py3langid, a
-    model of byte n-grams (Lui and Baldwin, langid.py, 2012).
+    Classify 2,000 characters from the first letter on with py3langid, a model of byte n-grams
+    (Lui and Baldwin, langid.py, 2012).
     """
     first = _LETTER.search(text)
     if first is None:
@@ -48,9 +48,9 @@ def language_of(text: str) -> str:
 
 
 def is_no_other(text: str, language: str) -> bool:
-    """Return whether a text, where it begins and in its middle, is in no other language.
+    """Return whether the start and the middle of a text are in the given language or in none.
 
-    Among the 97 of the model; what is no language at all is no other either.
+    The model knows 97 languages.
     """
     identifier, lock = _every_language()
     middle = len(text) // 2
@@ -72,7 +72,7 @@ def _identifier() -> tuple[Any, Lock]:
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
     identifier.set_languages(list(NAMES))
-    # Made anew, for it keeps the tables of all 97 languages beside the chosen ones.
+    # Copy the model: the original keeps the tables of all 97 languages in memory.
     chosen = LanguageIdentifier(
         *(identifier.nb_ptc, identifier.nb_pc, identifier.nb_classes),
         *(identifier.tk_nextmove, identifier.tk_output),

@@ -1,4 +1,4 @@
-"""What the parser's process may take: seconds of the clock and bytes of address space."""
+"""Limit the time and the address space of a parser process."""
 
 import resource
 import signal
@@ -10,7 +10,7 @@ _STATUS = Path("/proc/self/statm")
 
 
 def limit_memory(more_bytes: int) -> None:
-    """Let the process's address space grow by at most so many bytes from now on."""
+    """Let the process's address space grow by at most `more_bytes` from now on."""
     size = _address_space()
     if size:
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -18,7 +18,7 @@ def limit_memory(more_bytes: int) -> None:
 
 
 def _address_space() -> int:
-    """Return the size of the address space in bytes, 0 where the system doesn't tell."""
+    """Return the size of the address space in bytes; 0 if the system doesn't report it."""
     try:
         return int(_STATUS.read_text().split()[0]) * resource.getpagesize()
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def _below(wanted: int, hard: int) -> int:
 
 @contextmanager
 def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
-    """Give a slow piece of work time and memory of its own, where those are limited."""
+    """Raise the limits, where they are set, for a slow task such as recognising a page."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     left = signal.getitimer(signal.ITIMER_REAL)[0]
     if soft != resource.RLIM_INFINITY:
@@ -44,6 +44,6 @@ def more_room(seconds: float, more_bytes: int) -> Iterator[None]:
         if left:
             signal.setitimer(signal.ITIMER_REAL, left)
         if soft != resource.RLIM_INFINITY:
-            # What was mapped stays mapped: the models are kept for the next page.
+            # Mapped memory stays mapped: the models are kept for the next page.
             room = max(soft, _address_space() + (256 << 20))
             resource.setrlimit(resource.RLIMIT_AS, (_below(room, hard), hard))

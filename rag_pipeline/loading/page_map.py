@@ -1,4 +1,4 @@
-"""Which page, and which part of it, each piece of a document's text was read from."""
+"""Map each line of a document's text to its page and its box on the page."""
 
 import json
 import zlib
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """A rectangle on a page: points from the displayed page's top left corner."""
+    """A rectangle in points from the top left corner of the displayed page; `page` is from 1."""
 
     page: int
     x0: float
@@ -21,11 +21,11 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageMap:
-    """Pieces of text with their boxes, in the order of the text, and the pages' sizes.
+    """The lines of a text with their boxes, in text order, and the sizes of the pages.
 
-    `starts` are offsets of `Document.text`; a piece ends where the next one starts. Pages count
-    from 1. Notes stand after the text that runs on over them, so pages may go back. `file_hash` is
-    the SHA-256 of the file, "" in maps of earlier versions.
+    `starts` are offsets in `Document.text`; a line ends at the next start. Page numbers may
+    decrease, because footnotes come after a paragraph that continues on the next page.
+    `file_hash` is the SHA-256 of the PDF.
     """
 
     starts: tuple[int, ...]
@@ -34,7 +34,7 @@ class PageMap:
     file_hash: str = ""
 
     def page_at(self, offset: int) -> int:
-        """Return the page that the character at an offset was read from."""
+        """Return the page of the character at an offset."""
         return self.boxes[max(bisect_right(self.starts, offset) - 1, 0)].page
 
     def pages(self, start: int, end: int) -> tuple[int, ...]:
@@ -42,13 +42,13 @@ class PageMap:
         return tuple(sorted({box.page for box in self.within(start, end)}))
 
     def within(self, start: int, end: int) -> Sequence[Box]:
-        """Return the boxes of the lines that a span touches."""
+        """Return the boxes of the lines that overlap a span."""
         first = max(bisect_right(self.starts, start) - 1, 0)
         last = max(bisect_right(self.starts, max(end - 1, start)), first + 1)
         return self.boxes[first:last]
 
     def areas(self, start: int, end: int) -> tuple[Box, ...]:
-        """Return the boxes of a span, those of lines under each other joined to one."""
+        """Return the boxes of a span; boxes of consecutive lines are joined."""
         found: list[Box] = []
         for box in self.within(start, end):
             last = found[-1] if found else None
@@ -61,7 +61,7 @@ class PageMap:
         return tuple(found)
 
     def to_bytes(self) -> bytes:
-        """Pack the map, about 6 bytes a line."""
+        """Pack the map, in about 6 bytes per line."""
         steps = [start - before for before, start in pairwise((0, *self.starts))]
         sides = ([round(value) for value in side] for side in zip(*self.boxes, strict=True))
         sizes = [[round(w, 1), round(h, 1)] for w, h in self.sizes]
@@ -71,9 +71,9 @@ class PageMap:
 
     @classmethod
     def from_bytes(cls, packed: bytes) -> "PageMap":
-        """Unpack what `to_bytes` packed."""
+        """Unpack a map that `to_bytes` packed."""
         stored = json.loads(zlib.decompress(packed))
         steps, *columns = stored["lines"]
         boxes = (Box(page, *map(float, sides)) for page, *sides in zip(*columns, strict=True))
         sizes = tuple((float(w), float(h)) for w, h in stored["sizes"])
-        return cls(tuple(accumulate(steps)), tuple(boxes), sizes, stored.get("file", ""))
+        return cls(tuple(accumulate(steps)), tuple(boxes), sizes, stored["file"])

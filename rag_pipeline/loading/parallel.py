@@ -1,4 +1,4 @@
-"""Sources -> documents, several parsed at once, in the order of the sources."""
+"""Load documents in parallel, and yield them in the order of their sources."""
 
 from collections import deque
 from collections.abc import Generator, Iterable
@@ -13,11 +13,11 @@ from rag_pipeline.loading.sources import Loadable, Rejected
 
 _MAX_WAITING = 64
 _MAX_BYTES = 64_000_000
-"""Maximum raw bytes, of at most `_MAX_WAITING` documents, that wait behind a slow one."""
+"""Maximum raw bytes of parsed documents that wait for a slow one; at most `_MAX_WAITING`."""
 
 T = TypeVar("T")
 ParsedSource = tuple[Loadable | Rejected, T, Document | DocumentError]
-"""A source, what it came with, and its document or why there is none."""
+"""A source, its companion value, and its document or the error."""
 
 
 class _Begun(NamedTuple):
@@ -30,10 +30,10 @@ class _Begun(NamedTuple):
 def load_all(
     sources: Iterable[tuple[Loadable | Rejected, T]], processes: int
 ) -> Generator[ParsedSource[T], None, None]:
-    """Load documents, up to `processes` at once; yield them in the order of the sources.
+    """Load documents in up to `processes` threads; yield them in the order of the sources.
 
-    Each source's bytes are read before the next source is asked for, as objects of a bucket are
-    there for no longer.
+    The bytes of a source are read before the next source is taken: the copy of a bucket's object
+    exists only until then.
     """
     begun: deque[_Begun] = deque()
     finished = False
@@ -47,7 +47,7 @@ def load_all(
                 yield _ended(begun.popleft())
             finished = True
         finally:
-            if not finished:  # nobody waits for what is under way
+            if not finished:  # no caller waits for the remaining documents
                 threads.shutdown(wait=False, cancel_futures=True)
                 stop_parsers()
 

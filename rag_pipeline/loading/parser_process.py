@@ -1,8 +1,7 @@
-"""Parsing in processes of its own, which a hostile document may hang, or blow up, alone.
+"""Parse documents in separate processes, so that a hostile document harms only its parser.
 
-A process is started where none is idle, reused, and replaced when it has died. It parses one
-document at a time and ends itself when one takes too long: the clock is its own, so that no hang,
-and no death of the process that started it, leaves it behind.
+A process is started if none is idle, reused, and replaced after it dies. It parses one document
+at a time. Its own timer ends it when a document takes too long, even if its parent has died.
 """
 
 import atexit
@@ -26,13 +25,13 @@ from rag_pipeline.loading.parsers import parse
 _MAX_PARSERS = 4
 _MEMORY = {".pdf": 500 << 20}
 _MAX_MEMORY = 2 << 30
-"""Maximum growth in bytes of the parser's process with one document; `_MEMORY` by suffix."""
+"""Maximum growth in bytes of a parser process per document, unless `_MEMORY` has the suffix."""
 _LARGE_BLOCK = 256 << 10
 _CHILD = "from rag_pipeline.loading.parser_process import serve; serve()"
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
-"""Exit codes of C libraries that run out of memory."""
+"""Exit codes of processes whose C libraries ran out of memory."""
 _started: dict[int, "_Parsers"] = {}
-"""This process's parsers by this process's id: a fork must not share its parent's."""
+"""Parsers by the id of the process that started them; a fork must not use its parent's."""
 
 
 @dataclass(slots=True)
@@ -62,19 +61,19 @@ class _Parsers:
 
 @atexit.register
 def _end_idle() -> None:
-    """End the idle parsers at the end of this process; those at a document end themselves."""
+    """End the idle parsers when this process ends; busy parsers end themselves."""
     for process in _parsers().idle:
         process.kill()
         process.communicate()
 
 
 def parsers_here() -> int:
-    """Return how many files this machine parses at once unless it is told otherwise."""
+    """Return the default number of parser processes on this machine."""
     return min(len(os.sched_getaffinity(0)), _MAX_PARSERS)
 
 
 def stop_parsers() -> None:
-    """End the parsers that are at a document, whose callers get a DocumentError."""
+    """End the busy parsers; their callers get a DocumentError."""
     parsers = _parsers()
     with parsers.lock:
         for process in parsers.busy:
@@ -86,41 +85,40 @@ def _parsers() -> _Parsers:
 
 
 def parse_apart(document_id: str, raw: bytes, suffix: str, settings: DocumentsSource) -> Parsed:
-    """Parse one file as `parsers.parse` does, within `settings.parse_seconds`.
+    """Call `parsers.parse` in a parser process, for at most `settings.parse_seconds`.
 
-    Raises DocumentError also for a document that takes longer, and for one that the parser's
-    process does not survive.
+    Raise DocumentError for a document that takes longer or kills the process, too.
     """
-    asked = {"id": document_id, "suffix": suffix, "max_bytes": settings.max_bytes}
-    said = Parsed(**_asked(asked, raw, settings))
-    packed = said.page_map
-    return said._replace(page_map=None if packed is None else base64.b64decode(packed))
+    request = {"id": document_id, "suffix": suffix, "max_bytes": settings.max_bytes}
+    parsed = Parsed(**_call(request, raw, settings))
+    packed = parsed.page_map
+    return parsed._replace(page_map=None if packed is None else base64.b64decode(packed))
 
 
 def render_apart(document_id: str, raw: bytes, page: int, settings: DocumentsSource) -> bytes:
-    """Return a page of a PDF as PNG, within `settings.parse_seconds`; page 1 is the first.
+    """Render page `page` of a PDF, from 1, as PNG, for at most `settings.parse_seconds`.
 
-    Raises DocumentError for what can't be shown.
+    Raise DocumentError if the page can't be shown.
     """
-    said = _asked({"id": document_id, "suffix": ".pdf", "page": page}, raw, settings)
-    return base64.b64decode(said["image"])
+    reply = _call({"id": document_id, "suffix": ".pdf", "page": page}, raw, settings)
+    return base64.b64decode(reply["image"])
 
 
-def _asked(asked: dict[str, Any], raw: bytes, settings: DocumentsSource) -> dict[str, Any]:
-    document_id, answer = asked["id"], b""
-    asked |= {"seconds": settings.parse_seconds, "bytes": len(raw)}
+def _call(request: dict[str, Any], raw: bytes, settings: DocumentsSource) -> dict[str, Any]:
+    document_id, answer = request["id"], b""
+    request |= {"seconds": settings.parse_seconds, "bytes": len(raw)}
     parsers = _parsers()
     process = parsers.take()
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.write(raw)
         process.stdin.flush()
         answer = process.stdout.readline()
     except BrokenPipeError:
         answer = b""
-    except BaseException:  # interrupted: what it would still answer is of no later document
+    except BaseException:  # interrupted: a late answer must not reach another document
         process.kill()
         raise
     finally:
@@ -128,11 +126,11 @@ def _asked(asked: dict[str, Any], raw: bytes, settings: DocumentsSource) -> dict
             process.communicate()
         parsers.give_back(process)
     if not answer.endswith(b"\n"):
-        raise DocumentError(document_id, _last_words(asked, process.returncode))
-    said: dict[str, Any] = json.loads(answer)
-    if "reason" in said:
-        raise DocumentError(document_id, said["reason"])
-    return said
+        raise DocumentError(document_id, _cause_of_death(request, process.returncode))
+    reply: dict[str, Any] = json.loads(answer)
+    if "reason" in reply:
+        raise DocumentError(document_id, reply["reason"])
+    return reply
 
 
 def _start() -> "subprocess.Popen[bytes]":
@@ -143,17 +141,16 @@ def _start() -> "subprocess.Popen[bytes]":
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
-            # Large blocks go back to the system when they are freed, or what recognition takes
-            # for a moment stays taken.
+            # Return large blocks to the system when freed: OCR needs much memory for a moment.
             "MALLOC_MMAP_THRESHOLD_": str(_LARGE_BLOCK),
         },
     )
 
 
-def _last_words(asked: Mapping[str, Any], status: int) -> str:
-    suffix = asked["suffix"]
+def _cause_of_death(request: Mapping[str, Any], status: int) -> str:
+    suffix, seconds = request["suffix"], request["seconds"]
     if status == -signal.SIGALRM:
-        return f"{suffix} takes longer to parse than documents.parse_seconds, {asked['seconds']:g}"
+        return f"{suffix} takes longer to parse than documents.parse_seconds, {seconds:g}"
     if status == -signal.SIGKILL:
         return f"the parser of {suffix} was killed: out of memory?"
     if status in _OUT_OF_MEMORY:
@@ -162,32 +159,36 @@ def _last_words(asked: Mapping[str, Any], status: int) -> str:
 
 
 def serve() -> None:
-    """Parse what comes on the standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever waits for the answer
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a parser prints is no answer
-    while line := questions.readline():
-        asked = json.loads(line)
-        raw = questions.read(asked["bytes"])
-        limit_memory(_MEMORY.get(asked["suffix"], _MAX_MEMORY))
-        # Not handled, SIGALRM ends the process, whatever it is at.
-        signal.setitimer(signal.ITIMER_REAL, asked["seconds"])
+    """Answer requests on standard input until it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # a parser's own output goes to standard error
+    while line := requests.readline():
+        request = json.loads(line)
+        raw = requests.read(request["bytes"])
+        limit_memory(_MEMORY.get(request["suffix"], _MAX_MEMORY))
+        # SIGALRM has no handler, so it ends the process.
+        signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         try:
-            said = _answer(asked, raw)
+            reply = _answer(request, raw)
         except DocumentError as error:
-            said = {"reason": error.reason}
+            reply = {"reason": error.reason}
         signal.setitimer(signal.ITIMER_REAL, 0)
-        answers.write(json.dumps(said).encode() + b"\n")
+        answers.write(json.dumps(reply).encode() + b"\n")
         answers.flush()
 
 
-def _answer(asked: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
-    if "page" in asked:
-        return {"image": base64.b64encode(_rendered(asked["id"], raw, asked["page"])).decode()}
-    return _as_json(parse(asked["id"], raw, asked["suffix"], asked["max_bytes"]))
+def _answer(request: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
+    document_id = request["id"]
+    if "page" in request:
+        return {"image": base64.b64encode(_render(document_id, raw, request["page"])).decode()}
+    parsed = parse(document_id, raw, request["suffix"], request["max_bytes"])
+    packed = parsed.page_map
+    page_map = None if packed is None else base64.b64encode(packed).decode()
+    return {**parsed._asdict(), "page_map": page_map, "metadata": dict(parsed.metadata)}
 
 
-def _rendered(document_id: str, raw: bytes, page: int) -> bytes:
+def _render(document_id: str, raw: bytes, page: int) -> bytes:
     from rag_pipeline.loading.pdf.render import render_page
 
     try:
@@ -196,9 +197,3 @@ def _rendered(document_id: str, raw: bytes, page: int) -> bytes:
         raise
     except Exception as error:  # noqa: BLE001 (a hostile file raises anything)
         raise DocumentError(document_id, f"page {page} can't be shown: {error}") from None
-
-
-def _as_json(parsed: Parsed) -> dict[str, Any]:
-    packed = parsed.page_map
-    page_map = None if packed is None else base64.b64encode(packed).decode()
-    return {**parsed._asdict(), "page_map": page_map, "metadata": dict(parsed.metadata)}

@@ -1,7 +1,7 @@
-"""HTML, PDF, Office files, source code … -> text and a title, whatever they do to their parser.
+"""Parse HTML, PDF, Office files, source code and other formats to text and a title.
 
-markitdown's converters are called one by one, not through its front door, which guesses types
-with a model (slow) and would hand a corrupt file to a converter of another type.
+markitdown's converters are called directly. Its main class guesses types with a slow model, and
+passes a corrupt file to the converter of another type.
 """
 
 import functools
@@ -37,7 +37,7 @@ from rag_pipeline.loading.text import decode, one_line
 
 _NOISY_LOGGERS = ("bs4", "markitdown", "mammoth", "openpyxl")
 _ONE_AT_A_TIME = threading.Lock()
-"""Silencing is process-wide, and the parsers hold the interpreter lock anyway."""
+"""Silencing loggers affects the whole process, so one parser runs at a time."""
 
 _MAX_CELLS = 20_000_000
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
@@ -47,14 +47,13 @@ _PLACEHOLDER_TITLES = {"", "untitled", "(anonymous)", "powerpoint presentation",
 
 
 Parser = Callable[[str, bytes, int], Parsed]
-"""From a document's id, its bytes and `documents.max_bytes`."""
+"""Takes a document's id, its bytes and `documents.max_bytes`."""
 
 
 def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
-    """Turn one file of PARSED_SUFFIXES into Markdown.
+    """Convert one file with a suffix of PARSERS to Markdown; the same bytes give the same text.
 
-    The same bytes give the same text. Raises DocumentError for encrypted, corrupt and hostile
-    files, and for those without text.
+    Raise DocumentError for encrypted, corrupt and hostile files, and for files without text.
     """
     parser = PARSERS[suffix]
     try:
@@ -66,13 +65,12 @@ def parse(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> Parsed:
         raise DocumentError(document_id, f"corrupt {suffix}: nested too deeply") from None
     except MemoryError:
         raise DocumentError(document_id, f"{suffix} needs more memory than there is") from None
-    # Third-party parsers of hostile bytes raise anything, AttributeError and struct.error
-    # included; one bad document must never stop the rest.
+    # Parsers of hostile bytes raise any exception; one document must not stop the others.
     except Exception as error:  # noqa: BLE001
-        said = one_line(str(error))[:200] or type(error).__name__
-        raise DocumentError(document_id, f"corrupt {suffix}: {said}") from None
+        reason = one_line(str(error))[:200] or type(error).__name__
+        raise DocumentError(document_id, f"corrupt {suffix}: {reason}") from None
     title = one_line(parsed.title)
-    # The offsets of a page map and of symbols are those of the text as it is.
+    # Page maps and symbols hold offsets in the unchanged text.
     is_final = parsed.page_map or suffix in CODE_SUFFIXES
     text = parsed.text if is_final else _clean(parsed.text)
     title = "" if title.lower() in _PLACEHOLDER_TITLES else title
@@ -86,8 +84,7 @@ def _parse_html(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     nested = read_nested(html)
     if nested is not None:
         return Parsed(*nested)
-    # lxml closes the <p> and <li> that old pages leave open; the converter's own parser would
-    # nest them thousands deep.
+    # lxml closes open <p> and <li> elements; the converter's parser nests them thousands deep.
     soup = BeautifulSoup(html, "lxml")
     title = soup.title.get_text() if soup.title else ""
     for element in soup(["script", "style"]):
@@ -112,8 +109,8 @@ def _parse_office(suffix: str, document_id: str, raw: bytes, max_bytes: int) -> 
 def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     """Write each sheet as a Markdown table, row by row.
 
-    markitdown would pass through a data frame: empty cells turn into `NaN`, and one cell in a
-    far corner takes all memory.
+    markitdown uses a data frame, which writes empty cells as `NaN`, and needs all memory for one
+    cell in a far corner.
     """
     title = _checked_office_title(document_id, raw, ".xlsx", max_bytes)
     from openpyxl import load_workbook
@@ -123,7 +120,7 @@ def _parse_xlsx(document_id: str, raw: bytes, max_bytes: int) -> Parsed:
     blank: dict[str, list[tuple[int, int]]] = {}
     cells = 0
     for sheet in workbook.worksheets:
-        sheet.reset_dimensions()  # what a file declares about its extent is often wrong
+        sheet.reset_dimensions()  # the declared extent is often wrong
         rows: list[str] = []
         filled = 0
         for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
@@ -180,7 +177,7 @@ def _text_of_html(document_id: str) -> Callable[[bytes], str]:
 
 
 def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: int) -> str:
-    """Return the title in the properties; refuse encrypted files, zip bombs and entity tricks."""
+    """Return the title in the properties; refuse encrypted files, zip bombs and XML entities."""
     from defusedxml.common import DTDForbidden
     from defusedxml.ElementTree import fromstring, iterparse
 
@@ -206,7 +203,7 @@ def _checked_office_title(document_id: str, raw: bytes, suffix: str, max_bytes: 
                             document_id, f"corrupt {suffix}: {entry.filename} declares XML entities"
                         ) from None
                     except SyntaxError:
-                        continue  # not XML: for the converter to mind, if it needs the part
+                        continue  # not XML; the converter fails if it needs this part
         if "docProps/core.xml" not in archive.namelist():
             return ""
         try:
@@ -228,14 +225,14 @@ def _markdown(raw: bytes, suffix: str) -> str:
     from markitdown import StreamInfo
 
     info = StreamInfo(extension=suffix, charset="utf-8" if suffix == ".html" else None)
-    # strict: a fall-back to plain text would depend on how deep the caller's stack is.
+    # strict: a fallback to plain text would depend on the depth of the call stack.
     options = {"style_map": _DOCX_STYLES} if suffix == ".docx" else {}
     result = _converter(suffix).convert(io.BytesIO(raw), info, strict=True, **options)
     return str(result.markdown)
 
 
 def _clean(text: str) -> str:
-    """Drop what is no text (control characters) and what says nothing (runs of blank lines)."""
+    """Remove control characters, and collapse blank lines."""
     text = re.sub(r"\r\n?|\x0c", "\n", text)
     text = _SURROGATES.sub("\ufffd", _CONTROLS.sub("", text))
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
@@ -244,7 +241,7 @@ def _clean(text: str) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep the parsers' logging and warnings off the user's screen."""
+    """Suppress the parsers' logging and warnings."""
     loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
@@ -262,7 +259,8 @@ PARSER_VERSIONS = {
     ".pdf": 4,
     **dict.fromkeys((".ipynb", ".eml", ".msg", ".epub", ".odt", ".rtf", *CODE_SUFFIXES), 2),
 }
-"""Versions above 1 by suffix: what an earlier one read is stale, what other parsers read is not."""
+"""Version of a parser by suffix, 1 by default. Raise it when the parser's output changes: the
+documents of that parser become stale."""
 
 PARSERS: dict[str, Parser] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), _parse_html),
@@ -277,4 +275,4 @@ PARSERS: dict[str, Parser] = {
     ".rtf": _parse_rtf,
     **{suffix: functools.partial(_parse_code, suffix) for suffix in CODE_SUFFIXES},
 }
-"""A parser by suffix."""
+"""The parser of each suffix."""

@@ -1,4 +1,4 @@
-"""A span of a document's text -> where a person finds it: page, section, sheet and row, slide."""
+"""Find where a span is in the original file: page, section, sheet and row, or slide."""
 
 import json
 import re
@@ -24,11 +24,11 @@ _DEEPEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a span begins; `label` says it in words. What a format does not have is empty.
+    """The place where a span begins; `label` describes it in words.
 
-    Pages, slides, rows, cells of notebooks and lines count from 1. `section` is the path of
-    headings, of source code the function or type, `pointer` a JSON Pointer (RFC 6901). `boxes` are
-    the parts of pages that the span covers, in points from the page's top left corner.
+    Pages, slides, rows, notebook cells and lines count from 1. `section` is the path of headings,
+    or the function or type in source code. `pointer` is a JSON Pointer (RFC 6901). `boxes` are the
+    areas of the span on its pages. Fields that a format does not have are empty.
     """
 
     label: str
@@ -43,12 +43,12 @@ class Place:
     boxes: tuple[Box, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return what is known as plain JSON values."""
+        """Return the known fields as JSON values."""
         return {name: v for name, v in asdict(self).items() if v not in (None, "", ())}
 
 
 def place_of(document: Document, start: int, end: int) -> Place:
-    """Return where a span of a document stands."""
+    """Return the place of a span in a document's file."""
     text, kind = document.text, document.media_type
     while start < end and text[start : start + 1].isspace():
         start += 1
@@ -83,7 +83,7 @@ def _by_line(document: Document, start: int) -> Place:
     if document.media_type.startswith("text/") and document.media_type not in _FLOWING:
         line = _line(document.text, start)
         return Place(f"line {line:,}", line=line)
-    # The lines are those of our reading: nobody sees them in the file.
+    # The text's lines are not visible in the file, so count paragraphs.
     return Place(f"paragraph {document.text.count(chr(10) * 2, 0, start) + 1:,}")
 
 
@@ -109,7 +109,7 @@ def _last(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | No
 
 
 def _section(document: Document, start: int) -> str:
-    """Return the headings above an offset, the title left out where there are others."""
+    """Return the headings above an offset, without the title if there are others."""
     if document.media_type == "text/plain":
         return ""
     path: list[tuple[int, str]] = []
@@ -130,7 +130,7 @@ def _in_sheet(document: Document, start: int) -> Place:
     if sheet is None:
         return _by_line(document, start)
     rows = len(re.findall(r"^\|", document.text[sheet.end() : start + 1], re.M))
-    row = max(rows - 1, 1)  # the second line is Markdown's rule
+    row = max(rows - 1, 1)  # the second line is Markdown's separator
     skipped = json.loads(str(document.metadata.get("blank_rows", "{}"))).get(sheet[1], ())
     for first, count in skipped:
         if first <= row:
@@ -145,9 +145,9 @@ def _in_notebook(document: Document, start: int) -> Place:
 
 
 def _row(text: str, start: int) -> int:
-    """Return the record of a table of separated values, the header being the first.
+    """Return the number of a CSV record, from 1 for the header.
 
-    A line break between quotation marks ends none; neither does a blank line.
+    Line breaks inside quotation marks and blank lines do not count.
     """
     lines = _QUOTED.sub("", text[:start]).split("\n")
     return sum(1 for line in lines[:-1] if line.strip()) + 1
@@ -160,7 +160,7 @@ def _in_json(text: str, start: int, end: int) -> Place:
 
 
 def _pointer(text: str, offset: int) -> str:
-    """Return the JSON Pointer of the innermost value, or of its key, at an offset."""
+    """Return the JSON Pointer of the innermost value or key at an offset."""
     path: list[int | str | None] = []
     for token in _tokens(text, offset):
         if token == "{":
@@ -178,7 +178,7 @@ def _pointer(text: str, offset: int) -> str:
 
 
 def _tokens(text: str, offset: int) -> Iterator[str]:
-    """Yield strings and punctuation that begin up to an offset; a bracket there closes nothing."""
+    """Yield the strings and punctuation up to an offset, except a closing one at the offset."""
     for token in _JSON.finditer(text):
         if token.start() > offset or (token.start() == offset and token[0] in "}],"):
             return

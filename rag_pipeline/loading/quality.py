@@ -1,4 +1,4 @@
-"""Measures of the quality of a document's text, and the warnings they give rise to."""
+"""Measure the quality of a document's text, and warn about doubtful values."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ from rag_pipeline.loading.text import is_cjk
 _WORD = re.compile(r"[^\W\d_]+")
 _IN_ADDRESSES = ("://", "www.", "@")
 _NAME = re.compile(r"[a-z][A-Z]")
-"""In what programs call things: `ServletConfigurationFactory` is not glued."""
+"""A capital inside a word: `ServletConfigurationFactory` is a name, not glued words."""
 _MAX_WORD = 25
 _MAX_GLUED = 0.005
 _MAX_PIPES = 0.5
@@ -31,30 +31,31 @@ _MIN_CONFIDENCE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class TextQuality:
-    """Shares are between 0 and 1.
-
-    `glued` is the share of words of more than 25 letters, `pipes` that of characters in table
-    rows, `replaced` that of characters that the fonts, or the encoding, don't map to letters.
-    `known` is the share of words that a dictionary of the text's language has, None for languages
-    without one. `unread` counts the pages that hold an image and no text, `recognised` those that
-    were read by OCR, with the mean `confidence` of their characters; formats without pages have
-    none.
-    """
+    """Measures of one text. Shares are between 0 and 1."""
 
     pages: int
     words: int
     glued: float
+    """Share of words with more than 25 letters."""
     pipes: float
+    """Share of characters in table rows."""
     replaced: float
+    """Share of characters that the fonts or the encoding map to no letter."""
     mean_word: float
+    """Mean number of letters per word."""
     with_text: int
+    """Number of pages with text."""
     unread: int = 0
+    """Number of pages with an image and no text."""
     recognised: int = 0
+    """Number of pages that were read by OCR."""
     confidence: float | None = None
+    """Mean confidence of the recognised characters."""
     known: float | None = None
+    """Share of words in a dictionary of the text's language; None without a dictionary."""
 
     def warnings(self) -> list[str]:
-        """Say what is beyond its limit, with the limit."""
+        """Return a sentence for each measure beyond its limit."""
         found = []
         if self.words >= _MIN_WORDS:
             if self.glued > _MAX_GLUED:
@@ -72,13 +73,10 @@ class TextQuality:
             whose = "unknown to the file's fonts" if self.pages else "in no known encoding (U+FFFD)"
             found.append(f"{self.replaced:.1%} of the characters are {whose}")
         if self.unread:
-            what = f"{self.unread} of {self.pages} pages are images that were not read"
-            hint = (
-                ""
-                if is_installed("ocr")
-                else f"; `{installation('ocr')}` and run again to read them"
-            )
-            found.append(what + hint)
+            warning = f"{self.unread} of {self.pages} pages are images that were not read"
+            if not is_installed("ocr"):
+                warning += f"; `{installation('ocr')}` and run again to read them"
+            found.append(warning)
         if self.confidence is not None and self.confidence < _MIN_CONFIDENCE:
             found.append(
                 f"text in images was recognised with a confidence of {self.confidence:.2f}"
@@ -86,7 +84,7 @@ class TextQuality:
         return found
 
     def summary(self) -> str:
-        """Return the figures in a line."""
+        """Return the measures as one line of text."""
         known = [] if self.known is None else [f"{self.known:.0%} in a dictionary of its language"]
         figures = (
             *(f"{self.words:,} words", *known, f"{self.glued:.1%} of over {_MAX_WORD} letters"),
@@ -97,7 +95,7 @@ class TextQuality:
         return ", ".join(figures) + pages
 
     def to_json(self) -> str:
-        """Return the record as it stands in a document's metadata."""
+        """Return the record as JSON, for a document's metadata."""
         values = {k: v for k, v in asdict(self).items() if v is not None}
         return json.dumps({
             key: round(value, 4) if isinstance(value, float) else value
@@ -106,14 +104,14 @@ class TextQuality:
 
     @classmethod
     def from_json(cls, stored: str) -> "TextQuality":
-        """Return the record that `to_json` wrote."""
+        """Parse a record that `to_json` wrote."""
         return cls(**json.loads(stored))
 
 
 def measure(
     text: str, characters: Sequence[int], unmapped: int, **pages: float | None
 ) -> TextQuality:
-    """Measure a text; `characters` counts those of each page, `unmapped` the unknown ones."""
+    """Measure a text, given the characters on each page and the number of unmapped ones."""
     words = _words(text)
     in_tables = sum(len(line) for line in text.split("\n") if line.startswith("|"))
     return TextQuality(
@@ -129,12 +127,12 @@ def measure(
 
 
 def with_known(measured: str, text: str, language: str) -> str:
-    """Return the record of a text with pages, with the share of words in the dictionary."""
+    """Add the share of words in a dictionary to the record of a text with pages."""
     return replace(TextQuality.from_json(measured), known=share_known(text, language)).to_json()
 
 
 def doubts_of_prose(text: str, language: str) -> str:
-    """Return the record of a text without pages where something is doubtful about it, else ""."""
+    """Return the record of a text without pages if a measure is doubtful, else ""."""
     text = text[:_MAX_MEASURED]
     found = measure(text, (), text.count("\ufffd"))
     found = replace(found, known=share_known(text, language))
@@ -142,11 +140,10 @@ def doubts_of_prose(text: str, language: str) -> str:
 
 
 def share_known(text: str, language: str) -> float | None:
-    """Return the share of the words that a dictionary of the language has.
+    """Return the share of the words in a dictionary of the language.
 
-    Up to 2,000 words of two letters and more are looked up, spread over the text. None for
-    languages without a dictionary, for few words, and for a text of a language of the same script
-    that `language_of` does not tell apart.
+    Look up to 2,000 words of at least two letters, spread over the text. Return None without a
+    dictionary, for few words, and if the text may be in another language of the same script.
     """
     known = dictionary(language)
     words = [word.lower() for word in _words(text) if len(word) > 1]
@@ -159,13 +156,13 @@ def share_known(text: str, language: str) -> float | None:
 
 @cache
 def dictionary(language: str) -> frozenset[str]:
-    """Return the words of a language, in small letters; none where no dictionary is packaged."""
+    """Return the words of a language in lower case; none without a packaged dictionary."""
     packed = files("spellchecker").joinpath(f"resources/{language}.json.gz")
     return frozenset(json.loads(gzip.decompress(packed.read_bytes())) if packed.is_file() else ())
 
 
 def _words(text: str) -> list[str]:
-    # By tokens: a pattern with white space on both sides takes the square of a long token's time.
+    # Split first: a pattern with white space takes quadratic time on long tokens.
     parts = text.split()
     signs = [sign for sign in _IN_ADDRESSES if sign in text]
     if signs:

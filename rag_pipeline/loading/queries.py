@@ -1,4 +1,4 @@
-"""A `queries.jsonl` -> queries: every line validated, gold spans found in their documents."""
+"""Read `queries.jsonl`: validate every line, and find gold spans in their documents."""
 
 import json
 import re
@@ -27,7 +27,7 @@ EntityType = Literal[
     "TIME", "MONEY", "LOCATION", "ORGANIZATION", "CONDITION", "ACTION", "PERCENTAGE"
 ]
 ENTITY_TYPES: tuple[str, ...] = get_args(EntityType)
-"""The kinds of facts that an answer is held to."""
+"""The types of facts that are checked in an answer."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_MISTAKES = 8
@@ -55,7 +55,7 @@ def _as_id(value: Any) -> Any:
 
 
 def _as_groups(value: Any) -> Any:
-    """Let a plain string among the groups stand for a group of its own."""
+    """Turn a plain string among the groups into a group with one member."""
     if not isinstance(value, list):
         return value
     return [[item] if isinstance(item, str) else item for item in value]
@@ -72,9 +72,9 @@ class _Record(BaseModel):
 
 
 class SpanRecord(_Record):
-    """Gold as written: a span by offsets, by a quote, or by both, which must then agree.
+    """A gold span as written: offsets, a quote, or both, which must agree.
 
-    With `document_id` alone the whole document is gold.
+    With `document_id` alone, the whole document is gold.
     """
 
     document_id: Identifier
@@ -92,13 +92,13 @@ class SpanRecord(_Record):
 
 
 class WholeDocument(NamedTuple):
-    """A document that is gold as a whole."""
+    """A gold document without a span."""
 
     document_id: str
 
 
 class QueryRecord(_Record):
-    """One line of the file; `metadata` is the place for fields of your own."""
+    """One line of the file; `metadata` holds fields of your own."""
 
     query_id: Identifier
     query: Text
@@ -115,7 +115,7 @@ class QueryRecord(_Record):
 def read_queries(path: Path) -> list[QueryRecord]:
     """Read and validate a JSON Lines file of queries.
 
-    Raises InputError with a line per mistake, up to eight: `file:line: field: value: expected`.
+    Raise InputError with one line per mistake, at most eight: `file:line: field: value: expected`.
     """
     records: list[QueryRecord] = []
     first_lines: dict[str, int] = {}
@@ -146,12 +146,12 @@ def read_queries(path: Path) -> list[QueryRecord]:
         tail = [f"(and {more} more)"] if more > 0 else []
         raise InputError("\n".join(mistakes[:_MAX_MISTAKES] + tail))
     if not records:
-        raise InputError(f"{path}: no queries in it; expected a JSON object a line")
+        raise InputError(f"{path}: no queries in it; expected one JSON object per line")
     return records
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line) of the lines that aren't blank."""
+    """Yield the lines that aren't blank, with their numbers from 1."""
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:
@@ -177,7 +177,7 @@ def _shown(value: Any) -> str:
 
 
 def _explain(error: Any) -> str:
-    """Turn one pydantic error into `field: value: what is expected`."""
+    """Turn a pydantic error into `field: value: expected ...`."""
     kind, context = error["type"], error.get("ctx", {})
     place = ".".join(str(step) for step in error["loc"] if step != "[key]")
     at = f"{place}: " if place else ""
@@ -203,12 +203,11 @@ def resolve_queries(
     text_of: Callable[[str], str | None],
     known: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[list[Query], list[str]]:
-    """Find every gold span in its document, and every document that is gold as a whole.
+    """Find every gold span in its document; return queries, and a message per unresolved span.
 
-    `text_of` returns a document's text, None for an unknown one; it is asked once a document,
-    one document at a time. `known` returns the ids of all documents, among which one is looked
-    for that an unknown id may have meant. Returns the queries, and a message for every span that
-    can't be found. A query that loses a span is left out: half a gold would make false numbers.
+    `text_of` returns a document's text, None for an unknown document; it is called once per
+    document. `known` returns all document ids, from which a similar id is suggested. A query
+    with an unresolved span is left out, because incomplete gold would falsify metrics.
     """
     wanted: dict[str, set[SpanRecord]] = {}
     for record in records:
@@ -243,12 +242,12 @@ def resolve_queries(
 
 
 def problem_of(query_id: str) -> str:
-    """Return what the messages about a query's gold spans begin with."""
+    """Return the first words of messages about a query's gold spans."""
     return f"query {query_id}: "
 
 
 def _unknown(document_id: str, known: Iterable[str]) -> str:
-    """Say that there is no such document, and which one may have been meant."""
+    """Return a message about an unknown document, with the most similar id."""
     from rapidfuzz.distance import Indel
     from rapidfuzz.process import extractOne
 
@@ -269,7 +268,7 @@ def _unknown(document_id: str, known: Iterable[str]) -> str:
 
 
 def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | WholeDocument | str:
-    """Return the span, or what is wrong with it and how to mend it."""
+    """Return the span in the document, or a message about the mistake and its correction."""
     name = _shown(span.document_id)
     text, quote = document.text, span.quote
     if span.start is None and quote is None:
@@ -284,7 +283,7 @@ def _resolve(span: SpanRecord, document: Searchable) -> GoldSpan | WholeDocument
     if quote is not None and (span.start, span.end) not in document.find(quote):
         found = _resolve_quote(span.document_id, quote, document)
         fix = (
-            f"the quote stands at {found.start}-{found.end}"
+            f"the quote is at {found.start}-{found.end}"
             if isinstance(found, GoldSpan)
             else "correct start and end or the quote"
         )
@@ -313,6 +312,5 @@ def _resolve_quote(document_id: str, quote: str, document: Searchable) -> GoldSp
 
 
 def _quoted(passage: str) -> str:
-    """Return a passage to copy: whole, unless nobody would copy that much."""
     shown = json.dumps(passage, ensure_ascii=False)
     return shown if len(shown) <= _MAX_OFFER else f"{shown[: _MAX_OFFER - 3]}..."

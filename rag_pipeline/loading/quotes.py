@@ -1,4 +1,4 @@
-"""A quote -> where it stands in a text, however white space, hyphens and typography differ."""
+"""Find a quote in a text, even if white space, hyphens or typography differ."""
 
 import functools
 import re
@@ -16,13 +16,13 @@ _LONGEST_COMPARED = 2_000_000
 
 
 class Searchable:
-    """A text that finds quotes in itself; it is normalised once, when the first quote needs it."""
+    """A text in which quotes are found; it is normalised once, on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def find(self, quote: str) -> list[Span]:
-        """Return every span that holds the quote: exactly, or if there is none, normalised.
+        """Return every span that equals the quote, or if none does, its normalised form.
 
         Occurrences may overlap.
         """
@@ -30,7 +30,7 @@ class Searchable:
         return exact or self._find_normalised(quote)
 
     def nearest(self, quote: str) -> str:
-        """Return the passage most like the quote, "" if none is like it."""
+        """Return the passage most similar to the quote; "" if none is similar."""
         from rapidfuzz.fuzz import partial_ratio_alignment
 
         wanted = _normalised(quote)[0]
@@ -57,7 +57,7 @@ class Searchable:
         spans: list[Span] = []
         for start in _starts(wanted, text) if wanted else ():
             end = start + len(wanted)
-            # A character may stand for several, of which a quote holds all or none.
+            # One character may normalise to several; a quote must not split it.
             if start and offsets[start] == offsets[start - 1]:
                 continue
             if end < len(offsets) and offsets[end] == offsets[end - 1]:
@@ -75,11 +75,10 @@ def _starts(wanted: str, text: str) -> list[int]:
 
 
 def _normalised(text: str) -> tuple[str, list[int]]:
-    """Return the text without what a quote may differ in, and each character's offset in `text`.
+    """Return the normalised text, and the offset in `text` of each of its characters.
 
-    Left out are white space, characters that are not seen, and dashes between letters, of which
-    nobody can say whether a line end put them there. Case, ligatures, accents' encoding and the
-    shapes of quotation marks and dashes are made one.
+    Remove white space, invisible characters, and dashes between letters, which may come from a
+    line end. Unify case, ligatures, accents, quotation marks and dashes.
     """
     letters: list[str] = []
     offsets: list[int] = []

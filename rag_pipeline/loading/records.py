@@ -1,4 +1,4 @@
-"""JSON and JSON Lines -> documents, each found by its byte offset and parsed alone."""
+"""Find documents in JSON and JSON Lines files by byte offset, and parse them one by one."""
 
 import codecs
 import hashlib
@@ -19,9 +19,9 @@ _BLOCK = 1 << 20
 
 
 class Located(NamedTuple):
-    """Where a document lies; `reason` and `content_hash` say what is known of a broken one.
+    """The place of a document in a file; a broken document has a `reason`.
 
-    `number` is its line or index in the file; `length` is None for a file that is one document.
+    `number` is its line or index in the file. `length` is None if the whole file is the document.
     """
 
     document_id: str
@@ -32,12 +32,12 @@ class Located(NamedTuple):
     reason: str = ""
     content_hash: str = ""
     unread: bool = False
-    """Whether the reason may be gone at the next load."""
+    """True if the reason may be gone at the next load."""
     raw_hash: str = ""
-    """SHA-256 of its `n_bytes` raw bytes; "" where they are not read to find it."""
+    """SHA-256 of the `n_bytes` raw bytes; "" if they were not read yet."""
     n_bytes: int = 0
     archive: str = ""
-    """The file that it is packed in, with which `relative` begins then."""
+    """The archive that contains the document; `relative` then starts with it."""
 
     @property
     def place(self) -> str:
@@ -46,17 +46,17 @@ class Located(NamedTuple):
 
 
 def locate(path: Path, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Yield every document of a `.json` or `.jsonl` file, broken ones with their reason.
+    """Yield every document of a `.json` or `.jsonl` file; broken ones have a reason.
 
-    Without an id of its own a document is called `{relative}:{line}` (from 1) or, in a JSON
-    array, `{relative}:{index}` (from 0). Raises OSError if the file can't be read.
+    A record without an id is called `{relative}:{line}` (from 1) or, in a JSON array,
+    `{relative}:{index}` (from 0). Raise OSError if the file can't be read.
     """
     with path.open("rb") as file:
         yield from locate_in(file, relative, max_bytes)
 
 
 def locate_in(file: BinaryIO, relative: str, max_bytes: int) -> Iterator[Located]:
-    """Do as `locate` in an open file."""
+    """Like `locate`, for an open file."""
     if encoding := byte_order_encoding(file.read(4)):
         reason = f"{encoding.upper()} text: JSON must be UTF-8"
         file.seek(0)
@@ -164,7 +164,7 @@ def _given_id(place: str, record: dict[str, Any]) -> str:
 
 
 def parse_json(document_id: str, raw: bytes) -> Any:
-    """Parse UTF-8 JSON; raise DocumentError saying where it is wrong."""
+    """Parse UTF-8 JSON; raise DocumentError with the position of the error."""
     text = decode_as(document_id, raw.removeprefix(codecs.BOM_UTF8), "utf-8")
     try:
         return json.loads(text)
@@ -179,7 +179,7 @@ def parse_json(document_id: str, raw: bytes) -> Any:
 
 
 def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
-    """Parse one JSON object with a `text`; raise DocumentError if it isn't one."""
+    """Parse one JSON object with a `text`; raise DocumentError for anything else."""
     record = parse_json(document_id, raw)
     if not isinstance(record, dict):
         raise DocumentError(document_id, f"expected a JSON object, not {type(record).__name__}")
@@ -196,12 +196,12 @@ def read_record(document_id: str, raw: bytes) -> dict[str, Any]:
 
 
 def record_metadata(record: dict[str, Any]) -> dict[str, MetadataValue]:
-    """Return a record's `metadata` and its other fields; nulls are left out."""
+    """Return a record's `metadata` and its other fields, without nulls."""
     other = {key: value for key, value in record.items() if key not in _OWN_FIELDS}
     merged = {**other, **(record.get("metadata") or {})}
     return {str(storable(k)): storable(v) for k, v in merged.items() if v is not None}
 
 
 def oversized(n_bytes: int, max_bytes: int) -> str:
-    """Return the reason for which a document of `n_bytes` is refused."""
+    """Return the reason that refuses a document of `n_bytes`."""
     return f"oversized: {n_bytes:,} bytes, and documents.max_bytes is {max_bytes:,}"

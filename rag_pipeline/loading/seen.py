@@ -1,7 +1,8 @@
-"""What was found in each file, kept as git's index does: a file that has not changed is not opened.
+"""Remember the documents found in each file, so that an unchanged file is not opened again.
 
-A file is the same where size, both times and inode are. One that was changed so shortly before it
-was read that a further change could leave all of them as they are ("racily clean") is read again.
+A file is unchanged if its size, modification time, change time and inode are, as in git's index.
+A file that changed just before it was read is read again, because a further change could leave
+these values equal ("racily clean").
 """
 
 import hashlib
@@ -17,9 +18,9 @@ from rag_pipeline.calls.databases import open_database
 from rag_pipeline.loading.records import Located
 
 FORMAT = 2
-"""Raised when files are taken apart in another way: what was kept is found anew."""
+"""Raise it when documents are found in files in another way: every file is then read again."""
 RACY_NS = 2_000_000_000
-"""Age that a file's times must have when it is read: no file system's clock is coarser."""
+"""Minimum age in ns of a file's times when it is read; all file systems' clocks are finer."""
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS files (root TEXT, relative TEXT, status TEXT, found TEXT, "
@@ -29,10 +30,10 @@ _TABLE = (
 
 @dataclass(slots=True)
 class SeenFiles:
-    """What was found in the files below one folder, in a SQLite file on this machine.
+    """The documents found in the files below one folder, in a SQLite file on this machine.
 
-    It may be lost, or not be writable, at any time: then files are read. `how` tells apart what
-    different settings find in the same file.
+    If the file is lost or not writable, documents are read again. `how` identifies the settings
+    that decide which documents a file contains.
     """
 
     path: Path
@@ -43,27 +44,27 @@ class SeenFiles:
     _used: set[str] = field(default_factory=set)
 
     def get(self, relative: str, status: os.stat_result) -> list[Located] | None:
-        """Return what is in a file that has this status; None where it must be read."""
+        """Return the documents of a file with this status; None if the file must be read."""
         if self._known is None:
             self._known = self._read()
         self._used.add(relative)
         was, found = self._known.get(relative, ("", ""))
-        if was != self._told(status, found):
+        if was != self._identity(status, found):
             return None
         return [Located(*values) for values in json.loads(found)]
 
     def put(
         self, relative: str, status: os.stat_result, found: Sequence[Located], read_ns: int
     ) -> None:
-        """Keep what is in a file that had this status before it was read, at `read_ns`."""
+        """Remember the documents of a file that had this status before it was read at `read_ns`."""
         if max(status.st_mtime_ns, status.st_ctime_ns) < read_ns - RACY_NS:
             kept = json.dumps(found, ensure_ascii=False)
-            self._new[relative] = self._told(status, kept), kept
+            self._new[relative] = self._identity(status, kept), kept
 
     def save(self) -> None:
-        """Write what is new, and forget the files that were not asked for since it was opened.
+        """Write new entries, and remove the files that were not looked up since opening.
 
-        Does nothing where the folder is not there, or can't be written.
+        Do nothing if the folder is missing or not writable.
         """
         gone = (self._known or {}).keys() - self._used
         if not (self._new or gone) or not self.path.parent.is_dir():
@@ -91,8 +92,8 @@ class SeenFiles:
         except sqlite3.Error:
             return {}
 
-    def _told(self, status: os.stat_result, found: str) -> str:
-        """Return what tells the file, and what was found in it, from any other."""
-        told = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    def _identity(self, status: os.stat_result, found: str) -> str:
+        """Return a string that changes with the file and with the documents found in it."""
+        state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
         digest = hashlib.blake2b(found.encode(), digest_size=8).hexdigest()
-        return " ".join(map(str, (FORMAT, self.how, *told, digest)))
+        return " ".join(map(str, (FORMAT, self.how, *state, digest)))

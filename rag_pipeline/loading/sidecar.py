@@ -1,4 +1,4 @@
-"""A `documents.csv` or `.jsonl` -> titles and metadata of documents that don't tell them."""
+"""Read titles and metadata of documents from a `documents.csv` or `.jsonl` file."""
 
 import csv
 import hashlib
@@ -19,7 +19,7 @@ _TITLE = "title"
 
 
 class Given(NamedTuple):
-    """What a line says of a document, and a hash of it."""
+    """Title and metadata of one line, and the hash of the line."""
 
     title: str
     metadata: Mapping[str, MetadataValue]
@@ -27,11 +27,11 @@ class Given(NamedTuple):
 
 
 def read_sidecar(path: Path) -> dict[str, Given]:
-    """Read a line a document, with `document_id`, `title` and fields of your own.
+    """Read one line per document, with `document_id`, `title` and fields of your own.
 
-    A CSV file has a header; values are text, and an empty one says nothing. In JSON Lines numbers
-    and truth values stay what they are, and lists become their JSON text. Raises InputError naming
-    file, line and value.
+    A CSV file needs a header; its values are text, and empty values are ignored. In JSON Lines,
+    numbers and booleans keep their type, and lists become JSON text. Raise InputError with file,
+    line and value.
     """
     if path.suffix.lower() not in (".csv", ".jsonl"):
         raise InputError(f"documents.metadata: {path}: name a .csv or .jsonl file")
@@ -84,7 +84,7 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def with_given(source: Loadable | Rejected, given: Mapping[str, Given]) -> Loadable | Rejected:
-    """Return a source with what is given of it; a changed line changes its content hash."""
+    """Return a source with its given title and metadata; a changed line changes its hash."""
     row = given.get(source.document_id)
     if row is None or isinstance(source, Rejected):
         return source
@@ -97,7 +97,7 @@ def with_given(source: Loadable | Rejected, given: Mapping[str, Given]) -> Loada
 
 
 def hashed_with(digest: str, row: Given | None) -> str:
-    """Return a digest that changes with what is given of a document, too."""
+    """Return a digest that also changes with a document's given title and metadata."""
     if row is None:
         return digest
     return hashlib.sha256(f"{digest} {row.digest}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A folder of documents -> which languages they are in, by a sample of them."""
+"""Detect the languages of a folder of documents from a sample."""
 
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,7 @@ from rag_pipeline.loading.languages import languages_of
 from rag_pipeline.loading.sources import Loadable, scan_file
 
 _SAMPLE = 40
-"""Maximum number of files that are read, evenly spread over the folder."""
+"""Maximum number of files that are read, evenly spread over the sorted folder."""
 _MIN_CHARACTERS = 200
 _MAX_BYTES = 5_000_000
 _PARSE_SECONDS = 20
@@ -19,8 +19,7 @@ _PARSE_SECONDS = 20
 def survey_languages(documents: Path) -> dict[str, float]:
     """Return the share of each language among the documents, by ISO 639-1 code; {} if unknown.
 
-    Of a folder 40 files are read. Documents under 200 characters, and those that can't be read, say
-    nothing.
+    Read up to 40 files. Skip unreadable documents and those under 200 characters.
     """
     base = documents if documents.is_dir() else documents.parent
     settings = DocumentsSource(path=str(base), max_bytes=_MAX_BYTES, parse_seconds=_PARSE_SECONDS)

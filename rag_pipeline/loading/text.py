@@ -1,4 +1,4 @@
-"""Raw bytes -> text, and text -> title and front matter."""
+"""Decode text, and find titles, headings and front matter in it."""
 
 import codecs
 import json
@@ -42,19 +42,19 @@ _CJK = re.compile("[\u2e80-\u2fdf\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\
 
 
 def is_cjk(char: str) -> bool:
-    """Return whether words of the character's script are written without blanks between."""
+    """Return whether the character's script has no blanks between words."""
     return bool(_CJK.match(char))
 
 
 def byte_order_encoding(raw: bytes) -> str | None:
-    """Return `utf-16` or `utf-32` if the bytes start with such a mark."""
+    """Return `utf-16` or `utf-32` if the bytes start with its byte order mark."""
     return next((encoding for mark, encoding in _BOMS if raw.startswith(mark)), None)
 
 
 def decode(document_id: str, raw: bytes, suffix: str) -> str:
-    """Return exactly the decoded file: UTF-8, or UTF-16 and UTF-32 by their mark.
+    """Decode a file as UTF-8, or as UTF-16 or UTF-32 if it has their byte order mark.
 
-    Raises DocumentError for binary files, and for mis-encoded ones with the byte's offset.
+    Raise DocumentError for binary files, and for a wrong byte with its offset.
     """
     for signature, name in _SIGNATURES.items():
         if raw.startswith(signature):
@@ -70,7 +70,7 @@ def decode(document_id: str, raw: bytes, suffix: str) -> str:
 
 
 def decode_as(document_id: str, raw: bytes, encoding: str) -> str:
-    """Decode strictly; raise DocumentError naming the offset of the byte that is wrong."""
+    """Decode strictly; raise DocumentError with the offset of a wrong byte."""
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
@@ -109,7 +109,7 @@ def storable(value: Any) -> MetadataValue:
 def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
     """Return Markdown's YAML front matter (scalars, and lists of scalars as JSON) and the body.
 
-    A block that isn't a YAML mapping is body text, not an error: `---` is also a rule.
+    A block that isn't a YAML mapping is body text: `---` is also a horizontal rule.
     """
     block = _FRONT_MATTER.match(text)
     if block is None:
@@ -120,7 +120,7 @@ def front_matter(text: str) -> tuple[dict[str, MetadataValue], str]:
         return {}, text
     if not isinstance(values, dict):
         return {}, text
-    # Deeper values are left out: YAML aliases can make them grow without bound.
+    # Skip nested values: YAML aliases can make them grow without bound.
     fields = {
         str(storable(key)): storable(value)
         for key, value in values.items()
@@ -144,7 +144,7 @@ def markdown_title(text: str) -> str:
 
 
 def headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield offset, level (1 to 6) and words of Markdown's headings; what is code has none."""
+    """Yield offset, level (1 to 6) and text of Markdown's headings outside of code."""
     fence = ""
     offset, following = 0, 0
     for whole in text.splitlines(keepends=True):
@@ -162,9 +162,9 @@ def headings(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def without_links(text: str) -> str:
-    """Return Markdown with the words of its links, but nothing of those without words ("[¶](#a)").
+    """Replace Markdown links by their text, and remove links without words, such as `[¶](#a)`.
 
-    Sites of documentation link each of their headings, to itself.
+    Documentation sites link each heading to itself.
     """
     return _LINK.sub(lambda link: link[1] if any(map(str.isalnum, link[1])) else "", text)
 
@@ -178,5 +178,5 @@ def first_line_title(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, without what UTF-8 can't store."""
+    """Return the text on one line; characters that UTF-8 can't store become U+FFFD."""
     return " ".join(_NOT_TEXT.sub("\ufffd", text.strip("\ufeff")).split())

@@ -1,4 +1,4 @@
-"""An evaluation as one self-contained HTML page: no script, no network, light and dark."""
+"""Render an evaluation as one self-contained HTML page, without scripts or network access."""
 
 import re
 from collections import Counter
@@ -98,6 +98,6 @@ def images(content: Content) -> dict[str, str]:
 
 
 def _breakable(name: str) -> Markup:
-    """Return a name that may be broken after its dots and slashes, and nowhere else at first."""
+    """Return a name with break opportunities after dots, slashes and underscores."""
     text = str(escape(name))
     return Markup(re.sub(r"(?<=[./_])(?=[^.&])", "<wbr>", text))

@@ -1,6 +1,6 @@
-"""Numbers -> charts as inline SVG, every text in them escaped.
+"""Draw charts as inline SVG, with escaped text.
 
-They are coloured by the page's own variables, and have a title for readers who can't see them.
+Colours come from CSS variables of the page. Titles and descriptions serve screen readers.
 """
 
 import math
@@ -36,7 +36,7 @@ svg .front{fill:none;stroke:var(--soft);stroke-dasharray:4 4}"""
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One configuration in a scatter: what it takes, what it gives with its interval."""
+    """One configuration in a scatter chart: x is its cost, y its quality with the interval."""
 
     name: str
     mark: str
@@ -45,9 +45,9 @@ class Point:
 
 
 def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label: str) -> Markup:
-    """Draw means in percent over cutoffs, each with its 95 % band; a colour a series.
+    """Draw means in percent over cutoffs with 95 % bands, one colour per series.
 
-    Cutoffs are spaced evenly, so that the step from 10 to 20 is as wide as one from 1 to 2.
+    Cutoffs are spaced evenly: the step from 10 to 20 is as wide as the step from 1 to 2.
     """
     cutoffs = sorted({k for curve in series.values() for k in curve})
     place = {k: _across(i, len(cutoffs) - 1) for i, k in enumerate(cutoffs)}
@@ -72,10 +72,7 @@ def line_chart(title: str, series: Mapping[str, Mapping[int, Summary]], x_label:
 
 
 def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
-    """Draw quality in percent against what it takes, with 95 % whiskers and the Pareto front.
-
-    A point is on the front when no other is at least as good for less.
-    """
+    """Draw quality in percent against cost, with 95 % whiskers and the Pareto front."""
     most = max((p.x for p in points), default=0.0) or 1.0
     top = _round_up(most)
     parts = [
@@ -95,10 +92,10 @@ def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
                 f'<line class="whisker" stroke="{colour}" x1="{x:.1f}" x2="{x:.1f}" '
                 f'y1="{low:.1f}" y2="{high:.1f}"/>'
             )
-        told = f"{point.name}: {100 * (point.y.mean or 0):.1f} %, {point.x:.3g}"
+        label = f"{point.name}: {100 * (point.y.mean or 0):.1f} %, {point.x:.3g}"
         parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="{colour}">'
-            f"<title>{escape(told)}</title></circle>"
+            f"<title>{escape(label)}</title></circle>"
         )
         if point in front:
             parts.append(
@@ -111,7 +108,7 @@ def scatter(title: str, points: Sequence[Point], x_label: str) -> Markup:
 
 
 def pareto_front(points: Sequence[Point]) -> list[Point]:
-    """Return the points that no other beats in quality for the same or less, cheapest first."""
+    """Return the points without a better point at the same or a lower cost, cheapest first."""
     front: list[Point] = []
     for point in sorted(points, key=lambda p: (p.x, -(p.y.mean or 0))):
         if not front or (point.y.mean or 0) > (front[-1].y.mean or 0):
@@ -120,14 +117,14 @@ def pareto_front(points: Sequence[Point]) -> list[Point]:
 
 
 def interval_strip(summary: Summary) -> Markup:
-    """Draw a mean as a dot and its interval as a line on 0 to 100 %, to stand in a table's cell."""
+    """Draw a mean as a dot and its interval as a line on 0 to 100 %, for a table cell."""
     if summary.mean is None:
         return Markup("")
     low = summary.mean if summary.low is None else summary.low
     high = summary.mean if summary.high is None else summary.high
-    told = f"{100 * summary.mean:.1f} %, 95 % interval {100 * low:.0f} to {100 * high:.0f}"
+    label = f"{100 * summary.mean:.1f} %, 95 % interval {100 * low:.0f} to {100 * high:.0f}"
     return Markup(
-        f'<svg class="strip" viewBox="0 0 104 14" role="img" aria-label="{told}">'
+        f'<svg class="strip" viewBox="0 0 104 14" role="img" aria-label="{label}">'
         f'<line x1="2" x2="102" y1="7" y2="7" stroke="var(--line)"/>'
         f'<line x1="{2 + 100 * low:.1f}" x2="{2 + 100 * high:.1f}" y1="7" y2="7" '
         'stroke="var(--s0)" stroke-width="4" stroke-linecap="round" opacity=".45"/>'
@@ -136,7 +133,7 @@ def interval_strip(summary: Summary) -> Markup:
 
 
 def standalone(chart: Markup) -> str:
-    """Return a chart as an SVG file of its own, in the light colours."""
+    """Return a chart as the content of an SVG file, in light colours."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
     style = f"<style>svg{{{PALETTE} background:var(--paper)}}{STYLE}</style>"
     opening, closing, rest = str(chart).partition(">")
@@ -180,6 +177,6 @@ def _up(share: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """Return the next number of the form 1, 2, 4 or 8 times a power of ten."""
+    """Return the next higher number that is 1, 2, 4 or 8 times a power of ten."""
     scale = 10.0 ** math.floor(math.log10(value))
     return next((scale * step for step in (1, 2, 4, 8, 10) if scale * step >= value), value)

@@ -1,4 +1,4 @@
-"""What is known of a corpus's evaluation -> everything that the report shows, as plain values."""
+"""Collect all values of a corpus's evaluation that the report shows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline.workspace import Workspace
 
 K = 5
-"""The cutoff at which queries are said to fail."""
+"""A query fails if its first K chunks do not answer it."""
 _MAX_RELEASES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class EntityTypeScores:
-    """Scores of the answers' facts of one type; `n` counts the facts that are expected."""
+    """Scores of the facts of one type in answers; `n` counts the expected facts."""
 
     kind: str
     precision: float | None
@@ -42,7 +42,7 @@ class EntityTypeScores:
 
 @dataclass(frozen=True, slots=True)
 class HealthFigures:
-    """The five figures of context health over `queries`; None where one is not defined."""
+    """The five measures of context health over `queries`; None for an undefined one."""
 
     queries: int
     missing: int
@@ -50,8 +50,8 @@ class HealthFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """A judge of passages against gold: the table of both labels, and the corrected means."""
+class JudgeAgreement:
+    """Labels of the relevance judge against gold, and means corrected by their agreement."""
 
     agreement: Agreement
     kappa: tuple[float, float] | None
@@ -60,7 +60,7 @@ class Judge:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the report shows. `focus` is the configuration that is served, else the best one."""
+    """The values of the report. `focus` is the served configuration, else the best one."""
 
     corpus: str
     metric: str
@@ -79,25 +79,25 @@ class Content:
     entities: Sequence[EntityTypeScores]
     health: HealthFigures | None
     origin: str = ""
-    """The number of synthetic questions as a sentence; "" where there is none."""
+    """A sentence with the number of synthetic queries; "" if there are none."""
     chosen: str = ""
-    """What choosing the best is worth, as a sentence; "" for one configuration."""
+    """A sentence about the bias of choosing the best; "" for one configuration."""
     scope: str = ""
-    """What the intervals speak of where all questions are about few documents."""
-    judge: Judge | None = None
-    """Agreement of the judge of passages with gold; None without a judge."""
+    """A sentence that limits the intervals if all queries are about few documents."""
+    judge: JudgeAgreement | None = None
+    """Agreement of the relevance judge with gold; None without a judge."""
     few_labels: Corrected | None = None
-    """AnswerPresence@1 of `focus` over people's queries where some of them have no gold."""
+    """AnswerPresence@1 of `focus` over people's queries, if some of them have no gold."""
     parts: Sequence[Part] = ()
-    """Contexts of `focus` by position, number and length."""
+    """Quality of the contexts of `focus` by position, number and length."""
     trend: Sequence[release.Release] = ()
-    """The releases with their means when they were made, newest first."""
+    """The releases with their metrics at the time of release, newest first."""
     doubtful: Sequence[str] = ()
-    """A line for every document whose text is doubtful."""
+    """A line for every document with doubtful text."""
 
 
 def collect(workspace: Workspace) -> Content:
-    """Read everything that was evaluated; raise StoreError before the first evaluation."""
+    """Read all results; raise StoreError before the first evaluation."""
     config = workspace.config
     try:
         served = release.current(workspace)
@@ -148,7 +148,7 @@ def collect(workspace: Workspace) -> Content:
 
 def _judge(
     workspace: Workspace, configuration: str | None, groups: Mapping[str, str]
-) -> Judge | None:
+) -> JudgeAgreement | None:
     rows = LABELS.rows(workspace, configuration or "")
     if not rows:
         return None
@@ -165,7 +165,7 @@ def _judge(
         found = corrected_mean(gold, judged, groups)
         if found and k <= max(map(len, labels.values())):
             corrected[f"AnswerPresence@{k}"] = found
-    return Judge(agreed, agreed.kappa_interval, corrected)
+    return JudgeAgreement(agreed, agreed.kappa_interval, corrected)
 
 
 def few_labels(
@@ -175,7 +175,11 @@ def few_labels(
     scores: Scores,
     groups: Mapping[str, str],
 ) -> Corrected | None:
-    """Join the gold of some queries with what like questions found for all, where that helps."""
+    """Estimate AnswerPresence@1 over all queries if some of them lack gold.
+
+    Combine the gold of the labelled queries with predictions for all queries (prediction-powered
+    inference). Return None if the predictions do not help.
+    """
     asked = {
         q.query_id: q.query for q in queries if not q.synthetic and "unanswerable" not in q.tags
     }
@@ -192,7 +196,7 @@ def few_labels(
 
 
 def presence(labels: Sequence[bool | None]) -> float | None:
-    """Return whether any of the labels is yes; None where that depends on a missing one."""
+    """Return 1 if any label is True; None if the result depends on a missing label."""
     return 1.0 if True in labels else None if None in labels or not labels else 0.0
 
 
@@ -216,5 +220,5 @@ def _health(workspace: Workspace, configuration: str | None) -> HealthFigures | 
 
 
 def presence_curve(row: BoardRow) -> dict[int, Summary]:
-    """Return a row's Answer Presence at every cutoff."""
+    """Return a configuration's Answer Presence at every cutoff."""
     return {k: row.summary(f"AnswerPresence@{k}") for k in CUTOFFS}

@@ -1,4 +1,4 @@
-"""What the report shows -> its figures and their numbers."""
+"""Make the figures of the report, with their numbers for the tables below them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Of = TypeVar("Of", Slice, Part)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart with what stands above it, and its numbers for the table below it."""
+    """A chart with its title, its note, and the numbers for the table below it."""
 
     title: str
     note: str
@@ -30,7 +30,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class QualityLine:
-    """A metric of `focus` beside the baseline's; `share` says whether it is shown in percent."""
+    """A metric of `focus` and of the baseline; `share` is True for values in percent."""
 
     metric: str
     definition: str
@@ -41,7 +41,7 @@ class QualityLine:
 
 @dataclass(frozen=True, slots=True)
 class PriceFigure:
-    """A scatter of quality against what it takes; without points, `note` says why."""
+    """A scatter chart of quality against cost; without points, `note` gives the reason."""
 
     title: str
     note: str
@@ -51,12 +51,12 @@ class PriceFigure:
 
 
 def measured(content: Content, metric: str) -> bool:
-    """Return whether any configuration has a value of the metric."""
+    """Return whether any configuration has a value for the metric."""
     return any(row.summary(metric).n for row in content.rows)
 
 
 def presence_figures(content: Content) -> list[Figure]:
-    """Return the curves of what is served, the baseline and the best ones."""
+    """Return the curves of the served, the baseline and the best configurations."""
     names = [row.name for row in content.rows]
     chosen = [n for n in (content.focus, content.baseline) if n is not None]
     chosen = list(dict.fromkeys([*chosen, *names]))[:_MAX_CURVES]
@@ -72,7 +72,7 @@ def presence_figures(content: Content) -> list[Figure]:
 
 
 def stage_figure(effect: AxisEffect) -> Figure:
-    """Return the curves of one stage's variants."""
+    """Return the curves of a stage's variants."""
     counts = sorted({curve[K].n for curve in effect.curves.values()})
     title = f"Answer Presence@k by {effect.stage}"
     plural = "" if effect.matched == 1 else "s"
@@ -89,7 +89,7 @@ def _n(counts: Sequence[int]) -> str:
 
 
 def quality_lines(content: Content) -> list[QualityLine]:
-    """Return the metrics of answers and contexts of `focus` and the baseline, where measured."""
+    """Return the measured metrics of answers and contexts, for `focus` and the baseline."""
     if content.focus is None:
         return []
     rows = {row.name: row for row in content.rows}
@@ -105,7 +105,7 @@ def quality_lines(content: Content) -> list[QualityLine]:
 
 
 def price_figures(content: Content) -> list[PriceFigure]:
-    """Return quality against latency, what a search costs, and what was spent."""
+    """Return charts of quality against latency, cost per search and total cost."""
     latencies = {row.name: row.latency_ms for row in content.rows}
     asking = {
         row.name: None if row.usd_per_query is None else 1_000 * row.usd_per_query
@@ -140,7 +140,7 @@ def _price(
 
 
 def by_kind(parts: Sequence[Of]) -> dict[str, list[Of]]:
-    """Return slices of queries or contexts by their kind, in their order."""
+    """Group slices of queries or contexts by kind, keeping their order."""
     found: dict[str, list[Of]] = {}
     for member in parts:
         found.setdefault(member.kind, []).append(member)

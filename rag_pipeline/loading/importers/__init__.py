@@ -1,6 +1,6 @@
-"""Public data sets, in their published formats, to `documents/`, `queries.jsonl`, `chunks.jsonl`.
+"""Import public data sets as `documents/`, `queries.jsonl` and `chunks.jsonl`.
 
-One module per format reads a set into a `DataSet`; `destination` writes it.
+One module per format reads a data set into a `DataSet`; `destination` writes it.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ FORMATS: tuple[str, ...] = tuple(_READERS)
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import wrote and what it left out.
+    """Counts and paths of an import.
 
-    `skipped` has one line with its reason per query, document or chunk left out; `reanchored`
-    counts spans that are elsewhere than the set says, or differ in white space; `paths` are the
-    documents folder, the queries file and, where chunks are given, the chunks file.
+    `skipped` has a line with the reason for each omitted query, document or chunk. `reanchored`
+    counts spans whose offsets or white space differ from the data set. `paths` are the documents
+    folder, the queries file and, if the data set has chunks, the chunks file.
     """
 
     documents: int
@@ -48,11 +48,9 @@ def import_dataset(
 ) -> ImportReport:
     """Import a public data set; the same source gives the same files, byte for byte.
 
-    Nothing is written before the whole source was read and checked. `destination` must be new,
-    empty or an earlier import of the same format, which is brought up to date. `progress` is
-    called with the documents done and their total.
-
-    Raises InputError when the source is wrong or the destination can't be used.
+    Write nothing before the whole source is read and checked. `destination` must be new, empty,
+    or an import of the same format, which is updated. `progress` is called with the number of
+    written documents and their total. Raise InputError for a wrong source or destination.
     """
     if format not in _READERS:
         raise InputError(f"format: {format!r} is not one of: {', '.join(FORMATS)}")
@@ -62,7 +60,7 @@ def import_dataset(
         raise InputError(f"{source}: can't be read: {error}") from error
     corpus = (source / "corpus").resolve()
     if destination.resolve().is_relative_to(corpus):
-        raise InputError(f"{destination}: is inside {corpus}, which is read; choose another folder")
+        raise InputError(f"{destination}: is inside {corpus}, the source; choose another folder")
     dataset = _READERS[format](source)
     if not dataset.documents:
         raise InputError(f"{source}: no documents in it to import; {_reasons(dataset)}")

@@ -1,8 +1,8 @@
 """Anthropic's contextual-retrieval set: code files in given chunks, questions with golden chunks.
 
-The set's own measure counts golden chunks among the given chunks retrieved, so a gold span is
-exactly the span of a given chunk. Documents are called `{doc_id}.txt`: the set tells a file's
-path only beside the questions about it, and a path on just those would mark what is asked about.
+The set's metric counts golden chunks among the retrieved chunks, so a gold span is exactly the
+span of a given chunk. Documents are called `{doc_id}.txt`. The set gives a file's path only with
+its questions, so paths would reveal the files with questions.
 """
 
 import re
@@ -57,14 +57,14 @@ class _AskedQuestion(SourceRecord):
 
 @dataclass(frozen=True, slots=True)
 class _Located:
-    """A given chunk; `span` is None where its text is not in its document."""
+    """A given chunk; `span` is None if its text is not in its document."""
 
     content: str
     span: Chunk | None
 
 
 _Chunks = dict[str, dict[int, _Located]]
-"""Chunks by the document's uuid and their index in it."""
+"""Chunks by document uuid and by index in the document."""
 
 
 def read(source: Path) -> DataSet:
@@ -96,9 +96,9 @@ def _read_documents(path: Path, dataset: DataSet) -> _Chunks:
         document_id = f"{safe_path(document.doc_id, f'{where}.doc_id')}.txt"
         if "/" in document_id:
             raise InputError(f"{where}.doc_id: {document.doc_id!r}: expected a name without '/'")
-        # Names that differ in case alone are one file on some systems.
+        # On some file systems, names that differ only in case are one file.
         if document_id.casefold() in names:
-            raise InputError(f"{where}.doc_id: {document.doc_id!r} is there twice")
+            raise InputError(f"{where}.doc_id: {document.doc_id!r} occurs twice")
         if document.original_uuid in chunks:
             raise InputError(f"{where}.original_uuid: {document.original_uuid!r} is there twice")
         names.add(document_id.casefold())
@@ -135,8 +135,8 @@ def _locate_chunks(
 def _find_chunk(text: str, content: str, previous: Chunk) -> tuple[int, int] | None:
     """Find a chunk after the start of the previous one.
 
-    Where its text occurs more than once, the place that continues the previous chunk wins, with
-    nothing or white space between. Failing an exact match, white space may differ.
+    Prefer the place directly after the previous chunk and white space. If there is no exact
+    match, white space may differ.
     """
     if not content.strip():
         return None

@@ -1,6 +1,6 @@
 """Chroma's chunking evaluation: long Markdown corpora and `questions_df.csv`.
 
-A corpus is one document, `{corpus_id}.md`; questions about corpora that are not there are skipped.
+A corpus is one document, `{corpus_id}.md`; questions about missing corpora are skipped.
 """
 
 import csv

@@ -1,7 +1,7 @@
-"""ContractNLI: agreements with, per hypothesis, a choice and the spans that are evidence for it.
+"""ContractNLI: agreements with a choice and evidence spans for each hypothesis.
 
-A query asks for the clauses of one agreement that settle one hypothesis; its gold spans are the
-evidence, its answer is the choice. Hypotheses that are not mentioned have none and are skipped.
+A query asks for the clauses of an agreement that support or contradict a hypothesis. Its gold
+spans are the evidence, its answer is the choice. Hypotheses without evidence are skipped.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from rag_pipeline.loading.importers.dataset import DataSet, GivenSpan
 from rag_pipeline.loading.importers.parsing import NonBlank, SourceRecord, parse_file
 
 _NAME_BYTES = 180
-"""Longest name before numbering and extension: file systems take 255 bytes."""
+"""Maximum length of a name without number and extension; file systems allow 255 bytes."""
 
 
 class _Annotation(SourceRecord):
@@ -48,9 +48,9 @@ class _Agreements(SourceRecord):
 
 
 def read(source: Path) -> DataSet:
-    """Read a JSON file or a folder of them; a query is tagged with hypothesis and choice.
+    """Read a JSON file or a folder of them; tag each query with hypothesis and choice.
 
-    A document that several files repeat is kept once.
+    A document that occurs in several files is imported once.
     """
     paths = sorted(source.glob("*.json")) if source.is_dir() else [source]
     if not paths:
@@ -109,7 +109,7 @@ def _evidence(
 
 
 def _document_id(file_name: str, dataset: DataSet) -> str:
-    """Make a file name that is safe, unique and read as plain text, which the content is."""
+    """Return a safe, unique file name with the suffix .txt."""
     name = UNSAFE.sub("_", file_name)
     name = re.sub(r'[/\\:*?"<>|]', "_", name).strip(" .")
     name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)

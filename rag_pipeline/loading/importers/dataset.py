@@ -1,4 +1,4 @@
-"""What a reader collects: texts, chunks, and queries whose gold spans are held to the texts."""
+"""A data set in memory: texts, chunks, and queries with gold spans checked against the texts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from rag_pipeline.loading.folder import UNSAFE
 
 
 class SpanNotFoundError(InputError):
-    """A span is not in its document; its query is skipped with this as the reason."""
+    """A span is not in its document; the reason why its query is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenSpan:
-    """A gold span as the set gives it; `content` is the text that must be there, if known."""
+    """A gold span as given by the data set; `content` is its text, if known."""
 
     document_id: str
     start: int
@@ -26,11 +26,11 @@ class GivenSpan:
 
 
 def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, int]:
-    """Return a span of the set as offsets into the document's text.
+    """Return a given span as offsets in the document's text.
 
-    Without content the offsets are trusted. With it they must hit exactly that content, counted
-    in the text or in what Python's text mode reads of it (line ends translated); else the content
-    must occur exactly once. Raises SpanNotFoundError.
+    Without `content`, the offsets are trusted. With it, they must match it, counted in the text
+    or in the text with line ends translated to newlines. Otherwise, the content must occur
+    exactly once. Raise SpanNotFoundError.
     """
     if content is None:
         if not 0 <= start < end <= len(text):
@@ -53,7 +53,7 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
 
 @lru_cache(maxsize=2)
 def _text_mode(text: str) -> tuple[str, Sequence[int]]:
-    """Translate line ends to newlines; with each character's place in `text`, and the end."""
+    """Translate line ends to newlines; return also each character's offset in `text`, and the end."""
     if "\r" not in text:
         return text, range(len(text) + 1)
     places = [m.start() for m in re.finditer(r"\r\n|.", text, re.DOTALL)]
@@ -62,7 +62,7 @@ def _text_mode(text: str) -> tuple[str, Sequence[int]]:
 
 @dataclass(slots=True)
 class DataSet:
-    """A data set in memory, filled by a reader and then written."""
+    """A data set in memory; a reader fills it, and `destination` writes it."""
 
     documents: dict[str, str] = field(default_factory=dict)
     queries: list[Query] = field(default_factory=list)
@@ -71,7 +71,7 @@ class DataSet:
     reanchored: int = 0
 
     def skip(self, what: str, reason: str) -> None:
-        """Record a query, document or chunk that is left out."""
+        """Record an omitted query, document or chunk."""
         self.skipped.append(f"{what}: {reason}")
 
     def add_query(
@@ -83,7 +83,7 @@ class DataSet:
         answer: str | None = None,
         tags: Sequence[str] = (),
     ) -> None:
-        """Add a query with its evidence as gold spans, or skip it if any of it is not there."""
+        """Add a query with its evidence as gold spans, or skip it if a span is not found."""
         gold: dict[GoldSpan, None] = {}
         moved = 0
         for given in evidence:
@@ -115,7 +115,7 @@ class DataSet:
 
 
 def safe_path(name: str, where: str) -> str:
-    """Return a path of the set as a document id; raise InputError if it could leave its folder."""
+    """Return a path as a document id; raise InputError if it could leave its folder."""
     windows = PureWindowsPath(name)
     unsafe = (
         windows.drive

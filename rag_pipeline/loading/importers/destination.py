@@ -1,6 +1,6 @@
-"""Write a data set so that a re-run gives the same bytes and a killed run is finished by the next.
+"""Write a data set; a repeated import gives the same bytes, and completes an interrupted one.
 
-The marker names the documents that are ours; it is written first, and the queries last.
+A marker file lists the imported documents. It is written first, and the queries last.
 """
 
 import json
@@ -29,16 +29,15 @@ def write(
 ) -> tuple[Path, ...]:
     """Write documents, chunks and queries; return their paths.
 
-    Files that an earlier import wrote and this one doesn't have are removed; files of others are
-    left alone. Raises InputError when the destination holds something else, OSError when it can't
-    be written.
+    Remove files that only an earlier import wrote, and keep all other files. Raise InputError if
+    the destination holds something else, OSError if it can't be written.
     """
     earlier = _earlier_documents(format, destination)
     documents, queries = destination / "documents", destination / "queries.jsonl"
     documents.mkdir(parents=True, exist_ok=True)
 
     def put(path: Path, data: bytes) -> None:
-        # Queries of the last import must not be taken for those of half-replaced documents.
+        # Remove the queries first: they must not refer to half-replaced documents.
         if not _holds(path, data):
             queries.unlink(missing_ok=True)
             _replace(path, data, destination / _PART)
@@ -67,7 +66,7 @@ def _earlier_documents(format: str, destination: Path) -> set[str]:
         return set()
     if not destination.is_dir():
         raise InputError(f"{destination}: is a file; the destination must be a folder")
-    # A run that was killed before its marker was there leaves no more than these.
+    # An import that was killed before its marker was written leaves only these.
     names = {path.name for path in destination.iterdir()}
     if names <= {_PART, "documents"} and not any(destination.glob("documents/*")):
         return set()

@@ -1,4 +1,4 @@
-"""Files of a data set to checked records; a wrong one is one error that names its place."""
+"""Parse and validate the files of a data set; an error names the wrong place."""
 
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -14,13 +14,13 @@ _SHOWN_CHARACTERS = 80
 
 
 class SourceRecord(BaseModel):
-    """An object of a data set: types are not coerced, fields we don't use are ignored."""
+    """An object of a data set; types are not coerced, and unused fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file; raise InputError naming it when that fails."""
+    """Read a file; raise InputError if it can't be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -28,7 +28,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse(kind: type[T], data: bytes | str, where: str) -> T:
-    """Parse JSON; raise InputError with `where`, the path inside, the value and what it must be."""
+    """Parse JSON; raise InputError with `where`, the path, the value and the expected type."""
     if isinstance(data, bytes):
         data = data.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -38,7 +38,7 @@ def parse(kind: type[T], data: bytes | str, where: str) -> T:
 
 
 def parse_file(kind: type[T], path: Path) -> T:
-    """Parse a JSON file; raise InputError as `parse` does."""
+    """Parse a JSON file; raise InputError like `parse`."""
     return parse(kind, read_bytes(path), str(path))
 
 
@@ -46,7 +46,7 @@ def _first(error: ValidationError) -> str:
     first, count = error.errors(include_url=False)[0], error.error_count()
     place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
     message = f"{place}: {first['msg']}" if place else first["msg"]
-    # The input of these two is the whole file or the whole object around the missing field.
+    # For these two types, the input is the whole file or object.
     if first["type"] not in ("json_invalid", "missing"):
         value = repr(first["input"])
         shown = value if len(value) <= _SHOWN_CHARACTERS else value[:_SHOWN_CHARACTERS] + "…"
