@@ -193,7 +193,7 @@ def test_separated_values_are_read_as_they_are_and_have_rows(tmp_path: Path) -> 
         ("a.ipynb", b"[", "corrupt .ipynb"),
         ("a.ipynb", b"{}", "corrupt .ipynb: 'cells'"),
         ("a.eml", b"hello", "not a mail: it has none of From"),
-        ("c.eml", odd_mail("unknown-8bit", b"caf\xe9"), "charset 'unknown-8bit' is not known"),
+        ("c.eml", odd_mail("unknown-8bit", b"caf\xe9"), "charset 'unknown-8bit' is unknown"),
         ("a.epub", b"PK", "corrupt .epub: File is not a zip file"),
         ("a.epub", packed({"a": "b"}), "corrupt .epub: .*META-INF/container.xml"),
         ("a.odt", packed({"content.xml": "<a>"}), "corrupt .odt"),

@@ -98,7 +98,7 @@ def _read_documents(path: Path, dataset: DataSet) -> _Chunks:
             raise InputError(f"{where}.doc_id: {document.doc_id!r}: expected a name without '/'")
         # On some file systems, names that differ only in case are one file.
         if document_id.casefold() in names:
-            raise InputError(f"{where}.doc_id: {document.doc_id!r} occurs twice")
+            raise InputError(f"{where}.doc_id: {document.doc_id!r} is there twice")
         if document.original_uuid in chunks:
             raise InputError(f"{where}.original_uuid: {document.original_uuid!r} is there twice")
         names.add(document_id.casefold())

@@ -53,7 +53,7 @@ def locate(text: str, start: int, end: int, content: str | None) -> tuple[int, i
 
 @lru_cache(maxsize=2)
 def _text_mode(text: str) -> tuple[str, Sequence[int]]:
-    """Translate line ends to newlines; return also each character's offset in `text`, and the end."""
+    """Translate line ends to newlines; return the text, and offsets of its characters and end."""
     if "\r" not in text:
         return text, range(len(text) + 1)
     places = [m.start() for m in re.finditer(r"\r\n|.", text, re.DOTALL)]
