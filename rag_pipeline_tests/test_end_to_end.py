@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.cli.judge import show_explanation
+from rag_pipeline.cli.comparing import show_explanation
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.explanation import diagnose
@@ -91,7 +91,7 @@ def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
     assert any("1 of 4 queries is left out" in reason for reason in corpus.release().reasons)
     (lost,) = {"q1", "q2", "q3", "q4"} - {q.query_id for q in load_queries(workspace)}
     assert 'there is no document "policy/leave.md"' in why_left_out(workspace, lost)[0]
-    with pytest.raises(InputError, match=f"query '{lost}' is left out, nothing is measured of it"):
+    with pytest.raises(InputError, match=f"query '{lost}' is left out and not measured"):
         show_explanation(built_file, lost, None, 5, as_json=False)
 
 

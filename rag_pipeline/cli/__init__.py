@@ -1,4 +1,4 @@
-"""`rag`: run, look into and search a corpus from the command line."""
+"""`rag`: run, inspect and search a corpus from the command line."""
 
 import atexit
 import os
@@ -13,10 +13,10 @@ __all__ = ["app", "main"]
 
 
 def main() -> NoReturn:
-    """Run the command line as a process of its own, and end that process.
+    """Run the command line, and end the process without the interpreter's clean-up.
 
-    Taking the interpreter down can race with the threads of native libraries that still let go of
-    Python objects, and such a race aborts the process: what succeeded would seem to have failed.
+    The clean-up can race with threads of native libraries that still release Python objects. The
+    race aborts the process, so a successful command would seem to fail.
     """
     code: object = 0
     try:
@@ -25,6 +25,6 @@ def main() -> NoReturn:
         code = stop.code
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # whoever read them may be gone
+        with suppress(OSError, ValueError):  # the reader of a pipe may have ended
             stream.flush()
     os._exit(code if isinstance(code, int) else int(bool(code)))

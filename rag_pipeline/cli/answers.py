@@ -19,7 +19,7 @@ def as_record(made: Assisted) -> dict[str, Any]:
 
 
 def show_answer(made: Assisted, trace: bool) -> None:
-    """Print the answer, its sources, what is wrong with them or the model, and the stages."""
+    """Print the answer, its sources, problems and warnings, and with `trace` the stages."""
     for line in made.text.splitlines():
         say(visible(line))
     if made.sources:

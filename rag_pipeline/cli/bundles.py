@@ -16,7 +16,7 @@ from rag_pipeline.workspace import Workspace
 
 
 def export_release(corpus: Path, release_id: str, file: Path) -> None:
-    """Write a release into a file and say how large it is."""
+    """Write a release into a file and print its size."""
     workspace = Workspace(load_config(corpus))
     wanted = current(workspace).release_id if release_id == "current" else release_id
     release = export(workspace, wanted, file)
@@ -25,7 +25,7 @@ def export_release(corpus: Path, release_id: str, file: Path) -> None:
 
 
 def import_bundle(file: Path, corpus: Path | None, store: str) -> None:
-    """Serve the release in a file; write a corpus file for it where there is none."""
+    """Serve the release in a file; write a corpus file for it if there is none."""
     if corpus is None:
         attributes = minimal_config(file, store)
         corpus = Path(f"{attributes['corpus']}.yaml")

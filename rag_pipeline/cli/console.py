@@ -1,4 +1,4 @@
-"""Where the command line writes: results to standard output, errors beside it, both legibly."""
+"""Output of the command line: results to standard output, errors to standard error."""
 
 import codecs
 import difflib
@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ _PLAIN = str.maketrans({"–": "-", "—": "-", "…": "...", "✓": "+", "→":
 
 
 def _width() -> int | None:
-    # Where nobody looks at a terminal, a table may be as wide as its content.
+    # Without a terminal, a table may be as wide as its content.
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDE
 
 
@@ -37,7 +37,7 @@ def set_quiet(quiet: bool) -> None:
 
 
 def make_legible() -> None:
-    """Write what a terminal's encoding lacks as the nearest ASCII, instead of failing."""
+    """Write characters that the terminal's encoding lacks as the nearest ASCII."""
     codecs.register_error("legible", _legible)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -68,7 +68,7 @@ def outside_capture() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON and nothing else, as ASCII where the terminal's encoding can't hold it."""
+    """Print JSON and nothing else; as ASCII if the terminal's encoding lacks a character."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -78,18 +78,18 @@ def print_json(value: Any) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error's sentence: which known name comes near; nothing if none does."""
+    """Return the end of an error's sentence that suggests a similar known name, or ""."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def command(text: str) -> str:
-    """Return the markup of a command that the reader may copy."""
+    """Return the markup of a command to copy."""
     return f"[bold]{escape(text)}[/bold]"
 
 
 def say(markup: str) -> None:
-    """Print a line that the terminal wraps, so that a path or a command in it can be copied."""
+    """Print a line without breaking it, so that its paths and commands can be copied."""
     console.print(markup, soft_wrap=True)
 
 
@@ -98,22 +98,36 @@ def show_next(line: str) -> None:
     say(f"Next: {command(line)}")
 
 
-def titled_table(title: str) -> Table:
-    """Return an empty table with a title at its left and a rule under its head."""
-    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+def new_table(*names: str, title: str | None = None, numbers: Collection[str] = ()) -> Table:
+    """Return an empty table with columns of these names; `numbers` are aligned to the right."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for name in names:
+        table.add_column(name, overflow="fold", justify="right" if name in numbers else "left")
+    return table
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun in singular or plural."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def cut(text: str, length: int) -> str:
+    """Return a text on one line of at most this many characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else f"{flat[: length - 1]}…"
 
 
 def visible(text: str) -> str:
-    """Return the markup of a foreign text on one line, its control characters made visible.
+    """Return the markup of a foreign text on one line, with visible control characters.
 
-    What stands in a document must not steer the reader's terminal.
+    Otherwise a document's control characters could change the reader's terminal.
     """
     line = " ".join(text.split())
     return escape("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line))
 
 
 def indented(text: str, indent: str = "   ") -> str:
-    """Return a text wrapped to the terminal, or one line where there is none."""
+    """Return a text wrapped to the terminal's width, or one line without a terminal."""
     width = console.width if console.is_terminal or "COLUMNS" in os.environ else sys.maxsize
     return textwrap.fill(
         text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
@@ -121,7 +135,7 @@ def indented(text: str, indent: str = "   ") -> str:
 
 
 class _Rate(ProgressColumn):
-    """A column that shows how many were done in a second of late."""
+    """Shows the recent number per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -131,7 +145,7 @@ class _Rate(ProgressColumn):
 
 
 class _Left(ProgressColumn):
-    """A column that shows how much time is left at that rate."""
+    """Shows the remaining time at the recent rate."""
 
     max_refresh = 0.5
 
@@ -146,7 +160,7 @@ class _Left(ProgressColumn):
 
 
 class _Count(ProgressColumn):
-    """A column that shows how many are done, of how many where that is known, and of what."""
+    """Shows the number done, the total if it is known, and the unit."""
 
     def render(self, task: Task) -> Text:
         if not task.completed and task.total is None:
@@ -156,13 +170,11 @@ class _Count(ProgressColumn):
 
 
 def progress_bar() -> Progress:
-    """Return a live progress display, shown on terminals only."""
+    """Return a live progress display, which only terminals show."""
+    name = Column(no_wrap=True, overflow="ellipsis", min_width=12)
     return Progress(
         SpinnerColumn("line" if console.options.ascii_only else "dots"),
-        TextColumn(
-            "{task.description}",
-            table_column=Column(no_wrap=True, overflow="ellipsis", min_width=12),
-        ),
+        TextColumn("{task.description}", table_column=name),
         BarColumn(bar_width=18),
         _Count(table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[also]}", table_column=Column(no_wrap=True), style="dim"),
@@ -176,7 +188,7 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def counting(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar; yields a function that takes how many are done and how many there are."""
+    """Show a progress bar; yield a function that takes the number done and the total."""
     with progress_bar() as progress:
         task = progress.add_task(description, total=None, unit=unit, also="")
 

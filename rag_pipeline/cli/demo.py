@@ -1,4 +1,4 @@
-"""`rag demo`: the sample corpus in a folder of the user's own, run and asked."""
+"""`rag demo`: a copy of the sample corpus, a run of it, and one answered question."""
 
 import shutil
 from pathlib import Path
@@ -22,16 +22,15 @@ _PARTS = ("documents", "queries.jsonl")
 def show_demo(folder: Path) -> None:
     """Copy the sample corpus into a folder, bring it up to date and answer one question.
 
-    A folder that an earlier demo has made goes on from there. Raises ConfigError where something
-    else stands in it.
+    A folder of an earlier demo is brought up to date. Raises ConfigError for a folder with other
+    files.
     """
     file = folder / "sample.yaml"
     if not file.exists():
         _copy_sample(folder)
-        write_corpus_file(
-            "sample", folder / "documents", folder / "queries.jsonl", str(folder / "store"), file,
-            shown_path(file), force=False,
-        )  # fmt: skip
+        documents, queries, store = (folder / part for part in (*_PARTS, "store"))
+        shown = shown_path(file)
+        write_corpus_file("sample", documents, queries, str(store), file, shown, force=False)
         say(f"wrote {escape(str(file))} and its documents")
     run_corpus(file, None, None)
     corpus = Corpus.load(file)
@@ -41,7 +40,7 @@ def show_demo(folder: Path) -> None:
 
 
 def _copy_sample(folder: Path) -> None:
-    """Copy the sample's files: a wheel holds them beside the code, a checkout in data/."""
+    """Copy the sample's files, from beside the code in a wheel, from data/ in a checkout."""
     packaged = _PACKAGE / "sample"
     source = packaged if packaged.is_dir() else _PACKAGE.parent / "data"
     if not all((source / part).exists() for part in _PARTS):

@@ -1,4 +1,4 @@
-"""`rag doctor`: is this machine, this corpus file and its store fit to run?"""
+"""`rag doctor`: checks of this machine, the corpus file and its store."""
 
 import importlib.metadata
 import os
@@ -28,10 +28,10 @@ _ROUNDS = 3
 
 
 def examine(find: Callable[[], Path], repair: bool = False, full: bool = False) -> bool:
-    """Print one line per finding; return whether nothing stands in the way.
+    """Print one line per check; return whether all are well.
 
-    `find` returns the corpus file. With `repair`, mend first what is wrong in the store; with
-    `full`, read every byte of it.
+    `find` returns the corpus file. With `repair`, repair the store first; with `full`, read every
+    byte of it.
     """
     if repair:
         _repair(find(), full)
@@ -91,14 +91,14 @@ def _refuse(finding: Finding) -> str:
 def _hashes(workspace: Workspace) -> str:
     if without := unhashed(workspace):
         return (
-            f"none yet of {', '.join(without)}, so rot is not seen there; the next change and the "
-            f"next release hash what they write"
+            f"none yet of {', '.join(without)}, so corruption is not seen there; the next change "
+            f"and the next release add hashes"
         )
-    return "every file of the store was held against its own"
+    return "every file of the store matches its hash"
 
 
 def _repair(file: Path, full: bool) -> None:
-    """Mend what is wrong until nothing is left that can be, as one repair may lay bare another."""
+    """Repair the store in several rounds, because one repair may reveal another fault."""
     config = load_config(file)
     workspace = Workspace(config)
     mended = 0
@@ -152,7 +152,7 @@ def _inputs(config: CorpusConfig) -> str:
 
 
 def _disk(store: Path) -> str:
-    # Looking must not leave a folder behind: where there is no store yet, its parent counts.
+    # A check must not create a folder: without a store, its parent is tested.
     folder = next(path for path in (store, *store.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -161,7 +161,7 @@ def _disk(store: Path) -> str:
         raise OSError(f"{store}: cannot write in {folder}: {error.strerror}") from None
     free = shutil.disk_usage(folder).free
     if free < _ENOUGH_BYTES:
-        raise OSError(f"{store}: only {free / 1e6:,.0f} MB free; make room for what is built")
+        raise OSError(f"{store}: only {free / 1e6:,.0f} MB free; make room for the store")
     return f"{store}: writable, {free / 1e9:,.0f} GB free"
 
 

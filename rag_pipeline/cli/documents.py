@@ -1,4 +1,4 @@
-"""`rag show` and `rag quarantine`: what was read of the documents, and what could not be."""
+"""`rag show` and `rag quarantine`: a document's text as it was read, and refused documents."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +7,7 @@ from rich.markup import escape
 
 from rag_pipeline.cli.console import (
     console,
+    counted,
     did_you_mean,
     indented,
     print_json,
@@ -25,7 +26,7 @@ from rag_pipeline.workspace import Workspace
 
 
 class Refusal(NamedTuple):
-    """Why a stage can't use a document."""
+    """The reason why a stage refuses a document."""
 
     document_id: str
     stage: str
@@ -47,7 +48,7 @@ def _quarantines(workspace: Workspace) -> list[str]:
 
 
 def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
-    """List what is in quarantine; with `retry` forget it, so that the next run tries again."""
+    """List the quarantine; with `retry` empty it, so that the next run tries again."""
     workspace = Workspace(load_config(file))
     found = refusals(workspace)
     if retry:
@@ -63,20 +64,21 @@ def show_quarantine(file: Path, retry: bool, as_json: bool) -> None:
     if not found:
         console.print("no document is in quarantine")
         return
-    count = f"{len(found):,} refusal{'' if len(found) == 1 else 's'}"
+    count = counted(len(found), "refusal")
+    following: tuple[str, ...] = ("quarantine", "--retry")
     if retry:
+        following = ("run",)
         console.print(f"{count} forgotten; the next run tries these documents again")
-        show_next(rag("run", file=file, corpus=workspace.config.corpus))
-        return
-    say(
-        f"{count}. Mend or replace a file, or change the setting that is named, and run again; "
-        f"to try them unchanged:"
-    )
-    show_next(rag("quarantine", "--retry", file=file, corpus=workspace.config.corpus))
+    else:
+        say(
+            f"{count}. Repair or replace a file, or change the named setting, and run again; to "
+            f"try them unchanged:"
+        )
+    show_next(rag(*following, file=file, corpus=workspace.config.corpus))
 
 
 def show_document(file: Path, document_id: str, page: int | None, as_json: bool) -> None:
-    """Print what was read of a document, or of one page of it."""
+    """Print the text that was read of a document, or of one page of it."""
     workspace = Workspace(load_config(file))
     document = next(iter(read_documents(workspace, [document_id])), None)
     if document is None:
@@ -84,17 +86,9 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
     text = document.text if page is None else _page(document, page)
     doubts = warnings_of(document.metadata)
     if as_json:
-        print_json(
-            {
-                "document_id": document_id,
-                "title": document.title,
-                "media_type": document.media_type,
-                "metadata": dict(document.metadata),
-                "warnings": doubts,
-                "page": page,
-                "text": text,
-            }
-        )
+        record = {name: getattr(document, name) for name in ("document_id", "title", "media_type")}
+        record["metadata"] = dict(document.metadata)
+        print_json({**record, "warnings": doubts, "page": page, "text": text})
         return
     pages = f"{document.metadata['pages']} pages, " if document.page_map else ""
     about = f"{document.title}; {document.media_type}, {pages}{len(document.text):,} characters"
@@ -111,12 +105,11 @@ def show_document(file: Path, document_id: str, page: int | None, as_json: bool)
 
 def _page(document: Document, page: int) -> str:
     if document.page_map is None:
-        raise InputError(f"--page {page}: {document.document_id!r} has no pages, as no PDF")
+        raise InputError(f"--page {page}: {document.document_id!r} has no pages; it is no PDF")
     placed = PageMap.from_bytes(document.page_map)
-    if not 1 <= page <= len(placed.sizes):
-        raise InputError(
-            f"--page {page}: {document.document_id!r} has the pages 1 to {len(placed.sizes)}"
-        )
+    count = len(placed.sizes)
+    if not 1 <= page <= count:
+        raise InputError(f"--page {page}: {document.document_id!r} has the pages 1 to {count}")
     ends = [*placed.starts[1:], len(document.text)]
     pieces = zip(placed.starts, ends, placed.boxes, strict=True)
     return "".join(document.text[start:end] for start, end, box in pieces if box.page == page)
@@ -128,4 +121,4 @@ def _unknown(workspace: Workspace, document_id: str) -> str:
         return f"{document_id!r} is in quarantine: {refused[0].reason}"
     known = list(workspace.documents().state())
     near = did_you_mean(document_id, known)
-    return f"no document {document_id!r} among the {len(known):,} that were read{near}"
+    return f"no document {document_id!r} among the {len(known):,} loaded ones{near}"

@@ -1,4 +1,4 @@
-"""What the calls of a run would cost, said before they are made and held against what they did."""
+"""Estimated costs of a run in words, and the comparison with its actual costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,11 +10,11 @@ from rag_pipeline.pipeline.forecast import ERROR, Forecast, is_known
 from rag_pipeline.workspace import Workspace
 
 _LAST_RUN = "costs/last_run.json"
-_ASKED = "set the model's `price` in the corpus file"
+_NO_PRICE = "an unknown price, set the model's `price` in the corpus file"
 
 
 def estimate_lines(found: Sequence[Forecast]) -> list[str]:
-    """Return in words what a run would cost, a line per model; [] where it calls none to pay."""
+    """Return the estimated costs of a run, a line per paid model."""
     lines = []
     for model in dict.fromkeys(f.model for f in found if f.model):
         own = [f for f in found if f.model == model]
@@ -23,13 +23,12 @@ def estimate_lines(found: Sequence[Forecast]) -> list[str]:
         texts = sum(f.calls or 0 for f in own)
         parts = [f"{asks:,} prompts"] * (asks > 0) + [f"{texts:,} texts"] * (texts > 0)
         if not is_known(own):
-            parts.append("what is not known before documents are loaded and cut ('?')")
+            parts.append("an unknown number ('?') until documents are loaded and cut")
         if not parts:
             continue
         cached = f" ({tokens.cached:,} of them from its prompt cache)" if tokens.cached else ""
-        costs = sum(f.usd or 0.0 for f in own)
         priced = all(f.usd is not None or not is_known([f]) for f in own)
-        price = f"{costs:.4f} USD" if priced else f"an unknown price, {_ASKED}"
+        price = f"{sum(f.usd or 0.0 for f in own):.4f} USD" if priced else _NO_PRICE
         lines.append(
             f"{model}: {' and '.join(parts)}; about {tokens.input:,} input tokens{cached}, "
             f"{tokens.output:,} output tokens: {price} ({ERROR})."
@@ -38,19 +37,19 @@ def estimate_lines(found: Sequence[Forecast]) -> list[str]:
 
 
 def outcome(estimate: Sequence[Forecast], actual: Totals) -> str:
-    """Return estimate and actual side by side."""
+    """Return estimate and actual costs side by side."""
     return _side_by_side(_summary(estimate), actual)
 
 
 def keep_outcome(workspace: Workspace, estimate: Sequence[Forecast], actual: Totals) -> None:
-    """Note what the last run was expected to cost, and did."""
+    """Write estimate and actual costs of the last run to the store."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     note = {"time": now, "estimate": _summary(estimate), "actual": asdict(actual)}
     workspace.store.write_json(_LAST_RUN, note)
 
 
 def last_outcome(workspace: Workspace) -> dict[str, Any] | None:
-    """Return the note of the last run that paid for calls, None if there was none."""
+    """Return the note of the last run with paid calls, or None."""
     note: dict[str, Any] | None = workspace.store.read_json(_LAST_RUN)
     return note
 
@@ -69,27 +68,23 @@ def _summary(estimate: Sequence[Forecast]) -> dict[str, Any]:
 
 def _side_by_side(expected: Mapping[str, Any], actual: Totals) -> str:
     price = "unknown" if expected["usd"] is None else f"{expected['usd']:.4f}"
-    return (
-        f"cost: {usd(actual)} USD, estimated {price}; {actual.input_tokens:,} input tokens, "
-        f"estimated {expected['input']:,}; {actual.cached_tokens:,} of them cached, estimated "
-        f"{expected['cached']:,}; {actual.output_tokens:,} output tokens, estimated "
-        f"{expected['output']:,} ({ERROR})" + _error(expected, actual)
-    )
-
-
-def _error(expected: Mapping[str, Any], actual: Totals) -> str:
-    """Return by how much the estimate was too high or too low, of what was used."""
     pairs = {
         "cost": (expected["usd"], actual.usd if actual.is_known else None),
         "input": (expected["input"], actual.input_tokens),
         "output": (expected["output"], actual.output_tokens),
     }
     errors = [f"{name} {e / a - 1:+.0%}" for name, (e, a) in pairs.items() if a and e is not None]
-    return f"; the estimate's error: {', '.join(errors)}".replace("%", " %") if errors else ""
+    error = f"; the estimate's error: {', '.join(errors)}".replace("%", " %") if errors else ""
+    return (
+        f"cost: {usd(actual)} USD, estimated {price}; {actual.input_tokens:,} input tokens, "
+        f"estimated {expected['input']:,}; {actual.cached_tokens:,} of them cached, estimated "
+        f"{expected['cached']:,}; {actual.output_tokens:,} output tokens, estimated "
+        f"{expected['output']:,} ({ERROR}){error}"
+    )
 
 
 def usd(totals: Totals) -> str:
-    """Return a cost in words: exact, at least that much, or unknown."""
+    """Return a cost in words: exact, a lower bound, or unknown."""
     if totals.is_known:
         return f"{totals.usd:,.4f}"
     return f"≥ {totals.usd:,.4f}" if totals.usd else "unknown"

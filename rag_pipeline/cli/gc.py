@@ -1,4 +1,4 @@
-"""`rag gc`: show what the store no longer needs, and free it."""
+"""`rag gc`: list or delete everything that the store no longer needs."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from rag_pipeline.workspace import Workspace
 
 
 def free(file: Path, dry_run: bool, as_json: bool) -> None:
-    """Free what is past its time, or say what that is; print one line for each thing."""
+    """Delete everything past its retention, or only list it; print one line for each item."""
     workspace = Workspace(load_config(file))
     freed = [*collect(workspace, dry_run), *_expanded(workspace.config, dry_run)]
     if as_json:
@@ -27,7 +27,7 @@ def free(file: Path, dry_run: bool, as_json: bool) -> None:
 
 
 def _expanded(config: CorpusConfig, dry_run: bool) -> list[Freed]:
-    """Forget what was found outside and is past its time."""
+    """Delete expired documents that were found outside the corpus."""
     documents = ExpandedDocuments(config, config.assistant.expansion)
     gone = documents.expired() if dry_run else documents.prune()
     freed = [
@@ -39,5 +39,5 @@ def _expanded(config: CorpusConfig, dry_run: bool) -> list[Freed]:
 
 
 def megabytes(size: int) -> str:
-    """Return a size for people."""
+    """Return a size in MB."""
     return f"{size / 1e6:,.1f} MB"

@@ -1,4 +1,4 @@
-"""What a run reads and the models that it asks are looked at before anything is spent."""
+"""Checks of a run's inputs and models before anything is spent."""
 
 import os
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from rag_pipeline.models.providers import open_embedder, open_scorer
 def check_inputs(config: CorpusConfig) -> None:
     """Read the queries and given chunks.
 
-    Raises InputError naming file, line and value, ConfigError for a file that is not there or a
-    metric that nothing measures.
+    Raises InputError with file, line and value; ConfigError for a missing file or an unknown
+    metric.
     """
     check_metric_names(config)
     if config.queries_path is not None:
@@ -24,10 +24,10 @@ def check_inputs(config: CorpusConfig) -> None:
 
 
 def check_models(config: CorpusConfig, configuration: str | None = None) -> int:
-    """Open every model that the configurations ask, sending nothing; return how many there are.
+    """Open every model of the configurations without a request; return their number.
 
-    Raises ConfigError with a line for each that can't be asked: its key's variable is not set, its
-    package not installed, its folder not there, its dimensions not known.
+    Raises ConfigError with a line for each unusable model: a missing key, package, folder or
+    dimension.
     """
     mistakes: list[str] = []
     models = dict(_models(config, configuration))
@@ -55,7 +55,7 @@ def _open(config: CorpusConfig, settings: Settings) -> None:
 
 
 def _models(config: CorpusConfig, configuration: str | None) -> Iterator[tuple[str, Settings]]:
-    """Yield the settings of models with their places in the corpus file."""
+    """Yield the models' settings with their places in the corpus file."""
     chosen = config.all_configurations
     if configuration:
         chosen = {configuration: config.configuration(configuration)}

@@ -1,4 +1,4 @@
-"""`rag`: its commands in the order of its help, and how it says what went wrong."""
+"""`rag`: its commands in the order of its help, and the exit codes of its errors."""
 
 import importlib.metadata
 import os
@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from rag_pipeline.cli.commands import asking, building, inspecting, judging, releases, upkeep
+from rag_pipeline.cli.commands import asking, building, evaluating, inspecting, releases, upkeep
 from rag_pipeline.cli.console import errors, make_legible, set_quiet
 from rag_pipeline.config.plugins import COMMANDS, load_group, origin
 from rag_pipeline.errors import (
@@ -25,9 +25,10 @@ from rag_pipeline.orchestration.secrets import load_secrets
 
 
 class _Commands(TyperGroup):
-    """Knows the commands of `rag_pipeline.commands` besides those that are added to it.
+    """Adds the commands of the entry points `rag_pipeline.commands`.
 
-    They are looked for when another is asked for or all are: the command line starts without.
+    Entry points are loaded for help and for unknown commands only, so that other commands start
+    fast.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -65,20 +66,20 @@ app = typer.Typer(
       rag search "a question"
     """,
     epilog="""CORPUS is the last argument of every command: a corpus file, or the name of a corpus
-    whose file lies in the working directory or in */defs/*/defs.yaml below it. Where there is only
-    one it may be left out; the variable RAG_CORPUS names one for all commands.
+    with a file in the working directory or in */defs/*/defs.yaml below it. It is optional if there
+    is only one corpus. The variable RAG_CORPUS names one for all commands.
 
     \b
     Exit codes:
       0    done
-      1    something failed: a store, a model, a command before the first run
+      1    an error: a store, a model, a command before the first run
       2    a mistake in the arguments or in a file; nothing was spent
-      3    a check refused the data, or the budget more calls: what is served stays as it was
-      130  stopped by Ctrl-C: the same command goes on from there
+      3    a check refused the data, or the budget more calls; the release stays
+      130  stopped by Ctrl-C: the same command continues
     """,
 )
 
-for topic in (building, inspecting, asking, judging, releases, upkeep):
+for topic in (building, inspecting, asking, evaluating, releases, upkeep):
     app.add_typer(topic.app)
 
 
@@ -98,9 +99,8 @@ def _before_each_command(
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in one message, not in a traceback."""
-    # Lance warns of tables that it makes and of files that it can't clear away; what matters of
-    # that ends in an error of ours.
+    """Run the command line; a user's mistake ends with one message, without a traceback."""
+    # Lance warns about normal operations; its errors become errors of this package.
     os.environ.setdefault("LANCEDB_LOG", "error")
     bound_memory()
     make_legible()
@@ -115,7 +115,7 @@ def main() -> None:
         _fail("error", str(error), 1)
     except SystemExit as stop:
         if stop.code == 130:
-            _fail("stopped", "what was done is kept; the same command goes on from there", 130)
+            _fail("stopped", "finished work is kept; the same command continues", 130)
         raise
 
 

@@ -7,7 +7,7 @@ from rag_pipeline.corpus import Corpus
 
 
 def optimize(corpus: Corpus, metric: str, trials: int, seed: int, as_json: bool) -> None:
-    """Optimize a corpus's prompts and print what came of it."""
+    """Optimize a corpus's prompts and print the scores before and after."""
     require_dspy()
     from rag_pipeline.assistant.optimization import optimize_prompts
 

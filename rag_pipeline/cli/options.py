@@ -1,30 +1,36 @@
-"""The arguments that several commands share."""
+"""Short forms to declare arguments and options, and those that several commands share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rag_pipeline.config.finding import corpus_files
 
 
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """Declare a positional argument."""
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
+def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """Declare an option with a value; without names it is called after its parameter."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def flag(name: str, help: str, *short: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(name, *short, help=help)
+
+
 def names(incomplete: str) -> list[str]:
-    """Return the corpora here whose names begin so, for the completion of shells."""
+    """Return the corpora whose names begin with `incomplete`, for the completion of shells."""
     return [name for _, name in corpus_files() if name.startswith(incomplete)]
 
 
-CorpusArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="CORPUS",
-        help="A corpus's name or file; may be left out where there is only one.",
-        autocompletion=names,
-    ),
-]
+_CORPUS_HELP = "A corpus's name or file; optional if there is only one."
+CorpusArgument = Annotated[str | None, argument("CORPUS", _CORPUS_HELP, autocompletion=names)]
 CorpusOption = Annotated[
-    str | None,
-    typer.Option(
-        "--corpus", "-c", metavar="CORPUS", help="The same as CORPUS.", autocompletion=names
-    ),
+    str | None, option("CORPUS", "The same as CORPUS.", "--corpus", "-c", autocompletion=names)
 ]
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+JsonFlag = Annotated[bool, flag("--json", "Print JSON instead of a table.")]
+QuietFlag = Annotated[bool, flag("--quiet", "Print errors only.", "-q")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from rag_pipeline.cli.console import console, print_json, show_next, titled_table
+from rag_pipeline.cli.console import console, new_table, print_json, show_next
 from rag_pipeline.cli.estimates import estimate_lines
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
@@ -41,7 +41,7 @@ def show_plan(file: Path, as_json: bool) -> None:
         for line in _notes(workspace.config):
             console.print(line)
         return
-    table = titled_table(f"{config.corpus}: what a run would do")
+    table = new_table(title=f"{config.corpus}: what a run would do")
     table.add_column("step", overflow="fold", min_width=21)
     asks = any(row.asks != 0 for row in busy)
     for name in ("chunks", *(["to ask"] if asks else []), "to embed"):

@@ -1,4 +1,4 @@
-"""`rag questions`: make questions from the documents, write them, have them reviewed."""
+"""`rag questions make` and `review`: questions from the documents, and decisions on them."""
 
 import time
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _KEYS = "[a]ccept, [r]eject, [e]dit, [s]kip, [q]uit"
 
 
 class Wanted(NamedTuple):
-    """How many questions to make: of one passage, of two documents, without an answer."""
+    """Numbers of questions: of one passage, of two documents, without an answer."""
 
     number: int
     several: int = 0
@@ -55,18 +55,18 @@ def make_and_write(
     chat: str | None = None,
     plan: bool = False,
 ) -> None:
-    """Make questions and write them where the corpus reads its queries; say what comes next."""
+    """Make questions and write them to the corpus's queries file; print the next command."""
     config = load_config(file)
     target = output.expanduser() if output else files.queries_file(config)
     human, synthetic = files.counts(files.held(target))
     if human and not add and output is None:
         raise InputError(
-            f"{target}: holds {human} questions that people asked; add synthetic ones to them with "
-            f"--add (every figure then says how many are synthetic), or write elsewhere: --output"
+            f"{target}: holds {human} questions that people asked; add synthetic ones with --add "
+            f"(every figure then says how many are synthetic), or write elsewhere: --output"
         )
     workspace = Workspace(config)
     if plan and chat is None:
-        raise InputError("--plan says what a chat model would cost: name one with --chat")
+        raise InputError("--plan shows the cost of a chat model: name one with --chat")
     started = time.perf_counter()
     documents = load_documents(workspace)
     if plan and chat is not None:
@@ -74,29 +74,39 @@ def make_and_write(
         return
     spent = workspace.ledger.spent()
     made = _make(workspace, documents, wanted, chat)
-    if not made.rows and chat is not None:
-        told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
-        raise InputError(f"{config.corpus}: no question of {chat} passed: {told or 'none written'}")
     if not made.rows:
-        raise InputError(
-            f"{config.corpus}: no question passed; the rules found {made.facts} facts in "
-            f"{len(documents)} documents (they read English). Write questions yourself"
-        )
+        told = ", ".join(f"{n} {reason}" for reason, n in made.refused.most_common())
+        facts = f"the rules found {made.facts} facts in {len(documents)} documents"
+        why = f"no question passed; {facts} (they read English). Write questions yourself"
+        if chat is not None:
+            why = f"no question of {chat} passed: {told or 'none written'}"
+        raise InputError(f"{config.corpus}: {why}")
     replaced = files.without_synthetic(target) if synthetic else 0
     added = files.add(target, made.rows)
     if config.queries is None and output is None:
         files.name_in_corpus_file(file, target)
     seconds = time.perf_counter() - started
+    usd = workspace.ledger.spent() - spent
     if as_json:
-        print_json(
-            {"file": str(target), "questions": added, "replaced": replaced, "facts": made.facts,
-             "refused": dict(made.refused), "seconds": round(seconds, 1),
-             "usd": round(workspace.ledger.spent() - spent, 6)}
-        )  # fmt: skip
+        record = {"file": str(target), "questions": added, "replaced": replaced}
+        record |= {"facts": made.facts, "refused": dict(made.refused)}
+        print_json({**record, "seconds": round(seconds, 1), "usd": round(usd, 6)})
         return
-    _show(config, file, target, made, added, replaced, seconds)
+    documents_asked = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
+    say(
+        f"wrote {added} synthetic questions about {len(documents_asked)} documents to "
+        f"{escape(shown_path(target))}{f', replacing {replaced}' * bool(replaced)}; {seconds:.1f} s"
+    )
+    if made.refused:
+        refused = ", ".join(f"{n} {escape(reason)}" for reason, n in made.refused.most_common())
+        say(f"[dim]wordings refused: {refused}[/dim]")
+    for row in made.rows[:_SHOWN]:
+        say(f"  {visible(row['query'])}")
+    look = rag("questions", "review", file=file, corpus=config.corpus)
+    say(f"To review them: {command(look)}")
+    show_next(rag("run", file=file, corpus=config.corpus))
     if chat is not None:
-        console.print(f"cost: {workspace.ledger.spent() - spent:.4f} USD")
+        console.print(f"cost: {usd:.4f} USD")
 
 
 def _make(
@@ -129,47 +139,24 @@ def _show_plan(
     cost = "an unknown price" if usd is None else f"{usd:.4f} USD"
     console.print(
         f"{chat}: {asked} prompts, about {tokens.input:,} input and {tokens.output:,} output "
-        f"tokens: {cost}, less what was asked before"
+        f"tokens: {cost}, minus cached calls"
     )
 
 
 def load_documents(workspace: Workspace) -> list[Document]:
-    """Return the corpus's documents as a run would read them, loaded if they are not yet."""
+    """Return the corpus's documents; load those that are new or changed first."""
     with lease(workspace.store):
         if not plan_documents(workspace).is_current:
             with console.status("reading the documents"):
                 update_documents(workspace)
     documents = list(read_documents(workspace, sorted(workspace.documents().state())))
     if not documents:
-        raise InputError(f"{workspace.config.where}: there are no documents to ask about")
+        raise InputError(f"{workspace.config.where}: there are no documents to make questions of")
     return documents
 
 
-def _show(
-    config: CorpusConfig, file: Path, target: Path, made: Made, added: int, replaced: int,
-    seconds: float,
-) -> None:  # fmt: skip
-    documents = {span["document_id"] for row in made.rows for span in row["gold_spans"]}
-    again = f", in the place of {replaced}" if replaced else ""
-    say(
-        f"wrote {added} synthetic questions about {len(documents)} documents to "
-        f"{escape(shown_path(target))}{again}; {seconds:.1f} s"
-    )
-    refused = ", ".join(f"{n} {escape(reason)}" for reason, n in made.refused.most_common())
-    if refused:
-        say(f"[dim]wordings refused: {refused}[/dim]")
-    for row in made.rows[:_SHOWN]:
-        say(f"  {visible(row['query'])}")
-    look = rag("questions", "review", file=file, corpus=config.corpus)
-    say(f"Look at them, where you like: {command(look)}")
-    show_next(rag("run", file=file, corpus=config.corpus))
-
-
-# --- review ---
-
-
 def review_questions(file: Path) -> None:
-    """Show each synthetic question that nobody has decided on, and do as is said."""
+    """Show each undecided synthetic question, and apply the decision."""
     config = load_config(file)
     waiting = review.waiting(config)
     if not waiting:
@@ -182,8 +169,9 @@ def review_questions(file: Path) -> None:
     done = {"accepted": 0, "rejected": 0}
     with Certifier(documents, config.lexical) as certifier:
         for number, record in enumerate(waiting, 1):
-            _show_question(record, gold.get(record.query_id, ()), texts, number, len(waiting))
-            answer = _decide(config, record, gold.get(record.query_id, ()), certifier)
+            spans = gold.get(record.query_id, ())
+            _show_question(record, spans, texts, f"{number}/{len(waiting)}")
+            answer = _decide(config, record, spans, certifier)
             if answer is None:
                 break
             if answer in done:
@@ -194,9 +182,9 @@ def review_questions(file: Path) -> None:
 
 
 def _show_question(
-    record: QueryRecord, gold: Sequence[GoldSpan], texts: dict[str, str], number: int, total: int
+    record: QueryRecord, gold: Sequence[GoldSpan], texts: dict[str, str], place: str
 ) -> None:
-    say(f"\n[bold]{number}/{total}[/bold]  {visible(record.query)}")
+    say(f"\n[bold]{place}[/bold]  {visible(record.query)}")
     if record.answer:
         say(f"answer: {visible(record.answer[:300])}")
     for span in gold:
@@ -207,7 +195,7 @@ def _show_question(
 def _decide(
     config: CorpusConfig, record: QueryRecord, gold: Sequence[GoldSpan], certifier: Certifier
 ) -> str | None:
-    """Ask what becomes of a question and do it; None to stop."""
+    """Ask for a decision on a question and apply it; return None to stop."""
     while True:
         said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()[:1]
         if said == "q":

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rag_pipeline import release
+from rag_pipeline.cli.comparing import resolve
 from rag_pipeline.cli.console import console, counting, did_you_mean, print_json, say, visible
-from rag_pipeline.cli.judge import resolve
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import InputError
 from rag_pipeline.evaluation.runs import load_queries
@@ -20,15 +20,14 @@ _SHOWN = 10
 def show_cause(
     file: Path, query_id: str, of: str | None, against: str | None, k: int, as_json: bool
 ) -> None:
-    """Print why one query stands better under one side than under the other."""
+    """Print the change that makes one query better under one side than under the other."""
     workspace = Workspace(load_config(file))
     known = {q.query_id: q.query for q in load_queries(workspace)}
     if query_id not in known:
         near = did_you_mean(query_id, known)
         raise InputError(f"{workspace.config.corpus}: no query {query_id!r}{near}")
     of = of or release.current(workspace).release_id
-    against = against or _before(workspace, of)
-    (found,) = causes(workspace, of, against, [query_id], k)
+    (found,) = causes(workspace, of, against or _before(workspace, of), [query_id], k)
     if as_json:
         print_json({**asdict(found), "why": CHANGES[found.change]})
         return
@@ -37,7 +36,7 @@ def show_cause(
 
 
 def show_causes(file: Path, one: str, other: str) -> None:
-    """Print what did it for every query that one side answers better, and how often."""
+    """Print the change behind every query that one side answers better, and totals."""
     workspace = Workspace(load_config(file))
     metric = workspace.config.serve_metric
     mine, theirs = (resolve(workspace, name).scores.get(metric, {}) for name in (one, other))
@@ -47,12 +46,12 @@ def show_causes(file: Path, one: str, other: str) -> None:
         console.print(f"no query was won or lost at {metric}")
         return
     found: list[Cause] = []
-    with counting("asking again", "queries") as progress:
+    with counting("searching again", "queries") as progress:
         for cause in causes(workspace, one, other, changed):
             found.append(cause)
             progress(len(found), len(changed))
-    console.print("What did it:")
-    for line in counted(found)[:_SHOWN]:
+    console.print("Causes:")
+    for line in totals(found)[:_SHOWN]:
         say(f"  {visible(line)}")
     for cause in found[:_SHOWN]:
         console.print(f"  {visible(cause.query_id)}  {visible(texts[cause.query_id])}")
@@ -61,8 +60,8 @@ def show_causes(file: Path, one: str, other: str) -> None:
         console.print(f"  (and {len(found) - _SHOWN} more)")
 
 
-def counted(found: Iterable[Cause]) -> list[str]:
-    """Return a line for each change and the side that it is better on, the most frequent first."""
+def totals(found: Iterable[Cause]) -> list[str]:
+    """Return a line for each change and the side that it is better on, most frequent first."""
     places: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for cause in found:
         places[cause.better, CHANGES[cause.change]][cause.where] += 1
@@ -75,8 +74,6 @@ def counted(found: Iterable[Cause]) -> list[str]:
 
 def _before(workspace: Workspace, name: str) -> str:
     """Return the release before a release; the baseline for a configuration or the first one."""
-    if name not in workspace.config.all_configurations:
-        previous = release.load(workspace, name).previous
-        if previous:
-            return previous
-    return workspace.config.baseline_name
+    is_release = name not in workspace.config.all_configurations
+    previous = release.load(workspace, name).previous if is_release else None
+    return previous or workspace.config.baseline_name

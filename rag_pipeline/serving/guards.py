@@ -1,4 +1,4 @@
-"""What stands before every request: token, size, time, concurrency and rate limits, and the log."""
+"""Checks of every request: token, size, time, concurrency and rate limits; and the log."""
 
 import asyncio
 import hmac
@@ -19,15 +19,15 @@ from rag_pipeline.serving.tracing import answered, request_span
 
 log = logging.getLogger("rag_pipeline.serving")
 _OPEN_PATHS = ("/health", "/", "/review")
-"""Paths that are answered without a token; they tell nothing of the documents."""
+"""Paths that need no token; they contain nothing of the documents."""
 _REMEMBERED_CLIENTS = 10_000
 _MOST_HEADERS, _MOST_HEADER_BYTES = 100, 65_536
 _SINGLE = (b"authorization", b"content-length", b"host", b"origin")
-"""Headers that a request may have once: two could be read differently here and by a proxy."""
+"""Headers that a request may have once: a proxy could read the other one of two."""
 
 
 def log_to_stderr() -> None:
-    """Show the line of each request, and nothing else of this package's logs."""
+    """Write one line per request to standard error, and no other log of this package."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
@@ -35,8 +35,8 @@ def log_to_stderr() -> None:
     log.propagate = False
 
 
-class Refused(Exception):  # noqa: N818 - reads as what happened to the request
-    """A request that is not let in."""
+class Refused(Exception):  # noqa: N818 - the name reads well where it is raised
+    """A refused request: status, reason and headers of the reply."""
 
     def __init__(self, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class Refused(Exception):  # noqa: N818 - reads as what happened to the request
 
 
 class Guards:
-    """ASGI middleware that lets a request in, or says in one line why not."""
+    """ASGI middleware that lets a request in, or refuses it with one line."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
@@ -55,94 +55,74 @@ class Guards:
         self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, trace it, and log one line."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request_id = uuid.uuid4().hex
-        with request_span(scope, request_id) as span:
-            answered(span, await self._answer(scope, receive, send, request_id))
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
-        """Answer a request; return the status it was answered with."""
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-        started = time.perf_counter()
-        status = 500
-
-        async def answer(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                named = (b"x-request-id", request_id.encode())
-                message = {**message, "headers": [*message["headers"], named]}
-            await send(message)
-
         scope.setdefault("state", {})["request_id"] = request_id
-        entered = False
+        started = time.perf_counter()
+        reply = _Reply(send, request_id)
+        with request_span(scope, request_id) as span:
+            try:
+                await self._answer(scope, receive, reply)
+            except Refused as refused:
+                told = {"error": refused.reason, "request_id": request_id}
+                await JSONResponse(told, refused.status, refused.headers)(scope, receive, reply)
+            finally:
+                milliseconds = round(1000 * (time.perf_counter() - started), 1)
+                asked = {"method": scope["method"], "path": scope["path"][:200]}
+                line = {"request_id": request_id, **asked, "status": reply.status or 500}
+                log.info(json.dumps({**line, "milliseconds": milliseconds}))
+            answered(span, reply.status or 500)
+
+    async def _answer(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        self._check_rate(_client(scope))
+        self._check_headers(scope, headers)
+        self._check_token(scope["path"], headers)
+        # The body is read first: a slow client must not take the place of others.
+        body = await self._read_body(headers, receive) if scope["method"] != "GET" else b""
+        if self._running >= self._settings.max_concurrency:
+            raise Refused(503, "too many requests at once; try again", {"Retry-After": "1"})
+        self._running += 1
         try:
-            self._check_rate(_client(scope))
-            self._check_headers(scope, headers)
-            self._check_token(scope["path"], headers)
-            # Before a place is taken: a client that sends slowly must not keep others out.
-            body = await self._read_body(headers, receive) if scope["method"] != "GET" else b""
-            if self._running >= self._settings.max_concurrency:
-                raise Refused(503, "too many requests at once; try again", {"Retry-After": "1"})
-            self._running += 1
-            entered = True
-            await self._run(scope, _replayed(body, receive), answer)
-        except Refused as refused:
-            status = refused.status
-            told = {"error": refused.reason, "request_id": request_id}
-            own = {**refused.headers, "x-request-id": request_id}
-            await JSONResponse(told, status, own)(scope, receive, send)
+            await self._run(scope, _replayed(body, receive), reply)
         finally:
-            self._running -= entered
-            milliseconds = round(1000 * (time.perf_counter() - started), 1)
-            asked = {"method": scope["method"], "path": scope["path"][:200]}
-            line = {"request_id": request_id, **asked, "status": status}
-            log.info(json.dumps({**line, "milliseconds": milliseconds}))
-        return status
+            self._running -= 1
 
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "GET":  # an open stream of notifications may last
-            await self._app(scope, receive, send)
+    async def _run(self, scope: Scope, receive: Receive, reply: "_Reply") -> None:
+        if scope["method"] == "GET":  # an open stream of notifications has no time limit
+            await self._app(scope, receive, reply)
             return
-        began = False
-
-        async def watched(message: Message) -> None:
-            nonlocal began
-            began = began or message["type"] == "http.response.start"
-            await send(message)
-
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                await self._app(scope, receive, watched)
-        except TimeoutError:
-            if began:
+                await self._app(scope, receive, reply)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if reply.status:
                 raise
-            raise Refused(504, f"not answered in {self._settings.timeout_seconds:g} s") from None
-        except asyncio.CancelledError:
-            if began:
-                raise
+            if isinstance(error, TimeoutError):
+                seconds = self._settings.timeout_seconds
+                raise Refused(504, f"not answered in {seconds:g} s") from None
             raise Refused(503, "the server is stopping", {"Retry-After": "10"}) from None
 
     def _check_headers(self, scope: Scope, headers: dict[str, str]) -> None:
-        """Refuse odd headers and, where no token is needed, other sites' pages.
+        """Refuse odd headers and, without a token, pages of other sites.
 
-        A page whose name was made to point here (DNS rebinding) sends its own name as Host.
+        After DNS rebinding, such a page sends its own name as Host.
         """
         names = [name for name, _ in scope["headers"]]
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if len(names) > _MOST_HEADERS or size > _MOST_HEADER_BYTES:
             raise Refused(431, "too many headers")
         if any(names.count(name) > 1 for name in _SINGLE):
-            raise Refused(400, "a header is there twice")
+            raise Refused(400, "a header occurs twice")
         if self._settings.token is not None:
             return
         if not _is_here(f"//{headers.get('host', '')}"):
             raise Refused(421, "without a token the server answers by its loopback name only")
         if "origin" in headers and not _is_here(headers["origin"]):
-            raise Refused(403, "another site's page may not ask")
+            raise Refused(403, "pages of other sites are refused")
 
     def _check_token(self, path: str, headers: dict[str, str]) -> None:
         token = self._settings.token
@@ -155,7 +135,7 @@ class Guards:
             raise Refused(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
 
     def _check_rate(self, client: str) -> None:
-        """Take one from the client's bucket, which refills evenly and holds a tenth of a minute."""
+        """Take one token from the client's bucket, which holds a tenth of a minute's requests."""
         per_second = self._settings.requests_per_minute / 60
         size = max(self._settings.requests_per_minute / 10, 1.0)
         now = time.monotonic()
@@ -169,7 +149,7 @@ class Guards:
             raise Refused(429, "too many requests from this address", {"Retry-After": wait})
 
     async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes:
-        """Read a body as a whole, so that a slow or endless one never reaches the application."""
+        """Read a whole body, so that the application never sees a slow or endless one."""
         limit = self._settings.max_body_bytes
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 18 or int(length) > limit:
@@ -180,7 +160,7 @@ class Guards:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the client went away")
+                        raise Refused(400, "the client disconnected")
                     parts.append(message.get("body", b""))
                     size += len(parts[-1])
                     if size > limit:
@@ -188,7 +168,22 @@ class Guards:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            raise Refused(408, "the body came too slowly") from None
+            raise Refused(408, "the body arrived too slowly") from None
+
+
+class _Reply:
+    """Sends a reply with its request id; `status` is 0 until it begins."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._header = (b"x-request-id", request_id.encode())
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message["headers"], self._header]}
+        await self._send(message)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

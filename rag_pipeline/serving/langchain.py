@@ -1,4 +1,4 @@
-"""LangChain: a release as a retriever, and a wrapper that measures what any retriever returns.
+"""LangChain: a release as a retriever, and a wrapper that measures any retriever.
 
 >>> retriever = RagPipelineRetriever(corpus=Corpus.load("contracts.yaml"), k=5)
 >>> with MeasuringRetriever(retriever=retriever, on_measured=print) as measured:
@@ -7,9 +7,9 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import Empty, Full, Queue
-from threading import Lock, Thread
+from threading import BoundedSemaphore
 from typing import Any
 
 from pydantic import ConfigDict, Field, PrivateAttr
@@ -40,10 +40,10 @@ log = logging.getLogger(__name__)
 class RagPipelineRetriever(BaseRetriever):
     """Searches a corpus's release; a newer release is searched as soon as it is open.
 
-    A document's text is the chunk's own. Its metadata are those of the corpus's document, and
-    `document_id`, `start`, `end` (code points of the document's text), `score`, `title` and
-    `place`: a `label`, and what the format tells, such as page, section, sheet, row or slide.
-    Raises what `Corpus.search` raises.
+    A document's text is the chunk's text. Its metadata are the metadata of the corpus's document
+    with `document_id`, `start`, `end` (code points of the document's text), `score`, `title` and
+    `place`. A place has a `label` and, by format, page, section, sheet, row or slide. Raises the
+    errors of `Corpus.search`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -54,7 +54,7 @@ class RagPipelineRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
-        # LangChain runs this in a thread where it is awaited; a search lets other threads go on.
+        # LangChain calls this in a thread for `ainvoke`.
         chunks = self.corpus.search(query, self.k, self.where)
         places = self.corpus.places(chunks)
         return [_document(chunk, place) for chunk, place in zip(chunks, places, strict=True)]
@@ -75,12 +75,12 @@ def log_measured(measured: Measured) -> None:
 
 
 class MeasuringRetriever(BaseRetriever):
-    """Returns what another retriever returns, and has it scored by a thread of its own.
+    """Returns the documents of another retriever, and scores them in a thread of its own.
 
-    Levels are by the nearest sentence's cosine, use by the answer: the one told to `measure`, or
-    extracted from the contexts as the offline default answers. At most `waiting` queries wait to
-    be scored; those beyond are not, and `skipped` counts them. A query that can't be scored is
-    logged and counted in `failed`. Call `close`, or use it in `with`, to have the last ones scored.
+    A context's level is the cosine of its nearest sentence. A context is used if the answer uses
+    it: the answer given to `measure`, or one extracted from the contexts. At most `waiting`
+    queries wait; further ones are skipped and counted in `skipped`. A query that cannot be scored
+    is logged and counted in `failed`. `close`, or the end of a `with` block, waits for the rest.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -89,43 +89,37 @@ class MeasuringRetriever(BaseRetriever):
     settings: RuleContext = RuleContext()
     embed: SentenceEmbed = sentence_vectors
     waiting: int = Field(default=100, ge=1)
-    _queue: "Queue[tuple[str, Sequence[Document], str | None]]" = PrivateAttr()
-    _lock: Any = PrivateAttr(default_factory=Lock)
-    _worker: Thread | None = PrivateAttr(default=None)
+    _places: BoundedSemaphore = PrivateAttr()
+    _worker: ThreadPoolExecutor = PrivateAttr()
     _skipped: int = PrivateAttr(default=0)
     _failed: int = PrivateAttr(default=0)
 
     def model_post_init(self, context: Any) -> None:
-        """Make the queue."""
+        """Make the worker, and a place for each waiting query and the scored one."""
         super().model_post_init(context)
-        self._queue = Queue(self.waiting)
+        self._places = BoundedSemaphore(self.waiting + 1)
+        self._worker = ThreadPoolExecutor(1, "measuring")
 
     @property
     def skipped(self) -> int:
-        """Return how many queries were not scored because too many waited."""
+        """Return the number of queries that were not scored because too many waited."""
         return self._skipped
 
     @property
     def failed(self) -> int:
-        """Return how many queries could not be scored."""
+        """Return the number of queries that could not be scored."""
         return self._failed
 
     def measure(self, query: str, documents: Sequence[Document], answer: str | None = None) -> None:
-        """Have a query's contexts scored, best first, and the answer that was made from them."""
-        with self._lock:
-            try:
-                self._queue.put_nowait((query, documents, answer))
-            except Full:
-                self._skipped += 1
-                return
-            if self._worker is None:  # it ends when nothing is left to do
-                self._worker = Thread(target=self._work, name="measuring", daemon=True)
-                self._worker.start()
+        """Score a query's contexts, best first, and the answer made from them, in the worker."""
+        if self._places.acquire(blocking=False):
+            self._worker.submit(self._work, query, documents, answer)
+        else:
+            self._skipped += 1
 
     def close(self) -> None:
-        """Wait until everything that was taken is scored."""
-        while (worker := self._worker) is not None:
-            worker.join()
+        """Wait until all waiting queries are scored."""
+        self._worker.submit(int).result()  # the one worker does this last
 
     def __enter__(self) -> "MeasuringRetriever":
         return self
@@ -147,27 +141,21 @@ class MeasuringRetriever(BaseRetriever):
         self.measure(query, tuple(found))
         return found
 
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                try:
-                    query, documents, answer = self._queue.get_nowait()
-                except Empty:
-                    self._worker = None
-                    return
-            try:
-                self.on_measured(self._measured(query, documents, answer))
-            except Exception:  # measuring must not take the application down
-                self._failed += 1
-                log.exception("a query's contexts can't be scored")
+    def _work(self, query: str, documents: Sequence[Document], answer: str | None) -> None:
+        try:
+            self.on_measured(self._measured(query, documents, answer))
+        except Exception:  # measuring must not end the application
+            self._failed += 1
+            log.exception("a query's contexts cannot be scored")
+        finally:
+            self._places.release()
 
     def _measured(self, query: str, documents: Sequence[Document], answer: str | None) -> Measured:
         chunks = [_chunk(document, rank) for rank, document in enumerate(documents)]
         if answer is not None:
             given = Answer(answer, answered=bool(answer.strip()))
         else:
-            asked_of = [(query, chunks)]
-            (given,) = extract_answers(asked_of, ExtractiveAnswers(), sentence_vectors)
+            (given,) = extract_answers([(query, chunks)], ExtractiveAnswers(), sentence_vectors)
         answered = Answered(Query("measured", query), chunks, given)
         (judged,) = judge_by_rules([answered], self.settings, self.embed)
         return Measured(query, len(chunks), context_metrics(judged, self.settings))
@@ -190,7 +178,7 @@ def _document(chunk: ScoredChunk, place: Place | None) -> Document:
 
 
 def _chunk(document: Document, rank: int) -> ScoredChunk:
-    """Return any retriever's document as a chunk; one without a place stands alone."""
+    """Return any retriever's document as a chunk; its rank replaces a missing id or source."""
     name = document.metadata.get("document_id") or document.metadata.get("source")
     start = document.metadata.get("start")
     start = start if isinstance(start, int) else 0

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.cli.why import counted
+from rag_pipeline.cli.why import totals
 from rag_pipeline.errors import ConfigError, StoreError
 from rag_pipeline.release.causes import Cause, Change, causes, causes_between
 from rag_pipeline.release.compared_builds import open_build
@@ -67,7 +67,7 @@ def test_causes_are_counted_by_what_changed_and_on_which_side() -> None:
         cause("b", "retriever", "hybrid -> dense"),
         cause("a", "several"),
     ]
-    assert counted(found) == [
+    assert totals(found) == [
         "3 better in b: its chunks changed (2 documents)",
         "1 better in b: the retriever's settings changed (hybrid -> dense)",
         "1 better in a: only several changes together make the difference",

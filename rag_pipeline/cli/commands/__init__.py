@@ -1,5 +1,4 @@
-"""What `rag --help` shows: each command's name, arguments and help, by topic.
+"""The commands by topic: their names, arguments and help.
 
-What a command does stands in the modules beside this folder and is imported when it runs, so that
-help comes at once.
+Each command imports its work from `rag_pipeline.cli` when it runs, so that help is fast.
 """

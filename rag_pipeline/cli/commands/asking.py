@@ -1,4 +1,4 @@
-"""What a release is for: search, ask, optimize, serve."""
+"""Commands that read the release: search, ask, optimize, serve."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,30 +7,33 @@ import typer
 
 from rag_pipeline.cli.console import print_json
 from rag_pipeline.cli.find import open_corpus
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, names
+from rag_pipeline.cli.options import (
+    CorpusArgument,
+    CorpusOption,
+    JsonFlag,
+    argument,
+    flag,
+    names,
+    option,
+)
 from rag_pipeline.errors import InputError
 
 app = typer.Typer()
 
 _QUOTE = ". A question of several words is one argument: put it in quotes"
+_WHERE = (
+    "Filter in LanceDB's SQL, e.g. \"document_id LIKE 'policies/%'\" or "
+    "\"json_get_string(metadata, 'suffix') = '.pdf'\"."
+)
 
 
 @app.command()
 def search(
-    query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="The question or words to search for.")
-    ],
+    query: Annotated[str, argument("QUERY", "The question or words to search for.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", help="How many chunks, 1 to 1000.")] = 5,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Filter in LanceDB's SQL, e.g. \"document_id LIKE 'policies/%'\" or "
-            "\"json_get_string(metadata, 'suffix') = '.pdf'\".",
-        ),
-    ] = None,
+    k: Annotated[int, option("N", "How many chunks to return, 1 to 1000.", "-k")] = 5,
+    where: Annotated[str | None, option("SQL", _WHERE)] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Search the release.
@@ -44,39 +47,35 @@ def search(
     if not 1 <= k <= 1000:
         raise InputError(f"-k {k} is not in the range of 1 to 1000")
     searched = open_corpus(corpus, named, _QUOTE)
-    found = searched.search(query, k=k, where=where)
-    places = searched.places(found)
+    chunks = searched.search(query, k=k, where=where)
+    places = searched.places(chunks)
     if as_json:
-        print_json(
-            [
-                {**chunk.record(), "place": place and place.record()}
-                for chunk, place in zip(found, places, strict=True)
-            ]
-        )
+        pairs = zip(chunks, places, strict=True)
+        print_json([{**chunk.record(), "place": p and p.record()} for chunk, p in pairs])
         return
     from rag_pipeline.cli.tables import show_chunks
 
-    show_chunks(found, query, places)
+    show_chunks(chunks, query, places)
 
 
 @app.command(short_help="Answer a question from the release, with sources.")
 def ask(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know.")],
+    question: Annotated[str, argument("QUESTION", "The question to answer.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     document: Annotated[
-        str | None, typer.Option("--document", "-d", metavar="ID", help="Ask one document only.")
+        str | None, option("ID", "Search this document only.", "--document", "-d")
     ] = None,
     instructions: Annotated[
-        str, typer.Option(metavar="TEXT", help="Guidance for the chat model, if one is set.")
+        str, option("TEXT", "Guidance for the chat model, if one is set.")
     ] = "",
-    trace: Annotated[bool, typer.Option("--trace", help="Show what each stage did.")] = False,
+    trace: Annotated[bool, flag("--trace", "Show each stage of the assistant.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Answer a question from the release, with sources.
 
-    Without a chat model (`assistant.chat` in the corpus file) the answer is made of verbatim
-    sentences; each source is checked against its document.
+    Without a chat model (`assistant.chat` in the corpus file) the answer consists of verbatim
+    sentences. Each source is compared with its document.
 
     \b
     Examples:
@@ -99,18 +98,16 @@ def ask(
 def optimize(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    metric: Annotated[
-        str, typer.Option(metavar="NAME", help="EntityF1 or AnswerPresence.")
-    ] = "EntityF1",
-    trials: Annotated[int, typer.Option(metavar="N", help="How many sets of examples.")] = 3,
-    seed: Annotated[int, typer.Option(metavar="N", help="Chooses queries and examples.")] = 0,
+    metric: Annotated[str, option("NAME", "EntityF1 or AnswerPresence.")] = "EntityF1",
+    trials: Annotated[int, option("N", "How many sets of examples to try.")] = 3,
+    seed: Annotated[int, option("N", "Seed of the choice of queries and examples.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Give the prompts of the assistant's model examples that worked, and keep what scores best.
+    """Add good examples to the prompts of the assistant's model; keep the best prompts.
 
     Needs `assistant.chat` in the corpus file. A third of the queries gives examples, a third
-    chooses among the trials, and on the last third the result must not be worse than what is in
-    use. Each result is a numbered file in the store.
+    chooses among the trials. On the last third the result must not be worse than the current
+    prompts. Each result is a numbered file in the store.
 
     \b
     Examples:
@@ -125,47 +122,35 @@ def optimize(
 @app.command(short_help="Serve the release to assistants, by MCP and HTTP.")
 def serve(
     corpora: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="CORPUS...", help="Corpora to serve; one or more.", autocompletion=names
-        ),
+        list[str] | None, argument("CORPUS...", "The corpora to serve.", autocompletion=names)
     ] = None,
     named: Annotated[
         list[str] | None,
-        typer.Option(
-            "--corpus", "-c", metavar="CORPUS", help="The same as CORPUS.", autocompletion=names
-        ),
+        option("CORPUS", "The same as CORPUS.", "--corpus", "-c", autocompletion=names),
     ] = None,
-    transport: Annotated[
-        str, typer.Option(metavar="http|stdio", help="How clients connect.")
-    ] = "http",
-    host: Annotated[str, typer.Option(metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="PORT", help="Port to listen on.", min=1, max=65535)
-    ] = 9003,
+    transport: Annotated[str, option("http|stdio", "How clients connect.")] = "http",
+    host: Annotated[str, option("HOST", "Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("PORT", "Port to listen on.", min=1, max=65535)] = 9003,
     token_env: Annotated[
-        str, typer.Option(metavar="NAME", help="Environment variable with the bearer token.")
+        str, option("NAME", "Environment variable with the bearer token.")
     ] = "RAG_TOKEN",
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST[:PORT]", help="Backend that requests may choose by header."),
+        list[str] | None, option("HOST[:PORT]", "Backend that requests may name by header.")
     ] = None,
     log_questions: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Add what is asked to this file, for `rag questions`."),
+        Path | None, option("FILE", "Append each question to this file, for `rag questions`.")
     ] = None,
     review: Annotated[
-        bool,
-        typer.Option("--review", help="Serve /review too: decide on synthetic questions there."),
+        bool, flag("--review", "Also serve /review, to decide on synthetic questions.")
     ] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Hash a release's files before it is searched.")
+        bool, flag("--verify", "Compare a release's files with their hashes before serving it.")
     ] = False,
 ) -> None:
-    """Serve releases to assistants: MCP tools, a page to ask on, and a Dify knowledge base.
+    """Serve releases to assistants: MCP tools, a web page, and a Dify knowledge base.
 
-    A newer release is opened beside the one that is searched, without a restart. Beyond loopback a
-    bearer token is required, read from the environment variable RAG_TOKEN.
+    The server opens a newer release without a restart. On any address but loopback it requires a
+    bearer token, from the environment variable RAG_TOKEN.
 
     \b
     Examples:

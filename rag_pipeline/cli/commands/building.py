@@ -1,4 +1,4 @@
-"""From documents to a release: demo, init, import, run, plan."""
+"""Commands from documents to a release: demo, init, schema, import, run, plan."""
 
 import re
 from pathlib import Path
@@ -17,39 +17,38 @@ from rag_pipeline.cli.console import (
     show_next,
 )
 from rag_pipeline.cli.find import find_corpus_file, rag, shown_path
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
+from rag_pipeline.cli.options import (
+    CorpusArgument,
+    CorpusOption,
+    JsonFlag,
+    QuietFlag,
+    argument,
+    flag,
+    option,
+)
 
 app = typer.Typer()
+
+_NAME = "The corpus's name: letters, digits, '_', '-'; or a folder of documents with that name."
+_FORMATS = "legalbench-rag, chroma-chunking, anthropic-contextual or contractnli."
+_MIGRATE = "Predict gain and cost of another embedding from a sample; its vectors are kept."
 
 
 @app.command(short_help="Write a commented corpus file.")
 def init(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="The corpus's name: letters, digits, '_', '-'; or a folder of documents to name "
-            "it after.",
-        ),
-    ],
+    name: Annotated[str, argument("NAME", _NAME)],
     documents: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder (or one file) with the documents.")
+        Path | None, option("DIR", "Folder (or one file) with the documents.")
     ] = None,
-    queries: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="queries.jsonl to measure with.")
-    ] = None,
-    store: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder, or s3:// prefix, for what is built.")
-    ] = "data/store",
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File to write [NAME.yaml].")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    queries: Annotated[Path | None, option("FILE", "queries.jsonl to measure with.")] = None,
+    store: Annotated[str, option("DIR", "Folder, or s3:// prefix, for the store.")] = "data/store",
+    output: Annotated[Path | None, option("FILE", "File to write [NAME.yaml].")] = None,
+    force: Annotated[bool, flag("--force", "Replace an existing file.")] = False,
 ) -> None:
     """Write a commented corpus file with two configurations, `default` and `plain`.
 
-    Beside it stands its JSON Schema, FILE.schema.json, by which editors complete and check it.
-    Paths are given as seen from the working directory.
+    Its JSON Schema is written beside it as FILE.schema.json, for editors. Paths are relative to
+    the working directory.
 
     \b
     Examples:
@@ -80,15 +79,11 @@ def init(
 
 
 @app.command(short_help="Try it on the sample corpus.")
-def demo(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to make.")] = Path(
-        "rag-demo"
-    ),
-) -> None:
+def demo(folder: Annotated[Path, argument("FOLDER", "Folder to make.")] = Path("rag-demo")) -> None:
     """Copy the sample corpus into a folder, index and evaluate it, and answer one question.
 
-    The sample is 27 invented agreements and policies that look alike, with 71 questions. It
-    needs no key and no network. Removing the folder removes everything.
+    The sample has 27 invented agreements and policies that look alike, and 71 questions. It
+    needs no key and no network. To remove everything, delete the folder.
 
     \b
     Examples:
@@ -102,15 +97,13 @@ def demo(
 
 @app.command(short_help="Print the JSON Schema of corpus files.")
 def schema(
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it there instead of printing it.")
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "Write it there instead of printing it.")] = None,
 ) -> None:
-    """Print the JSON Schema of corpus files, with the settings of the plugins installed here.
+    """Print the JSON Schema of corpus files, with the settings of the installed plugins.
 
     An editor with a YAML language server completes and checks a corpus file that begins with
-    `# yaml-language-server: $schema=FILE`. The file that `rag init` writes does so; its schema
-    stands beside it. Write that anew when a plugin was installed.
+    `# yaml-language-server: $schema=FILE`. The file of `rag init` does, with a schema beside it.
+    Write the schema again after you install a plugin.
 
     \b
     Examples:
@@ -130,15 +123,9 @@ def schema(
 
 @app.command("import", short_help="Turn a public data set into a corpus.")
 def import_(
-    format: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT",
-            help="legalbench-rag, chroma-chunking, anthropic-contextual or contractnli.",
-        ),
-    ],
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="The data set, as published.")],
-    destination: Annotated[Path, typer.Argument(metavar="DEST", help="Folder to write to.")],
+    format: Annotated[str, argument("FORMAT", _FORMATS)],
+    source: Annotated[Path, argument("SRC", "The data set, as published.")],
+    destination: Annotated[Path, argument("DEST", "Folder to write to.")],
     quiet: QuietFlag = False,
 ) -> None:
     """Turn a public data set into `documents/` and `queries.jsonl` (and `chunks.jsonl`).
@@ -161,25 +148,20 @@ def run(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     configuration: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this configuration and what it needs.")
+        str | None, option("NAME", "Only this configuration and its inputs.")
     ] = None,
     json_out: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Also write the results here.")
+        Path | None, option("OUT", "Also write the results here.", "--json")
     ] = None,
     allow_deletions: Annotated[
-        bool,
-        typer.Option(
-            "--allow-deletions", help="Delete more documents than documents.max_deleted allows."
-        ),
+        bool, flag("--allow-deletions", "Delete more documents than documents.max_deleted allows.")
     ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait while another run is at work on the corpus.")
-    ] = False,
+    wait: Annotated[bool, flag("--wait", "Wait for another run of the corpus to end.")] = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Bring everything up to date: index, evaluate, release. Does only what is stale.
+    """Bring everything up to date: index, evaluate, release. Only stale steps run.
 
-    A run that was stopped goes on where it was; no text is embedded twice.
+    A stopped run continues with the next one; no text is embedded twice.
 
     \b
     Examples:
@@ -203,16 +185,9 @@ def plan(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     as_json: JsonFlag = False,
-    migrate: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            metavar="OLD NEW",
-            help="Foretell what another embedding would bring and cost, from a sample that it "
-            "embeds and that is kept.",
-        ),
-    ] = None,
+    migrate: Annotated[tuple[str, str] | None, option("OLD NEW", _MIGRATE)] = None,
 ) -> None:
-    """Show what `rag run` would do, and do nothing.
+    """Show the steps, calls and costs of `rag run`, and do nothing.
 
     \b
     Example:

@@ -1,11 +1,12 @@
-"""`rag expansion`: show and forget what the assistant has found outside the corpus."""
+"""Commands about documents that the assistant found outside the corpus: list, remove, clear."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rag_pipeline.cli.console import console, print_json, visible
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument
 
 if TYPE_CHECKING:
     from rag_pipeline.assistant.expansion import ExpandedDocuments
@@ -14,15 +15,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Show and forget what was found outside.",
+    help="Show and delete documents found outside.",
 )
 
 
-@app.command("list", short_help="Show what was found outside.")
+@app.command("list", short_help="Show the documents found outside.")
 def show(
     corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
 ) -> None:
-    """Show the documents that were found outside, newest first, with their origins.
+    """Show the documents found outside, newest first, with their origins.
 
     \b
     Example:
@@ -30,10 +31,7 @@ def show(
     """
     from dataclasses import asdict
 
-    from rich import box
-    from rich.table import Table
-
-    from rag_pipeline.cli.console import console, print_json, visible
+    from rag_pipeline.cli.console import new_table
 
     kept = _documents(corpus, named).live()
     if as_json:
@@ -42,51 +40,40 @@ def show(
     if not kept:
         console.print("nothing was found outside")
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("document", "source", "place", "found", "for the question", "characters"):
-        table.add_column(name, overflow="fold")
+    table = new_table("document", "source", "place", "found", "for the question", "characters")
     for one in kept:
-        table.add_row(
-            visible(one.document_id),
-            one.source,
-            visible(one.place),
-            one.time.removesuffix("+00:00").replace("T", " "),
-            visible(one.query),
-            f"{one.characters:,}",
-        )
+        time = one.time.removesuffix("+00:00").replace("T", " ")
+        texts = visible(one.document_id), one.source, visible(one.place), time, visible(one.query)
+        table.add_row(*texts, f"{one.characters:,}")
     console.print(table)
 
 
-@app.command(short_help="Forget one document.")
+@app.command(short_help="Delete one document.")
 def remove(
-    document_id: Annotated[str, typer.Argument(metavar="ID", help="As `rag expansion list` says.")],
+    document_id: Annotated[str, argument("ID", "The id in `rag expansion list`.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
-    """Forget one document that was found outside; answers are made without it from now on.
+    """Delete one document found outside; later answers do not use it.
 
     \b
     Example:
       rag expansion remove web/3f9a2c contracts
     """
-    from rag_pipeline.cli.console import console, visible
-
     removed = _documents(corpus, named).remove(document_id)
-    console.print(f"forgot {visible(removed.document_id)}, from {visible(removed.place)}")
+    console.print(f"deleted {visible(removed.document_id)}, from {visible(removed.place)}")
 
 
-@app.command(short_help="Forget everything that was found outside.")
+@app.command(short_help="Delete everything found outside.")
 def clear(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
-    """Forget everything that was found outside, with the indexes made of it.
+    """Delete every document found outside, and the indexes of these documents.
 
     \b
     Example:
       rag expansion clear contracts
     """
-    from rag_pipeline.cli.console import console
-
     count = _documents(corpus, named).clear()
-    console.print(f"forgot {count} document{'' if count == 1 else 's'}")
+    console.print(f"deleted {count} document{'' if count == 1 else 's'}")
 
 
 def _documents(corpus: str | None, named: str | None) -> "ExpandedDocuments":

@@ -1,26 +1,24 @@
-"""What became of the documents: show, quarantine."""
+"""Commands about documents: show, quarantine."""
 
 from typing import Annotated
 
 import typer
 
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, flag, option
 
 app = typer.Typer()
 
 
 @app.command(short_help="Print a document's text as it was read.")
 def show(
-    document: Annotated[str, typer.Argument(metavar="DOCUMENT", help="The document's id.")],
+    document: Annotated[str, argument("DOCUMENT", "The document's id.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    page: Annotated[
-        int | None, typer.Option("--page", metavar="N", help="This page of a PDF only, from 1.")
-    ] = None,
+    page: Annotated[int | None, option("N", "Only this page of a PDF, from 1.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print a document's text as the last run read it, and what is doubtful about it.
+    """Print a document's text as the last run read it, with warnings about its quality.
 
     \b
     Examples:
@@ -37,13 +35,13 @@ def quarantine(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Forget the refusals, so that the next run tries again.")
+        bool, flag("--retry", "Empty the quarantine, so that the next run tries again.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """List all documents in quarantine with the stage that refused them and the reason.
 
-    A document is tried again by itself when its file or the settings that refused it change.
+    A run tries a document again when its file or the settings that refused it change.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Questions to measure with, where nobody has asked any: questions make, review."""
+"""Commands about questions to measure with: make, review, import, label."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,11 +8,19 @@ from typer.core import TyperGroup
 
 from rag_pipeline.cli.console import set_quiet
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, QuietFlag
+from rag_pipeline.cli.options import (
+    CorpusArgument,
+    CorpusOption,
+    JsonFlag,
+    QuietFlag,
+    argument,
+    flag,
+    option,
+)
 
 
 class _MakeByDefault(TyperGroup):
-    """`rag questions CORPUS` stands for `rag questions make CORPUS`."""
+    """Reads `rag questions CORPUS` as `rag questions make CORPUS`."""
 
     default = "make"
 
@@ -35,47 +43,32 @@ def make(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     number: Annotated[
-        int, typer.Option("--number", "-n", metavar="N", min=0, help="At most so many questions.")
+        int, option("N", "At most N questions of one passage.", "--number", "-n", min=0)
     ] = 150,
-    several: Annotated[
-        int,
-        typer.Option("--several", metavar="N", min=0, help="Besides, N that two documents answer."),
-    ] = 0,
-    unanswerable: Annotated[
-        int,
-        typer.Option("--unanswerable", metavar="N", min=0, help="Besides, N that none answers."),
-    ] = 0,
+    several: Annotated[int, option("N", "Also N that need two documents.", min=0)] = 0,
+    unanswerable: Annotated[int, option("N", "Also N that no document answers.", min=0)] = 0,
     chat: Annotated[
-        str | None,
-        typer.Option("--chat", metavar="NAME", help="A chat model of the corpus file writes them."),
+        str | None, option("NAME", "A chat model of the corpus file writes them.")
     ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="With --chat: say what it would cost, and ask nothing.")
-    ] = False,
-    add: Annotated[
-        bool, typer.Option("--add", help="Add them to a file that holds people's questions.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead.")
-    ] = None,
+    plan: Annotated[bool, flag("--plan", "With --chat: show the cost, and call nothing.")] = False,
+    add: Annotated[bool, flag("--add", "Add them to a file with people's questions.")] = False,
+    output: Annotated[Path | None, option("FILE", "Write there instead.", "--output", "-o")] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Make questions from the documents, so that something can be measured; no labels needed.
 
-    By rules, in English and without a model: durations, sums, percentages, dates, definitions,
-    headed sections and what somebody must or may do are asked for in varied wording. Each question
-    is tried on the documents first: a search must find its passage, no other passage may answer it
-    as well, and the title may neither answer it nor be all that it asks for. Documents that say
-    alike things are asked about these by name, also if fewer questions come of it. They are marked
-    `synthetic`, and every figure says how many of its questions are. Calling it again replaces
-    those that nobody has accepted.
+    Rules ask, in English and without a model, for durations, sums, percentages, dates,
+    definitions, headed sections, duties and rights. Each question is tested on the documents: a
+    search must find its passage, no other passage may answer it as well, and the title must not
+    answer it. Documents that say similar things are named in their questions. The questions are
+    marked `synthetic`, and every figure says how many of its questions are. A second call
+    replaces those that nobody has accepted.
 
-    With `--several`, questions that need two documents; both passages are gold. With
-    `--unanswerable`, questions that no document answers (tag `unanswerable`, no gold), to see
-    whether `rag ask` says so; searching is not measured on them. With `--chat` a model writes
-    the questions, in the documents' language; they are certified in the same way. Its calls are
-    cached, charged and held to the budget like all others.
+    With `--several`, questions need two documents; both passages are gold. With
+    `--unanswerable`, questions have the tag `unanswerable` and no gold; they test whether
+    `rag ask` says so. With `--chat` a model writes the questions, in the documents' language;
+    they are tested in the same way. Its calls are cached, charged and within the budget.
 
     \b
     Examples:
@@ -95,8 +88,8 @@ def make(
 def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
     """Go through the synthetic questions one by one: accept, reject or edit each.
 
-    Shown are the question, its answer and the passage that it is measured by. A rejected question
-    leaves the file and is not made again; what is left undecided comes up the next time.
+    Each question is shown with its answer and its gold passage. A rejected question leaves the
+    file and is not made again. Skipped questions come up the next time.
 
     \b
     Example:
@@ -109,42 +102,42 @@ def review(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
 
 @app.command("import", short_help="Sample the questions that a server was asked.")
 def import_(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="What rag serve wrote, or a text.")],
+    log: Annotated[Path, argument("LOG", "The file of `rag serve --log-questions`, or a text.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     number: Annotated[
-        int, typer.Option("--number", "-n", metavar="N", min=1, help="At most so many questions.")
+        int, option("N", "At most this many questions.", "--number", "-n", min=1)
     ] = 50,
     as_json: JsonFlag = False,
 ) -> None:
     """Sample the questions that people asked a server, to be labelled.
 
-    LOG is what `rag serve --log-questions` wrote, or a text file of a question a line. Questions
-    are clustered by their meaning (with the packaged embedding, or the corpus's where there is
-    none), weighted by how often each was asked; one of each cluster stands for the others.
-    They are measured with only after `rag questions label` says what answers them.
+    LOG is the file of `rag serve --log-questions`, or a text file with a question per line.
+    Questions are clustered by meaning (with the packaged embedding, or the corpus's if there is
+    none), weighted by frequency; one of each cluster is kept. `rag questions label` then adds
+    their answers; before, they are not measured.
 
     \b
     Example:
       rag questions import asked.jsonl contracts --number 50
     """
-    from rag_pipeline.cli.asked import import_log
+    from rag_pipeline.cli.labelling import import_log
 
     import_log(find_corpus_file(corpus, named), log, number, as_json)
 
 
 @app.command(short_help="Say what answers imported questions.")
 def label(corpus: CorpusArgument = None, named: CorpusOption = None) -> None:
-    """Go through imported questions: say which of the passages found answer each.
+    """Go through imported questions: name the passages that answer each.
 
-    Shown are the first passages that the release finds. Name those that answer by their numbers,
-    and the words in them; or say that nothing answers. An answer that the release does not find
-    can't be named here: add such questions to the queries file by hand, with a quote.
+    The first passages that the release finds are shown. Name those that answer by their numbers
+    and their words, or say that nothing answers. An answer that the release does not find cannot
+    be named here: add such questions to the queries file by hand, with a quote.
 
     \b
     Example:
       rag questions label contracts
     """
-    from rag_pipeline.cli.asked import label_questions
+    from rag_pipeline.cli.labelling import label_questions
 
     label_questions(find_corpus_file(corpus, named))

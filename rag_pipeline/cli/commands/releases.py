@@ -1,4 +1,4 @@
-"""What is served, and where: releases, rollback, export, import-release."""
+"""Commands about releases: releases, rollback, export, import-release."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from rag_pipeline.cli.console import console, print_json
 from rag_pipeline.cli.find import find_corpus_file, open_corpus
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, option
 
 app = typer.Typer()
 
@@ -17,7 +17,7 @@ app = typer.Typer()
 def releases(
     corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
 ) -> None:
-    """List the releases, newest first; `*` marks the one that is served.
+    """List the releases, newest first; `*` marks the served one.
 
     \b
     Example:
@@ -44,13 +44,12 @@ def releases(
 @app.command(short_help="Serve an earlier release again.")
 def rollback(
     release_id: Annotated[
-        str | None,
-        typer.Argument(metavar="RELEASE", help="What to serve [the one before the current]."),
+        str | None, argument("RELEASE", "The release to serve [the previous one].")
     ] = None,
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
-    """Serve an earlier release again; what is rolled back is not released again by itself.
+    """Serve an earlier release again; runs do not release the rolled-back build again.
 
     \b
     Examples:
@@ -66,10 +65,8 @@ def rollback(
 
 @app.command(short_help="Write a release into one file.")
 def export(
-    release_id: Annotated[
-        str, typer.Argument(metavar="RELEASE", help="Its id, or `current` for what is served.")
-    ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, e.g. r.zip.")],
+    release_id: Annotated[str, argument("RELEASE", "Its id, or `current` for the served release.")],
+    file: Annotated[Path, argument("FILE", "File to write, e.g. r.zip.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
 ) -> None:
@@ -86,17 +83,15 @@ def export(
 
 @app.command("import-release", short_help="Serve a release from such a file.")
 def import_release(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `rag export` has written.")],
+    file: Annotated[Path, argument("FILE", "A file of `rag export`.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    store: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder, or s3:// prefix, to import into.")
-    ] = "data/store",
+    store: Annotated[str, option("DIR", "Folder, or s3:// prefix, to import into.")] = "data/store",
 ) -> None:
-    """Take in a release that was exported elsewhere, and serve it.
+    """Import a release from another machine, and serve it.
 
-    Without a CORPUS, writes the corpus file NAME.yaml from what the release says of itself, or
-    takes the one that is there.
+    Without a CORPUS, the corpus file is NAME.yaml, with the settings of the release; an existing
+    file is used as it is.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""Keep a store small and whole: gc, doctor."""
+"""Commands about the store: gc, doctor."""
 
 from functools import partial
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rag_pipeline.cli.find import find_corpus_file
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, flag
 
 app = typer.Typer()
 
@@ -16,14 +16,14 @@ def gc(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be freed, and free nothing.")
+        bool, flag("--dry-run", "List what would be deleted; delete nothing.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Free what the store no longer needs, by the corpus file's `retention`.
+    """Delete from the store everything beyond the corpus file's `retention`.
 
-    What is served, current or pinned by a kept release stays. Runs do the same by themselves,
-    except for giving the call cache's free space back to the disk.
+    The served release, current results and everything that a kept release pins stay. Runs do the
+    same; `rag gc` also returns the call cache's free space to the disk.
 
     \b
     Examples:
@@ -39,17 +39,15 @@ def gc(
 def doctor(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend what is wrong in the store.")
-    ] = False,
+    repair: Annotated[bool, flag("--repair", "Repair the store.")] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Read every byte of the store, held against its hash.")
+        bool, flag("--full", "Read every byte of the store and compare it with its hash.")
     ] = False,
 ) -> None:
-    """Check the installation, the corpus file and its store; say what to mend.
+    """Check the installation, the corpus file and its store; say what to repair.
 
-    With --repair, remove from the store what is torn and can be made again, and serve the newest
-    whole release; what is lost is said. With --full, find what has rotted on disk, too: tables,
+    With --repair, torn files that can be made again are removed, the newest whole release is
+    served, and every loss is reported. With --full, corrupt bytes are found too, in tables,
     indexes, results and the call cache. Stop running builds before.
 
     \b

@@ -1,4 +1,4 @@
-"""Commands that judge: leaderboard, costs, compare, why, explain, gate, report."""
+"""Commands about the evaluation: leaderboard, costs, compare, why, explain, gate, report."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,23 +7,23 @@ import typer
 
 from rag_pipeline.cli.console import print_json
 from rag_pipeline.cli.find import find_corpus_file, open_corpus
-from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag
+from rag_pipeline.cli.options import CorpusArgument, CorpusOption, JsonFlag, argument, flag, option
 
 app = typer.Typer()
+
+QueryId = Annotated[str, argument("QUERY_ID", "The query's id.")]
 
 
 @app.command(short_help="Show the configurations, best first.")
 def leaderboard(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    sort: Annotated[
-        str | None, typer.Option(metavar="METRIC", help="Metric to sort by, e.g. nDCG@10.")
-    ] = None,
+    sort: Annotated[str | None, option("METRIC", "Metric to sort by, e.g. nDCG@10.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show every evaluated configuration, best first.
 
-    Each is compared with the baseline and with what is served: better, worse, or cannot tell.
+    Each is compared with the baseline and with the release: better, worse, or cannot tell.
 
     \b
     Example:
@@ -44,12 +44,10 @@ def leaderboard(
 def costs(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    by: Annotated[
-        str, typer.Option(metavar="GROUP", help="asset, model, configuration or day.")
-    ] = "asset",
+    by: Annotated[str, option("GROUP", "asset, model, configuration or day.")] = "asset",
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the tokens and the price of every call so far, and what is left of the budget.
+    """Show the tokens and the price of every call so far, and the rest of the budget.
 
     \b
     Examples:
@@ -64,20 +62,16 @@ def costs(
 
 @app.command(short_help="Tell whether A is better than B.")
 def compare(
-    one: Annotated[
-        str, typer.Argument(metavar="A", help="Configuration, or release as release-000003.")
-    ],
-    other: Annotated[str, typer.Argument(metavar="B", help="What to compare it with.")],
+    one: Annotated[str, argument("A", "A configuration, or a release such as release-000003.")],
+    other: Annotated[str, argument("B", "The configuration or release to compare it with.")],
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    why: Annotated[
-        bool, typer.Option("--why", help="Name for each query won or lost what did it.")
-    ] = False,
+    why: Annotated[bool, flag("--why", "Name the cause of each query won or lost.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare two configurations, query by query: is A better than B, or worse?
 
-    Differences are A - B over the queries that both measured, with the 95 % interval and the p
+    Differences are A - B over the queries that both have, with the 95 % interval and the p
     value of a randomisation test, adjusted (Holm) for the metrics shown.
 
     \b
@@ -86,7 +80,7 @@ def compare(
       rag compare default release-000003 --json
       rag compare release-000004 release-000003 --why
     """
-    from rag_pipeline.cli.judge import show_comparison
+    from rag_pipeline.cli.comparing import show_comparison
 
     file = find_corpus_file(corpus, named)
     show_comparison(file, one, other, as_json)
@@ -98,23 +92,20 @@ def compare(
 
 @app.command(short_help="Name the change that made a query better or worse.")
 def why(
-    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="The query's id.")],
+    query_id: QueryId,
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    of: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Configuration or release [what is served].")
-    ] = None,
+    of: Annotated[str | None, option("NAME", "Configuration or release [the served].")] = None,
     against: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What to hold it against [the release before it]."),
+        str | None, option("NAME", "Configuration or release to compare with [the previous].")
     ] = None,
-    k: Annotated[int, typer.Option("-k", metavar="N", min=1, help="How many chunks count.")] = 5,
+    k: Annotated[int, option("N", "How many chunks count.", "-k", min=1)] = 5,
     as_json: JsonFlag = False,
 ) -> None:
     """Name the change that made a query better or worse between two releases or configurations.
 
-    One thing at a time is taken from the one into the other, the document's old chunks or a weight,
-    and the query is asked again of what the store holds. No model is called.
+    One change at a time, such as the document's old chunks or a weight, is taken from one side to
+    the other, and the search is repeated on the store. No model is called.
 
     \b
     Examples:
@@ -129,26 +120,23 @@ def why(
 
 @app.command(short_help="Show why a query fails or not.")
 def explain(
-    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="The query's id.")],
+    query_id: QueryId,
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
     configuration: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose passages to show [the served, else the best]."),
+        str | None, option("NAME", "Whose passages to show [the served, else the best].")
     ] = None,
-    k: Annotated[
-        int, typer.Option("-k", metavar="N", help="How many chunks count: 1 to 10, or 20.")
-    ] = 5,
+    k: Annotated[int, option("N", "How many chunks count: 1 to 10, or 20.", "-k")] = 5,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what became of one query: the gold text, what was retrieved instead, and why.
+    """Show one query's gold text, its ranking, and why it fails or not.
 
     \b
     Examples:
       rag explain q017
       rag explain q017 --configuration plain -k 10
     """
-    from rag_pipeline.cli.judge import show_explanation
+    from rag_pipeline.cli.comparing import show_explanation
 
     show_explanation(find_corpus_file(corpus, named), query_id, configuration, k, as_json)
 
@@ -157,17 +145,17 @@ def explain(
 def gate(
     corpus: CorpusArgument = None, named: CorpusOption = None, as_json: JsonFlag = False
 ) -> None:
-    """Tell whether what was evaluated may be released: exit code 0 if so, 3 if not.
+    """Tell whether the candidate may be released: exit code 0 if so, 3 if not.
 
-    The candidate is refused if it is significantly worse than what is served in a metric of
-    `gate.metrics`, or if a blocking check fails. Changes nothing; for a CI, after `rag run`.
+    The candidate is refused if it is significantly worse than the release in a metric of
+    `gate.metrics`, or if a blocking check fails. Changes nothing; for CI, after `rag run`.
 
     \b
     Examples:
       rag gate contracts
       rag gate contracts --json
     """
-    from rag_pipeline.cli.judge import show_gate
+    from rag_pipeline.cli.comparing import show_gate
 
     if not show_gate(find_corpus_file(corpus, named), as_json):
         raise typer.Exit(3)
@@ -177,18 +165,16 @@ def gate(
 def report(
     corpus: CorpusArgument = None,
     named: CorpusOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File [CORPUS.html].")
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "File [CORPUS.html].", "--output", "-o")] = None,
 ) -> None:
-    """Write the evaluation as one HTML page that needs neither network nor scripts.
+    """Write the evaluation as one HTML page that needs no network and no scripts.
 
     \b
     Examples:
       rag report
       rag report contracts --output reports/contracts.html
     """
-    from rag_pipeline.cli.judge import write_report
+    from rag_pipeline.cli.comparing import write_report
     from rag_pipeline.config import load_config
 
     file = find_corpus_file(corpus, named)

@@ -1,4 +1,4 @@
-"""`rag questions import` and `label`: a sample of a server's log, and what answers it."""
+"""`rag questions import` and `label`: a sample of a server's log, and its gold spans."""
 
 from pathlib import Path
 
@@ -17,11 +17,11 @@ from rag_pipeline.questions.asked import UNLABELLED, labelled, read_log, sample
 from rag_pipeline.workspace import Workspace
 
 _PASSAGES = 5
-_KEYS = "numbers of what answers, [n]othing, [d]rop, [s]kip, [q]uit"
+_KEYS = "numbers of answering passages, [n]othing, [d]rop, [s]kip, [q]uit"
 
 
 def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
-    """Put a sample of a log where `label` finds it; questions that are known are left out."""
+    """Write a sample of a log's unknown questions to the file that `label` reads."""
     config = load_config(file)
     asked = read_log(log)
     target = _unlabelled(config)
@@ -29,29 +29,27 @@ def import_log(file: Path, log: Path, number: int, as_json: bool) -> None:
     models = Workspace(config).models(CallCounts())
     found = sample(asked, number, lambda texts: models.vectors(texts, None), known)
     if not found:
-        raise InputError(f"{log}: holds no question that is not known already")
+        raise InputError(f"{log}: has no unknown question")
     added = files.add(target, [one.row() for one in found])
     if as_json:
-        print_json({"file": str(target), "asked": asked.total(), "distinct": len(asked),
-                    "questions": added})  # fmt: skip
+        counts = {"asked": asked.total(), "distinct": len(asked), "questions": added}
+        print_json({"file": str(target), **counts})
         return
-    say(
-        f"{asked.total()} questions, {len(asked)} different ones: {added} stand for them in "
-        f"{visible(shown_path(target))}"
-    )
+    different = f"{asked.total()} questions, {len(asked)} different"
+    say(f"{different}: {added} representative ones are in {visible(shown_path(target))}")
     for one in found[:_PASSAGES]:
         say(f"  {one.asked} x  {visible(one.query)}")
     show_next(rag("questions", "label", file=file, corpus=config.corpus))
 
 
 def label_questions(file: Path) -> None:
-    """Show what the release finds for each question, and write what is said to answer it."""
+    """Show the passages that the release finds for each question; write the named gold spans."""
     corpus = Corpus.load(file)
     target = _unlabelled(corpus.config)
     waiting = files.held(target)
     if not waiting:
         import_ = rag("questions", "import", "LOG", file=file, corpus=corpus.name)
-        console.print(f"no question is waiting for its answer; {command(import_)} brings some")
+        console.print(f"no question is waiting for its answer; add some: {command(import_)}")
         return
     queries = files.queries_file(corpus.config)
     done = 0
@@ -79,7 +77,7 @@ def label_questions(file: Path) -> None:
 
 
 def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | None:
-    """Ask what answers; None to stop, a word for what becomes of the question otherwise."""
+    """Ask for the gold spans; return None to stop, or a word if there are none."""
     while True:
         said = typer.prompt(_KEYS, default="s", show_default=False).strip().casefold()
         if said in ("q", "s", "d", "n"):
@@ -87,15 +85,15 @@ def _gold(corpus: Corpus, found: list[ScoredChunk]) -> list[GoldSpan] | str | No
         numbers = said.replace(",", " ").split()
         if numbers and all(n.isdigit() and 1 <= int(n) <= len(found) for n in numbers):
             break
-        console.print(f"{said[:40]!r} is not among the passages' numbers and the letters")
+        console.print(f"{said[:40]!r} is no number of a passage and no letter")
     return [_within(corpus, found[int(n) - 1], n) for n in dict.fromkeys(numbers)]
 
 
 def _within(corpus: Corpus, chunk: ScoredChunk, number: str) -> GoldSpan:
-    """Ask for the words of a passage that answer; all of it for none."""
+    """Ask for the answering words of a passage; no words mean the whole passage."""
     text = corpus.document(chunk.document_id).text[chunk.start : chunk.end]
     while True:
-        words = typer.prompt(f"the words of {number} that answer (all)", default="").strip()
+        words = typer.prompt(f"answering words of {number} (all)", default="").strip()
         if not words:
             return GoldSpan(chunk.document_id, chunk.start, chunk.end)
         at = Searchable(text).find(words)
