@@ -13,17 +13,36 @@ from rag_pipeline.evaluation.summary import mean_of_known
 
 Severity = Literal["error", "warning"]
 _OPTIMAL = range(3, 6)
+_DROP = "no_drop_against_release"
 
 
-HEALTH_CHECKS = {
-    "context_relevance": "Average relevance of the contexts, by the threshold `relevance`.",
-    "context_usage": "Share of the contexts that answers used, by the threshold `usage`.",
-    "missing_context": "Share of queries whose contexts lack something, by `missing`.",
-    "ranking_efficiency": "How early relevant contexts stand, by the threshold `ranking`.",
-    "optimal_context_count": "Share of queries with three to five relevant contexts, by `optimal`.",
-    "no_drop_against_release": "Average relevance against that of the served release, by `drop`.",
-}
-"""Subjects of the alerts, by name."""
+class _Check(NamedTuple):
+    name: str
+    subject: str
+    figure: str
+    threshold: str
+    at_least: bool
+    severity: Severity
+    cure: str
+
+
+_CHECKS = (
+    _Check("context_relevance", "Average relevance of the contexts.",
+           "average_relevance", "relevance", True, "error",
+           "try another retriever, reranker or chunking, or fewer contexts"),
+    _Check("context_usage", "Share of the contexts that answers used.",
+           "usage_rate", "usage", True, "warning",
+           "pass fewer contexts on: lower `contexts`, or set the retriever's `adaptive: true`"),
+    _Check("missing_context", "Share of queries with a missing item.",
+           "missing_rate", "missing", False, "error",
+           "add the documents that are missing, or retrieve more contexts"),
+    _Check("ranking_efficiency", "How early relevant contexts stand.",
+           "ranking_efficiency", "ranking", True, "warning",
+           "rerank: relevant contexts stand too far down"),
+    _Check("optimal_context_count", "Share of queries with three to five relevant contexts.",
+           "optimal_rate", "optimal", True, "warning",
+           "make chunks smaller or larger until three to five of them are relevant"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +57,9 @@ class Health:
     usage_rate: float | None
     """Mean share of used contexts relative to the attainable one, 0..1."""
     missing_rate: float | None
-    """Share of queries with a missing item."""
     ranking_efficiency: float | None
     """Mean of max(0, ContextPrecision - RankingPenalty) over queries with a relevant context."""
     optimal_rate: float | None
-    """Share of queries with three to five relevant contexts."""
     raw_relevance: float | None
     """Mean ContextRelevance / scale, as a release keeps it, 0..1."""
 
@@ -74,32 +91,29 @@ def measure_health(
     scale: float = 1.0,
     attainable: Sequence[Attainable] = (),
 ) -> Health:
-    """Summarize rows of `CONTEXT_METRICS`, one a query, relative to the `attainable` values.
-
-    Without `attainable`, the whole scale counts.
-    """
+    """Summarize rows of `CONTEXT_METRICS`, one a query, relative to the `attainable` values."""
     best = attainable or [Attainable()] * len(rows)
-    both = [
-        (row, at)
+    judged = [
+        ({name: value or 0.0 for name, value in row.items()}, at)
         for row, at in zip(rows, best, strict=True)
         if row.get("ContextRelevance") is not None
     ]
-    judged = [row for row, _ in both]
-    relevant = [row for row in judged if row["RelevantCount"]]
+    own = [row for row, _ in judged]
     return Health(
-        queries=len(judged),
-        missing=len(rows) - len(judged),
+        queries=len(own),
+        missing=len(rows) - len(own),
         average_relevance=mean_of_known(
-            _reached(_number(row["ContextRelevance"]) / scale, at.relevance) for row, at in both
+            _relative(row["ContextRelevance"] / scale, at.relevance) for row, at in judged
         ),
-        usage_rate=mean_of_known(_reached(_number(row["UsageRate"]), at.usage) for row, at in both),
-        missing_rate=mean_of_known(float(_number(row["MissingItems"]) > 0) for row in judged),
+        usage_rate=mean_of_known(_relative(row["UsageRate"], at.usage) for row, at in judged),
+        missing_rate=mean_of_known(float(row["MissingItems"] > 0) for row in own),
         ranking_efficiency=mean_of_known(
-            max(0.0, _number(row["ContextPrecision"]) - _number(row["RankingPenalty"]))
-            for row in relevant
+            max(0.0, row["ContextPrecision"] - row["RankingPenalty"])
+            for row in own
+            if row["RelevantCount"]
         ),
-        optimal_rate=mean_of_known(float(row["RelevantCount"] in _OPTIMAL) for row in judged),
-        raw_relevance=mean_of_known(_number(row["ContextRelevance"]) / scale for row in judged),
+        optimal_rate=mean_of_known(float(row["RelevantCount"] in _OPTIMAL) for row in own),
+        raw_relevance=mean_of_known(row["ContextRelevance"] / scale for row in own),
     )
 
 
@@ -111,21 +125,10 @@ def find_alerts(
     `released_relevance` is the raw relevance of the served release, None without a release. A
     value of None passes.
     """
-    held: tuple[tuple[str, float | None, float | None, bool, Severity, str], ...] = (
-        ("context_relevance", health.average_relevance, thresholds.relevance, True, "error",
-         "try another retriever, reranker or chunking, or fewer contexts"),
-        ("context_usage", health.usage_rate, thresholds.usage, True, "warning",
-         "pass fewer contexts on: lower `contexts`, or set the retriever's `adaptive: true`"),
-        ("missing_context", health.missing_rate, thresholds.missing, False, "error",
-         "add the documents that are missing, or retrieve more contexts"),
-        ("ranking_efficiency", health.ranking_efficiency, thresholds.ranking, True, "warning",
-         "rerank: relevant contexts stand too far down"),
-        ("optimal_context_count", health.optimal_rate, thresholds.optimal, True, "warning",
-         "make chunks smaller or larger until three to five of them are relevant"),
-    )  # fmt: skip
+    set_ones = ((check, getattr(thresholds, check.threshold)) for check in _CHECKS)
     alerts = [
-        _alert(name, value, threshold, at_least, severity, cure)
-        for name, value, threshold, at_least, severity, cure in held
+        _alert(check, getattr(health, check.figure), threshold)
+        for check, threshold in set_ones
         if threshold is not None
     ]
     if thresholds.drop is not None:
@@ -135,35 +138,32 @@ def find_alerts(
 
 def alert_subjects(thresholds: HealthThresholds) -> dict[str, str]:
     """Return the subjects of the alerts with a threshold, by name."""
-    nothing = measure_health([])
-    return {alert.name: HEALTH_CHECKS[alert.name] for alert in find_alerts(nothing, thresholds)}
+    subjects = {check.name: check.subject for check in _CHECKS}
+    subjects[_DROP] = "Average relevance compared with that of the served release."
+    return {a.name: subjects[a.name] for a in find_alerts(measure_health([]), thresholds)}
 
 
-def _alert(
-    name: str, value: float | None, threshold: float, at_least: bool, severity: Severity, cure: str
-) -> Alert:
-    label = name.replace("_", " ")
+def _alert(check: _Check, value: float | None, threshold: float) -> Alert:
+    label = check.name.replace("_", " ")
     if value is None:
-        return Alert(name, True, severity, None, threshold, f"{label}: no query was judged")
-    passed = value >= threshold if at_least else value <= threshold
-    said = f"{label} {value:.2f}, threshold {'at least' if at_least else 'at most'} {threshold:g}"
-    return Alert(name, passed, severity, value, threshold, said if passed else f"{said}; {cure}")
+        said = f"{label}: no query was judged"
+        return Alert(check.name, True, check.severity, None, threshold, said)
+    passed = value >= threshold if check.at_least else value <= threshold
+    bound = "at least" if check.at_least else "at most"
+    said = f"{label} {value:.2f}, threshold {bound} {threshold:g}"
+    description = said if passed else f"{said}; {check.cure}"
+    return Alert(check.name, passed, check.severity, value, threshold, description)
 
 
 def _drop(value: float | None, released: float | None, threshold: float) -> Alert:
-    name = "no_drop_against_release"
     if value is None or released is None:
-        what = "no query was judged" if value is None else "there is no release to compare with"
-        return Alert(name, True, "warning", None, threshold, what)
+        reason = "no query was judged" if value is None else "there is no release to compare with"
+        return Alert(_DROP, True, "warning", None, threshold, reason)
     drop = released - value
     said = f"average relevance {value:.2f}, {released:.2f} in the release"
     cure = "" if drop <= threshold else "; compare with it before this configuration is released"
-    return Alert(name, drop <= threshold, "warning", drop, threshold, said + cure)
+    return Alert(_DROP, drop <= threshold, "warning", drop, threshold, said + cure)
 
 
-def _reached(value: float, attainable: float) -> float:
+def _relative(value: float, attainable: float) -> float:
     return min(1.0, value / attainable) if attainable else value
-
-
-def _number(value: float | None) -> float:
-    return 0.0 if value is None else value
