@@ -7,6 +7,8 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,8 +19,8 @@ from rag_pipeline.contextualization import context_prompts
 from rag_pipeline.contextualization.llm import LLMContext
 from rag_pipeline.datamodels import Answer, Answered, Chunk, Document, Query, ScoredChunk
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.evaluation.context_quality.llm import judge_with_llm
-from rag_pipeline.evaluation.entities.llm import extract_with_llm
+from rag_pipeline.evaluation.context_quality.llm import ChatContext
+from rag_pipeline.evaluation.entities.llm import ChatEntities
 from rag_pipeline.evaluation.llm_relevance import judge_passages
 from rag_pipeline.models.chat import Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
@@ -103,6 +105,9 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
     def asking(most: int) -> Ask:
         return lambda prompts: ask(prompts, model(url, most), cache)
 
+    def models(most: int) -> Any:
+        return SimpleNamespace(ask=lambda prompts, chat: asking(most)(prompts))
+
     document = Document("nda.txt", "0" * 64, term)
     contexts = context_prompts(
         document, [Chunk("nda.txt", 0, 7, term[:7])], LLMContext(method="llm", chat="local"),
@@ -112,11 +117,11 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
     found: dict[str, Sequence[object]] = {
         "contexts": asking(32)(contexts),
         "judge": judge_passages([(question, term), (question, law)], asking(4)),
-        "entities": extract_with_llm([term], asking(32)),
+        "entities": ChatEntities(extractor="llm", chat="local").extract([term], models(32)),
         "answers": write_answers([(question, hits)], answers, asking(32)),
-        "context judge": judge_with_llm(
+        "context judge": ChatContext(judge="llm", chat="local").judge_contexts(
             [Answered(Query("q", question), hits[:1], Answer("Five years.", answered=True))],
-            asking(48),
+            models(48),
         ),
     }
     valid = 0

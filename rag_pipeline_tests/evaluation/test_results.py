@@ -1,19 +1,8 @@
 import pyarrow as pa
 import pytest
 
-from rag_pipeline.evaluation.results import JUDGED, LABELS, PRESENCE, QUERIES, RUN, SCORES
-from rag_pipeline.pipeline.registry import ASSETS
+from rag_pipeline.evaluation.results import LABELS, PRESENCE
 from rag_pipeline.workspace import Workspace
-
-
-def test_files_lie_where_stores_have_them():
-    assert QUERIES.file() == "evaluation/queries.parquet"
-    assert RUN.file("plain") == "evaluation/retrieval_run/plain.parquet"
-    judged = ("relevance_labels", "answers", "entity_scores", "context_scores")
-    assert [JUDGED[name].file("a") for name in judged] == [
-        f"evaluation/{n}/a.parquet" for n in judged
-    ]
-    assert {results.name for results in (QUERIES, RUN, *SCORES, *JUDGED.values())} <= set(ASSETS)
 
 
 def test_rows_and_note_are_read_back_and_other_columns_refused(workspace: Workspace):

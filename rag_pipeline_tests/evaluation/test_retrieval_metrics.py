@@ -1,10 +1,7 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rag_pipeline import GoldSpan, Query, ScoredChunk
 from rag_pipeline.evaluation import evaluate_query
-from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.retrieval_metrics import METRICS
 
 
@@ -22,19 +19,12 @@ RANKED = [
 RELEVANT = frozenset({"a#0-20", "b#0-8"})  # the second is not retrieved
 
 
-def test_metric_names_in_order():
-    assert METRICS[:11] == tuple(f"AnswerPresence@{k}" for k in (*range(1, 11), 20))
-    assert METRICS[11:14] == ("nDCG@10", "RR@10", "AP")
-    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 3 * 4 + 1
-    assert METRICS[-16:-12] == (
-        *(f"BudgetRecall@{n}" for n in (2000, 4000, 8000)),
-        "DocumentPresence@1",
+def test_every_metric_has_its_own_name():
+    assert METRICS[:14] == (
+        *(f"AnswerPresence@{k}" for k in (*range(1, 11), 20)),
+        *("nDCG@10", "RR@10", "AP"),
     )
-    assert METRICS[-1] == "Answerable"
-    for name in ("R", "P", "SpanRecall", "SpanPrecision", "IoU"):
-        assert [m for m in METRICS if m.startswith(f"{name}@")] == [
-            f"{name}@{k}" for k in (1, 3, 5, 10, 20)
-        ]
+    assert len(METRICS) == len(set(METRICS)) == 11 + 3 + 5 * 5 + 3 + 3 * 4 + 1
     assert tuple(evaluate_query(QUERY, RANKED, RELEVANT)) == METRICS
 
 
@@ -121,41 +111,6 @@ def test_relevant_chunks_of_another_chunking_are_refused():
         evaluate_query(QUERY, RANKED, {"a#10-20"})
     with pytest.raises(ValueError, match=r"'c#0-10' does not answer but is among the relevant"):
         evaluate_query(QUERY, RANKED, {*RELEVANT, "c#0-10"})
-
-
-def test_relevant_ids_given_twice_count_once():
-    twice = [*RELEVANT, *RELEVANT]
-    assert evaluate_query(QUERY, RANKED, twice) == evaluate_query(QUERY, RANKED, RELEVANT)
-
-
-spans = st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.integers(0, 12)).map(
-    lambda t: (t[0], t[1], t[1] + t[2])
-)
-
-
-@given(
-    st.lists(spans, max_size=25, unique=True), st.lists(spans, max_size=4), st.integers(min_value=0)
-)
-def test_laws(chunks, gold, cut):
-    """Of all chunks of a chunking, in the order of the ranking, the first few are retrieved."""
-    query = Query("q", "?", tuple(GoldSpan(*span) for span in gold))
-    chunks = [scored(*chunk) for chunk in chunks]
-    labels = relevance_labels(chunks, query.gold_spans)
-    relevant = {c.chunk_id for c, label in zip(chunks, labels, strict=True) if label}
-    ranked = chunks[: cut % (len(chunks) + 1)]
-    values = evaluate_query(query, ranked, relevant)
-    known = {name: value for name, value in values.items() if value is not None}
-    assert all(0 <= value <= 1 + 1e-12 for value in known.values())
-    if not known:
-        return
-    for k in range(1, 10):
-        assert values[f"AnswerPresence@{k}"] <= values[f"AnswerPresence@{k + 1}"]
-    for k in (1, 3, 5, 10, 20):
-        assert (values[f"P@{k}"] > 0) == (values[f"AnswerPresence@{k}"] == 1.0)
-        assert values[f"IoU@{k}"] <= values[f"SpanRecall@{k}"]
-        if relevant:
-            assert (values[f"R@{k}"] > 0) == (values[f"AnswerPresence@{k}"] == 1.0)
-    assert (values["RR@10"] > 0) == (values["AnswerPresence@10"] == 1.0)
 
 
 def test_documents_are_judged_with_and_without_spans():

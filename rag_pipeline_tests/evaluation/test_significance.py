@@ -76,14 +76,6 @@ def test_p_values_agree_with_scipy(size):
     assert ours == pytest.approx(theirs, abs=1e-9 if size <= 12 else 0.02)
 
 
-def test_the_interval_is_near_the_normal_one():
-    values = np.random.default_rng(5).normal(0.1, 1, 1000)
-    difference = differences({"m": of(values)})["m"]
-    half = 1.96 * values.std() / math.sqrt(1000)
-    assert difference.low == pytest.approx(values.mean() - half, abs=0.01)
-    assert difference.high == pytest.approx(values.mean() + half, abs=0.01)
-
-
 def test_documents_are_flipped_whole_by_hand():
     """12 questions of 6 documents, all won: 6 coins alike, not 12."""
     groups = {"m": [f"d{n // 2}" for n in range(12)]}

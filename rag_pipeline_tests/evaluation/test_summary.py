@@ -23,11 +23,8 @@ def test_mean_n_and_missing_by_hand():
 def test_nothing_is_null_not_zero():
     assert summarize([]) == Summary(None, 0, 0, None, None)
     assert summarize([None, None]) == Summary(None, 0, 2, None, None)
-    assert summarize_all([]) == {}
-
-
-def test_one_value_has_no_interval():
     assert summarize([0.25, None]) == Summary(0.25, 1, 1, None, None)
+    assert summarize_all([]) == {}
 
 
 def test_equal_values_have_an_interval_with_a_width():
@@ -117,16 +114,6 @@ def test_every_metric_is_summarized_over_its_own_values():
 def test_a_value_that_is_no_number_is_refused(value):
     with pytest.raises(ValueError, match=r"metric 'AP': (nan|-?inf) is not a finite number"):
         summarize_all([{"AP": 1.0}, {"AP": value}])
-
-
-@given(values, values)
-def test_all_at_once_equals_one_by_one(one, other):
-    size = min(len(one), len(other))
-    rows = [{"a": a, "b": b} for a, b in zip(one[:size], other[:size], strict=True)]
-    together = summarize_all(rows)
-    for name, column in (("a", one[:size]), ("b", other[:size])):
-        if size:
-            assert asdict(together[name]) == pytest.approx(asdict(summarize(column)))
 
 
 @given(values, st.randoms(use_true_random=False))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from rag_pipeline.answering import Ask
 from rag_pipeline.config import ContextJudge, Models
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import Answered, object_schema
@@ -36,25 +35,13 @@ class ChatContext(ContextJudge):
     def judge_contexts(
         self, answered: Sequence[Answered], models: Models
     ) -> list[ContextJudgement | ProviderError]:
-        """Ask once a query."""
-        return judge_with_llm(
-            answered, lambda prompts: models.ask(prompts, self.chat), self.overall
-        )
-
-
-def judge_with_llm(
-    answered: Sequence[Answered], ask: Ask, overall: bool = False
-) -> list[ContextJudgement | ProviderError]:
-    """Judge each query's contexts, best first; return the failure if no reply is valid.
-
-    The schema demands one judgement a context. A query without contexts needs no call.
-    """
-    shown = [n for n, one in enumerate(answered) if one.contexts]
-    prompts = [_prompt(answered[n], overall) for n in shown]
-    judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]
-    for n, reply in zip(shown, ask(prompts), strict=True):
-        judged[n] = _read(reply) if isinstance(reply, Reply) else reply
-    return judged
+        """Call the model once a query with contexts."""
+        shown = [n for n, one in enumerate(answered) if one.contexts]
+        prompts = [_prompt(answered[n], self.overall) for n in shown]
+        judged: list[ContextJudgement | ProviderError] = [ContextJudgement(()) for _ in answered]
+        for n, reply in zip(shown, models.ask(prompts, self.chat), strict=True):
+            judged[n] = _read(reply) if isinstance(reply, Reply) else reply
+        return judged
 
 
 def judgement_schema(count: int, overall: bool = False) -> dict[str, Any]:

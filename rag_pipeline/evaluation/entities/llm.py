@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from rag_pipeline.answering import Ask
 from rag_pipeline.config import EntityExtractor, Models
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import Entity, object_schema
@@ -32,22 +31,15 @@ class ChatEntities(EntityExtractor):
     chat: ChatName
 
     def extract(self, texts: Sequence[str], models: Models) -> list[list[Entity] | ProviderError]:
-        """Ask once a text."""
-        return extract_with_llm(texts, lambda prompts: models.ask(prompts, self.chat))
-
-
-def extract_with_llm(texts: Sequence[str], ask: Ask) -> list[list[Entity] | ProviderError]:
-    """Return the entities of each text, or the failure.
-
-    Entities that are not in the text are dropped; white space and case do not count. An empty text
-    needs no call.
-    """
-    asked = [n for n, text in enumerate(texts) if text.strip()]
-    prompts = [Prompt(f"Text:\n{texts[n]}", system=_SYSTEM, schema=ENTITIES_SCHEMA) for n in asked]
-    found: list[list[Entity] | ProviderError] = [[] for _ in texts]
-    for n, reply in zip(asked, ask(prompts), strict=True):
-        found[n] = _read(reply, texts[n]) if isinstance(reply, Reply) else reply
-    return found
+        """Call the model once a text; drop entities that are not in the text."""
+        asked = [n for n, text in enumerate(texts) if text.strip()]
+        prompts = [
+            Prompt(f"Text:\n{texts[n]}", system=_SYSTEM, schema=ENTITIES_SCHEMA) for n in asked
+        ]
+        found: list[list[Entity] | ProviderError] = [[] for _ in texts]
+        for n, reply in zip(asked, models.ask(prompts, self.chat), strict=True):
+            found[n] = _read(reply, texts[n]) if isinstance(reply, Reply) else reply
+        return found
 
 
 def _read(reply: Reply, text: str) -> list[Entity]:

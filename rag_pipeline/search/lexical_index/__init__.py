@@ -92,33 +92,14 @@ class LexicalIndex:
     def __len__(self) -> int:
         return len(self.chunk_ids)
 
-    def mask(self, chunk_ids: Collection[str] | pa.Array | pa.ChunkedArray) -> Mask:
-        """Return for each chunk of the index whether it is in `chunk_ids`, shape (len(self),)."""
-        import pyarrow.compute as pc
-
-        if isinstance(chunk_ids, pa.ChunkedArray):
-            chunk_ids = chunk_ids.combine_chunks()
-        elif not isinstance(chunk_ids, pa.Array):
-            chunk_ids = pa.array(list(chunk_ids), pa.string())
-        found = pc.is_in(self.chunk_ids, value_set=chunk_ids.cast(pa.string()))
-        return np.asarray(found.to_numpy(), dtype=np.bool_)
-
-    def search(
-        self, query: str, k: int, allowed: Collection[str] | Mask | None = None
-    ) -> list[tuple[str, float]]:
+    def search(self, query: str, k: int, allowed: Mask | None = None) -> list[tuple[str, float]]:
         """Return at most `k` (chunk_id, BM25 score), best first, ties by chunk_id.
 
-        Every result shares a term with the query. `allowed` restricts the results, not the
-        statistics, to some chunk ids or to their `mask`.
+        Every result shares a term with the query. `allowed`, one flag per chunk, restricts the
+        results but not the statistics.
         """
-        mask = allowed if allowed is None or isinstance(allowed, np.ndarray) else self.mask(allowed)
-        if mask is not None and (mask.dtype != np.bool_ or mask.shape != (len(self),)):
-            raise ValueError(
-                f"allowed must be a boolean mask of shape ({len(self)},), "
-                f"got {mask.dtype} of shape {mask.shape}"
-            )
-        found = self.search_rows(query, k, mask)
-        ids = [self.chunk_ids[row].as_py() for row in found.rows.tolist()]
+        found = self.search_rows(query, k, allowed)
+        ids = self.chunk_ids.take(found.rows).to_pylist()
         ranked = zip(ids, found.scores.tolist(), strict=True)
         return sorted(ranked, key=lambda hit: (-hit[1], hit[0]))[:k]
 
