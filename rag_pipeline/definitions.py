@@ -4,9 +4,9 @@ import gc
 import warnings
 from pathlib import Path
 
-from rag_pipeline.memory import bound_memory, uncollected
+from rag_pipeline.memory import collection_paused
 
-with uncollected():
+with collection_paused():
     import dagster as dg
 
     from rag_pipeline.config import load_config
@@ -37,7 +37,6 @@ def defs() -> dg.Definitions:
     imports the project and opens the models again. RAG_EXECUTOR names another executor, and the
     shards of an index are built wherever it puts them.
     """
-    bound_memory()
     load_secrets()
     package = Path(__file__).parent
     checkout = (package.parent / "pyproject.toml").is_file()
@@ -45,7 +44,7 @@ def defs() -> dg.Definitions:
     # Of two files with one name, that goes first whose place says so, too.
     named = sorted(files, key=lambda each: each[1] not in (each[0].stem, each[0].parent.name))
     found, taken = [file for file, _ in named], dict[str, Path]()
-    with uncollected(), unstable():
+    with collection_paused(), unstable():
         built = [_definitions_of(file, taken) for file in found]
         if others := set(package.glob("defs/*/defs.yaml")).difference(found) if checkout else ():
             tree = dg.ComponentTree.for_project(package)

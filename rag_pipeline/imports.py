@@ -1,22 +1,14 @@
-"""What a process need not wait for when it starts: parts of large packages, large patterns.
-
-LanceDB and Great Expectations are imported without what nothing here uses; what is left out is
-imported on its first use, so that the packages keep all they can do.
-"""
+"""Late imports of large packages and late compilation of large patterns."""
 
 import importlib
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from threading import RLock
 from types import ModuleType
 from typing import Any
-
-from rag_pipeline.memory import uncollected
 
 _LOCK = RLock()
 
@@ -28,69 +20,47 @@ def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 
 def import_lancedb() -> Any:
-    """Import LanceDB without the client of its catalogue server.
-
-    That client's 240 modules of models and checked functions take two thirds of the time.
-    """
-    if "lancedb" not in sys.modules:
-        with _LOCK, _models_built_on_use(), uncollected():
-            _postpone("lance_namespace_urllib3_client")
-            importlib.import_module("lancedb")
+    """Import LanceDB; its catalogue client loads on first use, which saves 0.4 of 1.4 CPU s."""
+    _postpone("lance_namespace_urllib3_client")
     return importlib.import_module("lancedb")
 
 
 def import_great_expectations() -> Any:
-    """Import Great Expectations without what it plots and tests distributions with.
+    """Import Great Expectations without its usage reports.
 
-    It reports its use to its makers unless it is told not to.
+    Its plots and distributions load on first use, which saves 1 of 3.4 CPU s and 78 MB.
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    with _LOCK:
-        _postpone("altair", "scipy.stats")
-    with uncollected():
-        return importlib.import_module("great_expectations")
-
-
-def postponed(module: ModuleType) -> bool:
-    """Tell whether a package has been left out so far."""
-    return type(module) is _Postponed
+    _postpone("altair", "scipy.stats")
+    return importlib.import_module("great_expectations")
 
 
 def _postpone(*packages: str) -> None:
-    """Let packages be imported when the first name of each is asked for."""
-    for name in packages:
-        if name in sys.modules or (spec := importlib.util.find_spec(name)) is None:
-            continue
-        module = importlib.util.module_from_spec(spec)
-        module.__class__ = _Postponed
-        sys.modules[name] = module
-        parent, _, last = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], last, module)
+    """Let packages load when their first attribute is read."""
+    with _LOCK:
+        for name in packages:
+            if name in sys.modules or (spec := importlib.util.find_spec(name)) is None:
+                continue
+            module = importlib.util.module_from_spec(spec)
+            module.__class__ = Postponed
+            sys.modules[name] = module
+            parent, _, last = name.rpartition(".")
+            if parent:
+                setattr(sys.modules[parent], last, module)
 
 
-class _Postponed(ModuleType):
-    """A package that has not run yet; its modules can be imported without it."""
+class Postponed(ModuleType):
+    """A package that has not run yet.
+
+    Its submodules can be imported. `importlib.util.LazyLoader` would run the package then.
+    """
 
     def __getattr__(self, name: str) -> Any:
-        # importlib's own lazy loader runs a package as soon as one of its modules is imported.
         with _LOCK:
-            if postponed(self):
+            if type(self) is Postponed:
                 self.__class__ = ModuleType  # type: ignore[assignment]
                 spec = self.__spec__
                 assert spec is not None
                 assert spec.loader is not None
                 spec.loader.exec_module(self)
         return getattr(self, name)
-
-
-@contextmanager
-def _models_built_on_use() -> Iterator[None]:
-    """Let pydantic build the validators of the models that are defined here at their first use."""
-    from pydantic import BaseModel
-
-    BaseModel.model_config["defer_build"] = True
-    try:
-        yield
-    finally:
-        del BaseModel.model_config["defer_build"]

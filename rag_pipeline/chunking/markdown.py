@@ -12,7 +12,7 @@ from rag_pipeline.chunking.sizes import Limit, SizedChunking
 from rag_pipeline.chunking.spans import trim
 from rag_pipeline.config.chunkings import Models
 from rag_pipeline.datamodels import Document, Span
-from rag_pipeline.memory import uncollected
+from rag_pipeline.memory import collection_paused
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -69,7 +69,7 @@ def _headings(text: str) -> Iterator[Span]:
 
 
 def _tokens(text: str) -> "list[Token]":
-    with uncollected():  # else the time grows faster than the text
+    with collection_paused():  # else the time grows faster than the text
         return _parser().parse(text)
 
 

@@ -20,7 +20,6 @@ from rag_pipeline.errors import (
     InputError,
     RagPipelineError,
 )
-from rag_pipeline.memory import bound_memory
 from rag_pipeline.orchestration.secrets import load_secrets
 
 
@@ -102,7 +101,6 @@ def main() -> None:
     """Run the command line; a user's mistake ends with one message, without a traceback."""
     # Lance warns about normal operations; its errors become errors of this package.
     os.environ.setdefault("LANCEDB_LOG", "error")
-    bound_memory()
     make_legible()
     set_quiet(False)
     try:

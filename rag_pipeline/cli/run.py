@@ -34,7 +34,6 @@ from rag_pipeline.evaluation.leaderboard import load_leaderboard
 from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import left_out, load_queries
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
-from rag_pipeline.memory import uncollected
 from rag_pipeline.pipeline.driver import Done, Event, Started
 from rag_pipeline.pipeline.forecast import Outlook
 from rag_pipeline.pipeline.forecast.payees import asks_a_chat
@@ -94,8 +93,7 @@ def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) 
     with costs.kept(), outside_capture(), progress_bar() as progress:
         live = _Live(progress, outlook.wanted)
         # Dagster takes seconds to import: not before the files are known to be right.
-        with uncollected():
-            from rag_pipeline.orchestration.runner import run_steps
+        from rag_pipeline.orchestration.runner import run_steps
 
         results = run_steps(outlook, live.listen, live.advance)
     ran = [r for r in results if r.ran]

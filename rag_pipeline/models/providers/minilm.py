@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 from rag_pipeline.calls.grouping import padded_groups
 from rag_pipeline.config.models import EmbeddingSettings, InputType, Tokens, TokenStarts
 from rag_pipeline.datamodels import Span, Vectors
-from rag_pipeline.memory import opening_a_model
 from rag_pipeline.models.providers.packaged import packaged_file
 from rag_pipeline.models.providers.token_starts import tokenizer_starts
 
@@ -190,10 +189,7 @@ def _session(threads: int) -> "tuple[onnxruntime.InferenceSession, Lock]":
     # Threads that spin while they wait for each other double the time of the processor.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     model = packaged_file(*_MODEL, _MODEL_SHA256)
-    with opening_a_model():
-        session = onnxruntime.InferenceSession(
-            str(model), options, providers=["CPUExecutionProvider"]
-        )
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return session, Lock()
 
 
