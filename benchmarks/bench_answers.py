@@ -39,8 +39,8 @@ def with_context_aware(attributes: dict[str, Any], plain: str) -> dict[str, str]
     """Add the default over a context-aware retriever; return what is compared, by its name."""
     default = next(c for c in attributes["configurations"] if c.get("name") == "default")
     single_pass = dict(attributes["retrievers"][default["retriever"]])
-    top_k = single_pass.pop("top_k")
-    retriever = {"method": "context_aware", "over": single_pass, "top_k": top_k}
+    k = single_pass.pop("k")
+    retriever = {"method": "context_aware", "over": single_pass, "k": k}
     attributes["retrievers"]["context_aware"] = retriever
     named = {**default, "name": "context_aware", "retriever": "context_aware"}
     attributes["configurations"].append(named)

@@ -101,7 +101,7 @@ class Corpus:
         """Change the retrievers of two configurations."""
         with self._attributes() as attributes:
             for name in self.retrievers:
-                attributes["retrievers"][name]["top_k"] -= 1
+                attributes["retrievers"][name]["k"] -= 1
 
     @contextmanager
     def _attributes(self) -> Iterator[dict[str, Any]]:
@@ -114,7 +114,7 @@ def tiny(folder: Path) -> Corpus:
     """Write four documents with two chunkings and four configurations."""
     write_corpus(folder)
     retrievers = {
-        name: {"method": method, "top_k": 20}
+        name: {"method": method, "k": 20}
         for name, method in {"dense": "dense", "other": "dense", "hybrid": "hybrid"}.items()
     }
     one = {"chunking": "recursive", "embedding": "minilm", "retriever": "hybrid"}

@@ -9,6 +9,7 @@ printed is of the others, and of all. `--fit` prints the weights that the first 
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,18 +21,24 @@ from benchmarks.bench_datasets import prepared, rag
 from benchmarks.corpora import set_options, working, write_sample
 from rag_pipeline import Corpus
 from rag_pipeline.answering import (
-    ToAnswer,
+    contexts_of,
     detect,
     distinct,
     form_answers,
-    passages_read,
-    passages_wanted,
+    most_contexts_of,
     sentence_vectors,
 )
-from rag_pipeline.answering.confidence import read_asked
+from rag_pipeline.answering.confidence import read_result
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
 from rag_pipeline.config import ExtractiveAnswers, load_config
-from rag_pipeline.datamodels import Citation, Kind, Query, ScoredChunk
+from rag_pipeline.datamodels import (
+    Citation,
+    Kind,
+    Query,
+    ScoredChunk,
+    SearchRequest,
+    SearchResult,
+)
 from rag_pipeline.evaluation.runs import load_queries
 
 Floats = npt.NDArray[np.float64]
@@ -69,19 +76,23 @@ def _reported(query: Query, name: str) -> bool:
     )
 
 
-def asked_of(
+def found_for(
     corpus: Corpus, query: Query, kind: Kind, further: bool = True, boosted: bool = False
-) -> ToAnswer:
-    """Return a question with the passages that the assistant reads without a model.
+) -> SearchResult:
+    """Return a query with the passages that the assistant reads without a model.
 
-    Without `further` these are the first ones alone; `boosted` searches in stages.
+    Without `further` these are the first passages alone; `boosted` searches in stages.
     """
-    first = passages_wanted(query.query, kind, SETTINGS)
-    wanted = passages_read(query.query, kind, SETTINGS) if further else first
-    stages = (3, 1) if boosted else None
-    found = corpus.retrieve(query.query, wanted, stages=stages, deepen=False, tokens=True)
-    chunks = distinct(found.chunks)
-    return ToAnswer(found.ask, kind, chunks, found.token_weights, query.query, first)
+    contexts = contexts_of(query.query, kind, SETTINGS)
+    request = SearchRequest(
+        query=query.query,
+        k=most_contexts_of(query.query, kind, SETTINGS) if further else contexts,
+        stages=(3, 1) if boosted else None,
+        deepen=False,
+        tokens=True,
+    )
+    found = corpus.retrieve(request)
+    return replace(found, chunks=distinct(found.chunks), kind=kind, contexts=contexts)
 
 
 def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
@@ -89,17 +100,17 @@ def measured(name: str, corpus: Corpus) -> Iterator[Measured]:
     for query in load_queries(corpus.workspace):
         if not query.gold_spans:
             continue
-        asked = asked_of(corpus, query, detect(query.query).kind)
-        (formed,) = form_answers([asked], SETTINGS, sentence_vectors, corpus.calibration())
-        read, _ = read_asked(
-            *(asked.ask, query.query, asked.chunks, asked.first, sentence_vectors, asked.weights)
+        found = found_for(corpus, query, detect(query.query).kind)
+        (answer,) = form_answers([found], SETTINGS, sentence_vectors, corpus.calibration())
+        read, _ = read_result(found, sentence_vectors)
+        sentences, features = sentence_features(
+            found.search_text, read, sentence_vectors, found.token_weights
         )
-        sentences, features = sentence_features(asked.ask, read, sentence_vectors, asked.weights)
         places = [(s.chunk.document_id, s.start, s.start + len(s.text)) for s in sentences]
         yield Measured(
             _reported(query, name),
             any(hits(one.chunk, query) for one in read),
-            [hits(c, query) for c in formed.answer.citations[: SETTINGS.sentences]],
+            [hits(c, query) for c in answer.citations[: SETTINGS.sentences]],
             features,
             np.array([hits(place, query) for place in places], float),
         )

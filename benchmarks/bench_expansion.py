@@ -12,6 +12,7 @@ import json
 import shutil
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,9 @@ from benchmarks.corpora import SAMPLE
 from rag_pipeline import Corpus
 from rag_pipeline.answering.confidence import auc
 from rag_pipeline.assistant import Assistant, open_assistant, sentence_vectors
-from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
 from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.config.assistant import AssistantSettings
-from rag_pipeline.datamodels import Document, Query
+from rag_pipeline.datamodels import Document, Query, SearchRequest, SearchResult
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.orchestration.runner import run
 from rag_pipeline.store import quoted
@@ -45,13 +45,10 @@ class Without:
         listed = ", ".join(quoted(document_id) for document_id in sorted(document_ids))
         self._where = f"document_id NOT IN ({listed})" if document_ids else None
 
-    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
-        """Search what is left."""
-        found = self._corpus.retrieve(
-            *(wanted.query, wanted.k, self._where, boost, wanted.stages, wanted.rerank),
-            discover=True,
-        )
-        return Found(found.chunks, found.documents, found.boosted, found.ask)
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Search the other documents."""
+        request = replace(request, where=self._where, document_id=None, deepen=True, tokens=False)
+        return self._corpus.retrieve(request)
 
     def document(self, document_id: str) -> Document:
         """Return a document."""
@@ -74,9 +71,12 @@ def _separate(folder: Path) -> None:
     corpus = Corpus(config)
 
     def confidence(query: Query, without: set[str]) -> float:
-        datasets = {corpus.name: Without(corpus, without)}
-        made = Assistant(datasets, AssistantSettings(), sentence_vectors).ask(query.query)
-        return made.confidence or 0.0
+        assistant = Assistant(
+            corpora={corpus.name: Without(corpus, without)},
+            settings=AssistantSettings(),
+            reader=sentence_vectors,
+        )
+        return assistant.ask(query.query).confidence or 0.0
 
     asked = [q for q in load_queries(corpus.workspace) if q.gold_spans]
     there = np.array([confidence(q, set()) for q in asked])
@@ -133,7 +133,7 @@ def _counts(assistant: Assistant, asked: list[tuple[str, set[str]]]) -> list[str
         places = {s.origin["place"] if s.origin else s.document_id for s in made.sources}
         cited += bool(places & gold)
         added += any(s.origin for s in made.sources)
-        looked += any("looked_in" in s.detail for s in made.stages)
+        looked += any("looked_in" in entry.detail for entry in made.trace)
     seconds = (time.perf_counter() - started) / max(len(asked), 1)
     return [
         f"n {len(asked)}, gold document cited {cited}, looked outside {looked},",

@@ -12,7 +12,7 @@ import numpy as np
 from rag_pipeline.config import load_config
 from rag_pipeline.evaluation.consensus import DEPTH, first_answers
 from rag_pipeline.evaluation.prediction_powered import corrected_mean
-from rag_pipeline.evaluation.runs import load_asks, load_queries, load_ranked
+from rag_pipeline.evaluation.runs import load_queries, load_ranked, load_search_texts
 from rag_pipeline.evaluation.scores import read_scores
 from rag_pipeline.search.tokenization import Tokenizer
 from rag_pipeline.workspace import Workspace
@@ -29,7 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
     workspace = Workspace(load_config(arguments.corpus))
     ranked = load_ranked(workspace, arguments.configuration, DEPTH)
-    asks = load_asks(workspace, arguments.configuration)
+    asks = load_search_texts(workspace, arguments.configuration)
     every = {q.query_id: asks.get(q.query_id, q.query) for q in load_queries(workspace)}
     labels = first_answers(ranked, every, Tokenizer(workspace.config.lexical).tokenize)
     scores = read_scores(workspace, arguments.configuration)[METRIC]

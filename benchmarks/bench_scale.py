@@ -26,7 +26,7 @@ import pyarrow as pa
 from benchmarks.processes import kibibytes
 from benchmarks.scale_corpus import Asked, ScaleCorpus
 from rag_pipeline.config import load_config
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA
+from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, SearchRequest
 from rag_pipeline.indexing import (
     TableStage,
     build_shard,
@@ -42,10 +42,11 @@ from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.pipeline.template import write_corpus_file
 from rag_pipeline.search import vector_index
+from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import open_lexical_index
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import Index, read_question, retrieve
+from rag_pipeline.search.retrieval import Searcher
 from rag_pipeline.search.staged import single_pass
 from rag_pipeline.workspace import Workspace
 
@@ -173,8 +174,13 @@ def queried(scale: Scale) -> Result:
         seconds = []
         for query in [*queries[:WARM], *queries]:
             started = time.perf_counter()
-            question = read_question(index, query.text, retriever)
-            retrieve(index, question, query.encoded, retriever, reranker)
+            searcher = Searcher(
+                index=index,
+                retriever=retriever,
+                reranker=reranker,
+                embed=query.embed,
+            )
+            searcher.search(SearchRequest(query=query.text))
             seconds.append(time.perf_counter() - started)
         p50, p95 = 1000 * np.percentile(seconds[WARM:], [50, 95])
         result |= {f"{name} p50 ms": round(p50, 1), f"{name} p95 ms": round(p95, 1)}
@@ -185,7 +191,7 @@ def recalled(scale: Scale) -> Result:
     """Return the share of the ten nearest by exact search that the index finds."""
     index = scale.index()
     queries = scale.queries(index)
-    asked = np.array([query.encoded.vector for query in queries])
+    asked = np.array([query.encoded.vectors[0] for query in queries])
     nearest = np.zeros((len(queries), 0), np.int64)
     cosines = np.zeros((len(queries), 0), np.float32)
     for batch in index.table.search().select(["vector"]).with_row_id(True).to_batches(8192):
@@ -199,7 +205,7 @@ def recalled(scale: Scale) -> Result:
         cosines = np.take_along_axis(cosines, best, axis=1)
     shares = [
         np.isin(
-            vector_index.search(index.table, query.encoded.vector, 200)
+            vector_index.search(index.table, query.encoded.vectors[0], 200)
             .slice(0, 10)
             .column("_rowid")
             .to_numpy()

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable
 
 from benchmarks.bench_ablation import cell
-from benchmarks.bench_citations import SETTINGS, SHARES, asked_of, built, hits
+from benchmarks.bench_citations import SETTINGS, SHARES, built, found_for, hits
 from benchmarks.corpora import set_options, working
 from rag_pipeline import Corpus
 from rag_pipeline.answering import detect, form_answers, sentence_vectors
@@ -29,12 +29,12 @@ def answered(
     corpus: Corpus, query: Query, kind: Kind, further: bool = True, boosted: bool = False
 ) -> Metrics:
     """Answer a question as the assistant does without a model; return what hits."""
-    asked = asked_of(corpus, query, kind, further, boosted)
-    (formed,) = form_answers([asked], SETTINGS, sentence_vectors, corpus.calibration())
-    cited = [hits(c, query) for c in formed.answer.citations[: SETTINGS.sentences]]
+    found = found_for(corpus, query, kind, further, boosted)
+    (answer,) = form_answers([found], SETTINGS, sentence_vectors, corpus.calibration())
+    cited = [hits(c, query) for c in answer.citations[: SETTINGS.sentences]]
     made = {"first cited": float(cited[:1] == [True]), "any cited": float(any(cited))}
     if query.entities:
-        text = formed.answer.text if formed.answer.answered else ""
+        text = answer.text if answer.answered else ""
         score = score_entities(text, extract(text), query.entities, query.critical_types)
         made |= {"EntityF1": score.total.f1 or 0.0}
     return made

@@ -17,12 +17,12 @@ from benchmarks.bench_datasets import prepared, rag
 from benchmarks.corpora import set_options, working, write_sample
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
-from rag_pipeline.datamodels import Query
+from rag_pipeline.datamodels import Query, SearchRequest
 from rag_pipeline.evaluation.ranking_metrics import answer_presence
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.search.pinned import open_index, pin
-from rag_pipeline.search.retrieval import remembering, retrieve_all
+from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.workspace import Workspace
 
 CUTOFFS = (1, 5, 10)
@@ -172,12 +172,13 @@ def presence(workspace: Workspace, queries: Sequence[Query], asked: Sequence[str
     """Return the mean AnswerPresence at each cutoff of the default, asked in other words."""
     config = workspace.config
     configuration = next(c for c in config.all_configurations.values() if c.name == "default")
-    index = open_index(workspace, pin(workspace, configuration))
-    embed = remembering(workspace.embed(configuration.embedding, CallCounts(), "query"))
-    found = retrieve_all(
-        *(index, asked, config.retrievers[configuration.retriever]),
-        *(config.rerankers[configuration.reranker], embed),
+    searcher = Searcher(
+        index=open_index(workspace, pin(workspace, configuration)),
+        retriever=config.retrievers[configuration.retriever],
+        reranker=config.rerankers[configuration.reranker],
+        embed=cached(workspace.embed(configuration.embedding, CallCounts(), "query")),
     )
+    found = searcher.search_all(SearchRequest(query=text) for text in asked)
     labels = [
         relevance_labels(one.chunks, query.gold_spans)
         for query, one in zip(queries, found, strict=True)

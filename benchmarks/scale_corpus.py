@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_pipeline.models.embedding import Embedded
-from rag_pipeline.search.retrieval import EncodedQuestion
 
 DIMENSION = 384
 VOCABULARY, TOPICS, TOPIC_WORDS = 100_000, 400, 300
@@ -29,7 +28,11 @@ class Asked(NamedTuple):
     """A query, already encoded, and the chunk that it was made from."""
 
     text: str
-    encoded: EncodedQuestion
+    encoded: Embedded
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return the encoded query, whatever text is embedded."""
+        return self.encoded
 
 
 def _seeded(*parts: object) -> np.random.Generator:
@@ -163,9 +166,8 @@ class ScaleCorpus:
         near = _unit(vector[None] + 0.5 * _unit(self._noise(rng, 1)))[0]
         ids = self._token_ids(rng, 1, QUERY_TOKENS)
         tokens = rng.standard_normal((QUERY_TOKENS, DIMENSION), np.float32) / DIMENSION**0.5
-        return Asked(
-            said, EncodedQuestion(near, ids.tobytes() + tokens.astype(np.float16).tobytes())
-        )
+        packed = ids.tobytes() + tokens.astype(np.float16).tobytes()
+        return Asked(said, Embedded(near[None], [packed]))
 
 
 def _unit(vectors: Array) -> Array:

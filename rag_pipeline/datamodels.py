@@ -4,9 +4,9 @@ Offsets are Unicode code points of `Document.text`, half open: `text[start:end]`
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -109,9 +109,11 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ScoredChunk:
-    """A retrieved chunk; `score` is higher for better, on the scale of what produced it.
+    """A retrieved chunk with its score: higher is better, on the scale of its retriever.
 
-    `token_signs` are its tokens' vectors as the packaged model's index keeps them; b"" elsewhere.
+    Made by `search.ranking`; read by everything after it. `token_signs` are the packed signs of its
+    tokens' vectors, b"" where no index keeps them. The assistant adds `corpus`, the name of the
+    corpus that the chunk is from.
     """
 
     chunk_id: str
@@ -124,19 +126,110 @@ class ScoredChunk:
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     token_signs: bytes = field(default=b"", compare=False, repr=False)
+    corpus: str = ""
 
     def record(self) -> dict[str, Any]:
-        """Return it as plain JSON values, without the vectors of its tokens."""
-        shown = (f.name for f in fields(self) if f.name != "token_signs")
+        """Return the chunk as plain JSON values, without `token_signs` and `corpus`."""
+        shown = (f.name for f in fields(self) if f.name not in ("token_signs", "corpus"))
         return {name: getattr(self, name) for name in shown} | {"metadata": dict(self.metadata)}
+
+
+Kind = Literal["clause_lookup", "comparison", "definition", "comprehensive", "general"]
+"""The form of answer that a query asks for."""
+Weights = npt.NDArray[np.float32]
+"""The rarity of each token id in an index."""
+Mask = npt.NDArray[np.bool_]
+"""Whether each chunk of an opened index may be found."""
+Boost = Callable[[str, Sequence[str]], Sequence[str]]
+"""From a document's id and its best chunks' texts to boosted queries for it, the best first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """A query and how to search for it.
+
+    Made by `Corpus`, the assistant and the evaluation; read by `search.retrieval.Searcher` and by
+    the corpora of the assistant.
+    """
+
+    query: str
+    k: int | None = None
+    """Number of chunks to return; by default the retriever's `k`."""
+    deepen: bool = True
+    """Whether a `k` above the retriever's counts; the scores then differ from the measured ones."""
+    where: str | None = None
+    """A filter in LanceDB's SQL over the index's columns, applied before anything is ranked."""
+    document_id: str | None = None
+    """The only document that is searched."""
+    rerank: bool = True
+    discover: bool = False
+    """Whether the result lists the documents that the single pass found."""
+    tokens: bool = False
+    """Whether chunks carry the token signs that the index keeps."""
+    stages: tuple[int, int] | None = None
+    """`boosted_files` and `variants` in place of the retriever's."""
+    cacheable: bool = False
+    """Whether many questions search for this query, so that its result is kept."""
+    boost: Boost | None = field(default=None, compare=False)
+    """Makes boosted queries; by default they are made of the words of the best chunks."""
+    allowed: Mask | None = field(default=None, compare=False, repr=False)
+    """The chunks that `where` keeps, if the caller knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A document with the score of its best chunk (MaxP); the assistant adds its `corpus`.
+
+    Dai & Callan, Deeper Text Understanding for IR, SIGIR 2019.
+    """
+
+    document_id: str
+    title: str
+    score: float
+    corpus: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """A query with the chunks that were found for it, and how to answer from them.
+
+    Made by `search.retrieval.Searcher`; merged by the assistant; read by answer methods and by the
+    evaluation. The caller of an answer method sets `kind` and `contexts`.
+    """
+
+    query: str
+    search_text: str = ""
+    """The part of the query that was searched for: all of it unless a part names a document."""
+    chunks: Sequence[ScoredChunk] = ()
+    documents: Sequence[FoundDocument] = ()
+    """The documents of the single pass, best first, if they were to be discovered."""
+    boosted: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The boosted queries by document."""
+    token_weights: Weights | None = field(default=None, compare=False, repr=False)
+    """The token weights of the index, where the chunks carry token signs."""
+    kind: Kind = "general"
+    contexts: int = 0
+    """Number of chunks that quotes come from first; the others count if these hardly meet the
+    query. 0 stands for all."""
+    rerank_error: str | None = None
+    """Why the chunks are in the retriever's order although a reranker is set."""
+    boost_error: str | None = None
+    """Why boosted queries were not searched."""
+    latency_ms: float | None = None
+    """None where many queries were reranked together."""
+
+    def __post_init__(self) -> None:
+        """Search for the whole query where no part of it is given."""
+        if not self.search_text:
+            object.__setattr__(self, "search_text", self.query)
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """What a sentence of an answer rests on: a span of a document, with its text.
+    """A span of a document, with its text, that a sentence of an answer rests on.
 
-    `number` is how the answer's text refers to it, from 1; `supports` is False where the cited
-    text doesn't bear out what is said.
+    `number`, from 1, is the reference in the answer's text. `supports` is False where the cited
+    text does not support the sentence.
     """
 
     number: int
@@ -149,45 +242,8 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What is answered from retrieved chunks, with its sources.
-
-    `answered` is False where nothing in the chunks answers. `confidence` is 0..1, None where the
-    method tells none. `problems` names what is wrong with the citations.
-    """
-
-    text: str
-    answered: bool
-    citations: tuple[Citation, ...] = ()
-    confidence: float | None = None
-    problems: tuple[str, ...] = ()
-
-
-Kind = Literal["clause_lookup", "comparison", "definition", "comprehensive", "general"]
-"""The form of answer that a question asks for."""
-Weights = npt.NDArray[np.float32]
-"""The rarity of each token id in an index."""
-
-
-class ToAnswer(NamedTuple):
-    """A question: what of it is searched for, what kind of answer it wants, its passages.
-
-    `weights` are those of the tokens of the index that the passages are from; `query` is the whole
-    question, "" where that is what is searched for. Quotes are of the `first` passages, and of the
-    others only where these hardly meet the question; 0 stands for all.
-    """
-
-    ask: str
-    kind: Kind
-    chunks: Sequence[ScoredChunk]
-    weights: Weights | None = None
-    query: str = ""
-    first: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One document's line of a comparison: what it says, and where (None where it says nothing)."""
+    """One document's row of a comparison; `number` is its first citation, None for an empty row."""
 
     document_id: str
     text: str
@@ -195,10 +251,19 @@ class ComparisonRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Formed:
-    """An answer with its comparison table, if it is one."""
+class Answer:
+    """An answer with its citations.
 
-    answer: Answer
+    Made by an answer method or the assistant's model; read by the evaluation and the assistant.
+    `answered` is False where nothing in the chunks answers. `confidence` is 0..1, None where the
+    method gives none. `problems` names wrong citations. `table` holds the rows of a comparison.
+    """
+
+    text: str
+    answered: bool
+    citations: tuple[Citation, ...] = ()
+    confidence: float | None = None
+    problems: tuple[str, ...] = ()
     table: tuple[ComparisonRow, ...] = ()
 
 

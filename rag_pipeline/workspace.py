@@ -48,7 +48,7 @@ class Workspace:
     def __init__(self, config: CorpusConfig) -> None:
         self._given = config
         self.held: dict[Any, Any] = {}
-        """The index that was opened last, by its `Pinned` (see `search.pinned.hold_index`)."""
+        """The index that was opened last, by its `Pinned` (see `search.pinned.open_index`)."""
 
     @cached_property
     def config(self) -> CorpusConfig:

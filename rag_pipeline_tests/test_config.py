@@ -20,8 +20,8 @@ chunkings:
 contextualizers: {none: {method: none}, structural: {method: structural}}
 embeddings: {minilm: {provider: minilm}}
 retrievers:
-  dense: {method: dense, top_k: 50}
-  hybrid: {method: hybrid, fusion: weighted, dense_weight: 0.6, lexical_weight: 0.4, top_k: 50}
+  dense: {method: dense, k: 50}
+  hybrid: {method: hybrid, fusion: weighted, dense_weight: 0.6, lexical_weight: 0.4, k: 50}
 rerankers: {none: {method: none}}
 configurations:
   - {chunking: "*", contextualizer: "*", embedding: minilm, retriever: hybrid, reranker: none}

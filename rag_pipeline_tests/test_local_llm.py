@@ -12,12 +12,20 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.answering.llm import Ask, ChatAnswers, write_answers
+from rag_pipeline.answering.llm import Ask, write_answers
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
 from rag_pipeline.contextualization import context_prompts
 from rag_pipeline.contextualization.llm import LLMContext
-from rag_pipeline.datamodels import Answer, Answered, Chunk, Document, Query, ScoredChunk
+from rag_pipeline.datamodels import (
+    Answer,
+    Answered,
+    Chunk,
+    Document,
+    Query,
+    ScoredChunk,
+    SearchResult,
+)
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation.context_quality.llm import ChatContext
 from rag_pipeline.evaluation.entities.llm import ChatEntities
@@ -113,12 +121,11 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
         document, [Chunk("nda.txt", 0, 7, term[:7])], LLMContext(method="llm", chat="local"),
         model(url, 32),
     )  # fmt: skip
-    answers = ChatAnswers(method="llm", chat="local")
     found: dict[str, Sequence[object]] = {
         "contexts": asking(32)(contexts),
         "judge": judge_passages([(question, term), (question, law)], asking(4)),
         "entities": ChatEntities(extractor="llm", chat="local").extract([term], models(32)),
-        "answers": write_answers([(question, hits)], answers, asking(32)),
+        "answers": write_answers([SearchResult(query=question, chunks=hits)], 0.5, asking(32)),
         "context judge": ChatContext(judge="llm", chat="local").judge_contexts(
             [Answered(Query("q", question), hits[:1], Answer("Five years.", answered=True))],
             models(48),

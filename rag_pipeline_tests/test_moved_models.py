@@ -29,7 +29,7 @@ def settings(server: ModelServer, **changes: Any) -> dict[str, Any]:
         },
         "rerankers": {"jina": {"method": "jina", "model": "words", "candidates": 4, **remote}},
         "chunkings": {"markdown": {"method": "markdown"}},
-        "retrievers": {"dense": {"method": "dense", "top_k": 10}},
+        "retrievers": {"dense": {"method": "dense", "k": 10}},
         "evaluation": {"answers": {"method": "llm", "chat": "small"}},
         "gate": {"metrics": ["AnswerPresence@5"]},
         "configurations": [

@@ -52,7 +52,7 @@ def test_with_one_percent_of_poison_five_runs_end_with_a_leaderboard_and_a_relea
                 "own": {"provider": "openai", "model": "e", "dimensions": 8, "max_texts": 4,
                         **remote},
             },
-            retrievers={"hybrid": {"method": "hybrid", "top_k": 8}},
+            retrievers={"hybrid": {"method": "hybrid", "k": 8}},
             rerankers={"jina": {"method": "jina", "model": "r", "candidates": 4, **remote}},
             evaluation={"relevance": {"judge": "llm", "chat": "small", "passages": 2}},
             configurations=[

@@ -79,7 +79,7 @@ def test_a_sweep_pays_for_each_distinct_call_once(tmp_path: Path, server: ModelS
             "markdown": {"method": "markdown"},
         },
         embeddings=embeddings(server),
-        retrievers={"dense": {"method": "dense", "top_k": 20}},
+        retrievers={"dense": {"method": "dense", "k": 20}},
         configurations=[
             {"chunking": "*", "contextualizer": "*", "embedding": "*", "retriever": "dense"}
         ],
@@ -125,7 +125,7 @@ def test_a_release_is_searched_through_the_models_it_was_evaluated_with(
     changes: dict[str, Any] = {
         "embeddings": embeddings(server),
         "rerankers": rerankers(server),
-        "retrievers": {"dense": {"method": "dense", "top_k": 10}},
+        "retrievers": {"dense": {"method": "dense", "k": 10}},
         "configurations": [{"name": "remote", **rule, "embedding": "own", "reranker": "jina"}],
         "gate": {"metrics": ["AnswerPresence@5"]},  # all that is measured here
     }
@@ -206,7 +206,7 @@ def test_a_sweep_of_contexts_judges_answers_and_reranker_pays_for_each_prompt_on
             },
             contextualizers={"none": {"method": "none"}, "llm": {"method": "llm", **asked}},
             embeddings={"own": embeddings(server)["own"]},
-            retrievers={"dense": {"method": "dense", "top_k": 6}},
+            retrievers={"dense": {"method": "dense", "k": 6}},
             rerankers=rerankers(server, candidates=4),
             evaluation={
                 "relevance": {"judge": "llm", "passages": 2, **asked},

@@ -31,14 +31,13 @@ from rag_pipeline.datamodels import (
     ContextJudgement,
     Document,
     Entity,
-    Formed,
     Judged,
     Level,
     Prompt,
     Query,
     ScoredChunk,
+    SearchResult,
     Span,
-    ToAnswer,
     Usage,
     Vectors,
 )
@@ -122,7 +121,7 @@ class SpreadRetriever(TermRetriever):
 
     def rank(self, search: Search, depth: int) -> Ranking:
         """Move the chunks down of which a document has had enough."""
-        wanted = 2 * self.top_k
+        wanted = 2 * self.k
         found = reciprocal_rank_fusion([search.nearest(wanted), search.by_terms(wanted)])
         taken: Counter[str] = Counter()
         order: tuple[list[int], list[int]] = [], []
@@ -193,16 +192,18 @@ class WholeChunk(AnswerMethod):
     method: Literal["whole_chunk"]
     words: int = Field(default=1, ge=0)
 
-    def answer(self, asked: Sequence[ToAnswer], models: Models) -> Sequence[Formed | ProviderError]:
+    def answer(
+        self, found: Sequence[SearchResult], models: Models
+    ) -> Sequence[Answer | ProviderError]:
         """Return the best chunk, whole and cited."""
         made = []
-        for one in asked:
+        for one in found:
             answer = Answer("No chunk answers this.", answered=False)
             for best in one.chunks[:1]:
-                if len(_words(one.ask) & _words(best.text)) >= self.words:
+                if len(_words(one.search_text) & _words(best.text)) >= self.words:
                     place = best.chunk_id, best.document_id, best.start, best.end, best.text
                     answer = Answer(f"{best.text} [1]", True, (Citation(1, *place),))
-            made.append(Formed(answer))
+            made.append(answer)
         return made
 
 

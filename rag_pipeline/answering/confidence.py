@@ -1,8 +1,8 @@
-"""How surely retrieved passages answer a question: a chance, calibrated for each release.
+"""The chance that retrieved passages answer a query, calibrated for each release.
 
-A small logistic model reads how well the passages meet the whole question, the words that name a
-document included. It is fitted to a release's own questions: those whose answer is found, and the
-same ones asked of the documents without the ones that answer.
+A small logistic model reads how well the passages meet the whole query, with the words that name a
+document. It is fitted to a release's own queries: to those whose answer is found, and to the same
+queries over the documents without the gold documents.
 """
 
 from collections.abc import Sequence
@@ -11,28 +11,36 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering.interaction import Floats, cosines, importance, nearest, rarity
-from rag_pipeline.answering.sentences import Reader, ReadPassage, read_passages
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.answering.reading import (
+    Floats,
+    Passage,
+    Reader,
+    cosines,
+    importance,
+    nearest,
+    rarity,
+    read_passages,
+)
+from rag_pipeline.datamodels import SearchResult, Weights
 from rag_pipeline.models.providers.minilm import TokenIds
-from rag_pipeline.search.reranking import Weights
 
 EVIDENCE = ("late interaction", "worst met", "lead", "same document")
-"""What the chance is worked out from (see `evidence`)."""
+"""The inputs of the model (see `evidence`)."""
 FEWEST = 20
-"""Number of questions with an answer, and of those without, from which a model is fitted."""
+"""Least number of queries with an answer, and of queries without, to fit a model."""
 _UNSURE = 0.35
-"""Chance by `DEFAULT` below which the passages after the first are read too (see `read_asked`).
+"""Chance by `DEFAULT` below which passages after the first are read too (see `read_result`).
 
 Chosen on one half of the sample's documents.
 """
 _COMPARED = 5
-"""Number of passages, the best ones, that each passage is compared with."""
+"""Number of best passages that each passage is compared with."""
 _UNRELATED = 0.2
-"""Late interaction below which a passage has nothing in common with a question, in any language."""
+"""Late interaction below which a passage has nothing in common with a query, in any language."""
 _UNKNOWN = 0.75
-"""Least share of a question, by its tokens' rarity, that occurs nowhere in the index for `_FOREIGN`
-to stand for `_UNRELATED`; no question of the benchmarks has so much.
+"""Share of a query, by its tokens' rarity, that is in no chunk of the index.
+
+From this share on `_FOREIGN` replaces `_UNRELATED`. No query of the benchmarks reaches it.
 """
 _FOREIGN = 0.4
 _WORST = 3
@@ -45,10 +53,10 @@ _FOLDS = 5
 class Calibration:
     """A fitted model: the weight of each piece of `EVIDENCE`, and the intercept.
 
-    `least` is the chance below which it is said that nothing answers. It is chosen so that this is
-    wrong for a share of `error` of the questions that the passages answer (split conformal
-    prediction, Vovk et al. 2005, by cross-fitted chances). The rest says what it was fitted to:
-    how many questions of either kind, and how well cross-fitted chances tell these apart.
+    Below the chance `least` the answer is that nothing answers. That is wrong for a share of
+    `error` of the queries that the passages answer (split conformal prediction, Vovk et al. 2005,
+    by cross-fitted chances). The other fields describe the fit: the number of queries of either
+    kind, and how well cross-fitted chances tell the kinds apart.
     """
 
     weights: tuple[float, ...]
@@ -60,51 +68,51 @@ class Calibration:
     auc: float | None = None
 
     def chances(self, rows: Floats) -> Floats:
-        """Return the chance, 0..1, that each row of evidence stands for an answer."""
+        """Return the chance, 0..1, that each row of evidence is of an answer."""
         chances = _logistic(rows @ np.array(self.weights) + self.intercept)
         found: Floats = np.where(rows[..., 0] < _UNRELATED, 0.0, chances)
         return found
 
 
 DEFAULT = Calibration((6.6, 12.5, 23.1, 2.8), -9.1, 0.02)
-"""For a release with too few questions: fitted to half of the documents of two data sets.
+"""For a release with too few queries: fitted to half of the documents of two data sets.
 
 See `benchmarks.bench_calibration`.
 """
 
 
 class Evidence(NamedTuple):
-    """Evidence of the passages that were read, a row each; `best` is the one that meets most."""
+    """Evidence of the passages that were read, a row each; `best` is the row that meets most."""
 
     rows: Floats
     best: int
 
     @property
     def row(self) -> Floats:
-        """Return the evidence that an answer is judged by."""
+        """Return the evidence of the best passage."""
         found: Floats = self.rows[self.best]
         return found
 
 
 def evidence(
-    query: str, read: Sequence[ReadPassage], reader: Reader, weights: Weights | None = None
+    query: str, read: Sequence[Passage], reader: Reader, weights: Weights | None = None
 ) -> Evidence:
-    """Return what speaks for each passage, best first, being the answer; there must be one.
+    """Return the evidence that each passage, best first, is the answer; there must be a passage.
 
-    `query` is the whole question: a document that lacks the words that name one is another.
+    `query` is the whole query: it also tells which document is meant.
 
     - late interaction: the mean, weighted by the tokens' rarity, of the cosine of each token of
-      the question to the nearest of the passage and its context;
+      the query to the nearest token of the passage and its context;
     - worst met: the mean of the three lowest of these cosines;
-    - lead: late interaction less its mean over the other ones of the first five passages;
+    - lead: late interaction less its mean over the others of the first five passages;
     - same document: the share of those others that are of the passage's document.
 
-    Where there are no others both are 0. Late interaction is 0 where hardly a word of the question
+    Without other passages the last two are 0. Late interaction is 0 if hardly a word of the query
     occurs in the index (see `_UNKNOWN`).
     """
     question = reader.question(query)
-    shares = importance(question.ids, (one.tokens.ids for one in read[:_COMPARED]), weights)
-    met = np.array([nearest(cosines(one.tokens.whole, question)) for one in read])
+    shares = importance(question.ids, (one.ids for one in read[:_COMPARED]), weights)
+    met = np.array([nearest(cosines(one.signs, question)) for one in read])
     late = met @ shares
     if _is_unknown(question.ids, weights):
         late[late < _FOREIGN] = 0.0
@@ -128,38 +136,30 @@ def _is_unknown(ids: TokenIds, weights: Weights | None) -> bool:
     return bool(own[own >= weights.max()].sum() >= _UNKNOWN * own.sum())
 
 
-def read_asked(
-    ask: str,
-    query: str,
-    chunks: Sequence[ScoredChunk],
-    first: int,
-    reader: Reader,
-    weights: Weights | None = None,
-) -> tuple[list[ReadPassage], Evidence | None]:
-    """Read a question's first chunks, and all of them where these hardly meet it (0: at once).
+def read_result(
+    found: SearchResult, reader: Reader, contexts: int | None = None
+) -> tuple[list[Passage], Evidence | None]:
+    """Read the first `contexts` chunks of a result, and all if the first hardly meet the query.
 
-    Returns what was read with its evidence, None where there are no words to read.
+    Returns the passages and their evidence, None if no passage has words. 0 contexts are all.
     """
-    read = read_passages(ask, chunks[: first or None], reader)
-    found = evidence(query, read, reader, weights) if read else None
-    if 0 < first < len(chunks) and (found is None or DEFAULT.chances(found.row) < _UNSURE):
-        return read_asked(ask, query, chunks, 0, reader, weights)
-    return read, found
+    contexts = found.contexts if contexts is None else contexts
+    read = read_passages(found.search_text, found.chunks[: contexts or None], reader)
+    known = evidence(found.query, read, reader, found.token_weights) if read else None
+    if 0 < contexts < len(found.chunks) and (known is None or DEFAULT.chances(known.row) < _UNSURE):
+        return read_result(found, reader, 0)
+    return read, known
 
 
 def passage_chances(
-    query: str,
-    chunks: Sequence[ScoredChunk],
-    reader: Reader,
-    weights: Weights | None = None,
-    calibration: Calibration = DEFAULT,
+    found: SearchResult, reader: Reader, calibration: Calibration = DEFAULT
 ) -> list[float]:
-    """Return each chunk's chance of being the answer; 0 for one that is not read."""
-    chances = [0.0] * len(chunks)
-    read = read_passages(query, chunks, reader)
+    """Return each chunk's chance to be the answer; 0 for a chunk that is not read."""
+    chances = [0.0] * len(found.chunks)
+    read = read_passages(found.query, found.chunks, reader)
     if read:
-        found = calibration.chances(evidence(query, read, reader, weights).rows)
-        for one, chance in zip(read, found.tolist(), strict=True):
+        rows = evidence(found.query, read, reader, found.token_weights).rows
+        for one, chance in zip(read, calibration.chances(rows).tolist(), strict=True):
             chances[one.rank - 1] = chance
     return chances
 
@@ -167,11 +167,11 @@ def passage_chances(
 def fit(
     rows: Floats, answers: Sequence[bool], groups: Sequence[str], error: float
 ) -> Calibration | None:
-    """Fit a model to the evidence of questions; None where there are too few of either kind.
+    """Fit a model to the evidence of queries; None where there are too few of either kind.
 
-    `answers` tells of which questions the passages hold the answer. What is of one group, such as
-    a question with and without its gold documents, is kept in one fold when chances are
-    cross-fitted. Not by documents: a release is asked about those that it has.
+    `answers` tells whether the passages of each query hold the answer. Cross-fitting keeps a group
+    in one fold, such as a query with and without its gold documents. Documents are in several
+    folds, because a release is asked about the documents that it has.
     """
     held = np.asarray(answers, bool)
     if held.sum() < FEWEST or (~held).sum() < FEWEST:
@@ -196,25 +196,26 @@ def fit(
 
 
 def threshold(chances: Floats, error: float) -> float:
-    """Return the highest chance that at most a share of `error` of new ones lies below.
+    """Return the highest chance that at most a share of `error` of new chances lies below.
 
-    Of n known chances it is the floor(error (n + 1))-th lowest, 0 where that is before the first.
+    Of n known chances it is the floor(error (n + 1))-th lowest; 0 if that number is 0.
     """
     place = int(np.floor(error * (len(chances) + 1)))
     return float(np.sort(chances)[place - 1]) if place else 0.0
 
 
 def auc(answered: Floats, others: Floats) -> float:
-    """Return how often a question with an answer has a higher chance than one without (ties half).
+    """Return the area under the ROC curve (Hanley & McNeil, Radiology 1982).
 
-    The area under the ROC curve; Hanley & McNeil, Radiology 1982.
+    It is the share of pairs in which the query with an answer has the higher chance; ties count
+    half.
     """
     wins = (answered[:, None] > others).mean() + 0.5 * (answered[:, None] == others).mean()
     return float(wins)
 
 
 def _folds(groups: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Deal groups out to folds, the largest first, each to the fold that has the fewest so far."""
+    """Deal groups out to folds, the largest first, each to the smallest fold."""
     names, of_group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     fold_of = np.empty(len(names), np.int64)
     filled = np.zeros(_FOLDS, np.int64)

@@ -1,22 +1,29 @@
-"""Answers made of the chunks' own sentences: verbatim, cited, and none where nothing fits."""
+"""Answers made of the chunks' own sentences: verbatim and cited."""
 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
-from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_asked
+from rag_pipeline.answering.confidence import DEFAULT, Calibration, read_result
 from rag_pipeline.answering.facts import kinds_asked, states
-from rag_pipeline.answering.interaction import Floats, cosines, importance, nearest, rarity
-from rag_pipeline.answering.sentences import Reader, ReadPassage, has_terms, token_ids
+from rag_pipeline.answering.reading import (
+    Floats,
+    Passage,
+    Reader,
+    cosines,
+    has_terms,
+    importance,
+    nearest,
+    rarity,
+    token_ids,
+)
 from rag_pipeline.chunking.sentences import LIST_ITEM, sentence_spans
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, Span, ToAnswer
-from rag_pipeline.search.reranking import Weights
+from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, SearchResult, Span, Weights
 
 NOTHING_ANSWERS = "Nothing in the retrieved passages answers this."
 
@@ -31,39 +38,39 @@ FEATURES = {
     "other kind of fact": -2.2,
     "leading document": 1.0,
 }
-"""What a sentence's score is the weighted sum of (see `sentence_features`), with the weights.
+"""The weight of each feature in a sentence's score (see `sentence_features`).
 
-Fitted by `benchmarks.bench_citations` on one half of three data sets; `passage` and `length` are
-lower than in the fit, by what is cited at all on that half.
+Fitted by `benchmarks.bench_citations` on one half of three data sets. `passage` and `length` are
+lower than in the fit: with them the answers on that half cite more gold sentences.
 """
-_OF_CONTEXT = 0.7
-"""What a token of a chunk's context counts of one of the sentence, chosen on the same half.
+_CONTEXT_WEIGHT = 0.7
+"""Weight of a token of a chunk's context, if a sentence's token weighs 1; chosen on the same half.
 
-The document's name stands in each context: a sentence need not repeat it, such as a preamble does.
+Each context holds the document's name, so a sentence need not repeat it.
 """
-_OF_NAMES = 0.3
-"""What a token of a name counts of another: names say whose, and stand where parties are named."""
+_NAME_WEIGHT = 0.3
+"""Weight of a token of a name, if another token weighs 1: names often stand where parties sign."""
 _NAME = re.compile(r"(?!^)(?<![.?!:] )\b[A-Z][\w-]*[a-z][\w-]*")
 _GERMAN = re.compile(
     r"\b(?:der|das|dem|und|wie|wer|wann|welche\w*|ist|sind|wird|muss|darf|kann|für|nach|zu[mr])\b"
 )
-"""Words of questions in German, which writes all nouns as English does names."""
+"""Words of questions in German, which writes all nouns with a capital."""
 _HEADING = re.compile(r"#+\s|(?=[^a-z]*[A-Z])[^\W_a-z][A-Z\d\s.,:;&'’()/=-]{0,158}[^.]\Z")
 """A heading of Markdown, or a line in capitals that is no sentence."""
 _TABLE_RULE = r"\|(?:[ ]*:?-+:?[ ]*\|)+[ ]*"
 _TABLE_HEAD = re.compile(rf"\|.*\n{_TABLE_RULE}(?:\n|\Z)")
 """The names of a table's columns, with the line below them."""
 _NO_HEAD = re.compile(rf"(?:\A|\n)[| ]+\n{_TABLE_RULE}\n\Z")
-"""What stands before them in the tables of Word, which names no columns by itself."""
+"""An empty head and its line, which precede the names of columns in tables from Word."""
 _LONGEST_RULE = 300
 _LONGEST_LIST = 1_000
-"""Maximum number of characters of what leads in a list with the items that are quoted with it."""
+"""Maximum number of characters of a list that is quoted as one sentence."""
 _WITHIN = 3.0
-"""Largest difference in score from the best sentence at which a further one is added."""
+"""Largest difference in score from the best sentence for a further sentence."""
 _WITHIN_FACTS = 1.2
-"""The same where the best states the kind of fact that is asked for: another states a wrong one.
+"""The same if the best sentence states the kind of fact that the query asks for.
 
-Chosen on one half of the sample's documents.
+Another such fact is often wrong. Chosen on one half of the sample's documents.
 """
 
 
@@ -75,156 +82,142 @@ class Sentence:
     rank: int
     start: int
     text: str
+    late: float
+    """The late interaction with the query."""
 
-
-class Compared(NamedTuple):
-    """Sentences with their features, shape (sentences, `FEATURES`), compared with a query."""
-
-    sentences: list[Sentence]
-    features: Floats
-
-
-class Chosen(NamedTuple):
-    """How surely a question is answered; the sentences that do, best first, if any.
-
-    Each comes with its late interaction.
-    """
-
-    confidence: float
-    sentences: list[tuple[Sentence, float]]
+    def overlaps(self, other: "Sentence") -> bool:
+        """Tell whether the two are a list and an item of it."""
+        return (
+            self.chunk.document_id == other.chunk.document_id
+            and self.start < other.start + len(other.text)
+            and other.start < self.start + len(self.text)
+        )
 
 
 def extract_answers(
-    questions: Sequence[tuple[str, Sequence[ScoredChunk]]],
+    found: Sequence[SearchResult],
     settings: ExtractiveAnswers,
     reader: Reader,
     calibration: Calibration = DEFAULT,
 ) -> list[Answer]:
-    """Return an answer per question.
+    """Return an answer per query.
 
-    Of the first `contexts` chunks' sentences those that score highest are taken, at most
-    `sentences` (see `FEATURES`); they are cited best first, one a line. `confidence` is the chance
-    that the passages hold the answer; below the settings', else below the calibration's `least`,
+    The answer quotes the sentences of the first `contexts` chunks that score highest, at most
+    `sentences` (see `FEATURES`), best first, one a line. `confidence` is the chance that the
+    passages hold the answer. Below the setting `confidence`, else below the calibration's `least`,
     the answer is `NOTHING_ANSWERS`, without citations.
     """
-    asked = [ToAnswer(question, "general", chunks) for question, chunks in questions]
-    return [as_answer(choose(one, settings, reader, calibration)) for one in asked]
+    return [as_answer(*choose(one, settings, reader, calibration)) for one in found]
 
 
 def choose(
-    asked: ToAnswer, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
-) -> Chosen:
-    """Return the sentences that answer a question; see `extract_answers`."""
-    query, chunks = asked.query or asked.ask, asked.chunks[: settings.contexts]
-    read, found = read_asked(asked.ask, query, chunks, asked.first, reader, asked.weights)
-    if found is None:
-        return Chosen(0.0, [])
-    confidence = float(calibration.chances(found.row))
+    found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
+) -> tuple[float, list[Sentence]]:
+    """Return the confidence and the sentences that answer a query, best first."""
+    found = replace(found, chunks=found.chunks[: settings.contexts])
+    read, known = read_result(found, reader)
+    if known is None:
+        return 0.0, []
+    confidence = float(calibration.chances(known.row))
     least = calibration.least if settings.confidence is None else settings.confidence
     if not confidence or confidence < least:
-        return Chosen(confidence, [])
-    kinds = kinds_asked(asked.ask)
-    of_names = 1.0 if "party" in kinds else _OF_NAMES
-    of_names = 0.0 if asked.kind == "comparison" else of_names  # each name is of another's row
-    sentences, features = sentence_features(asked.ask, read, reader, asked.weights, of_names)
+        return confidence, []
+    kinds = kinds_asked(found.search_text)
+    name_weight = 1.0 if "party" in kinds else _NAME_WEIGHT
+    if found.kind == "comparison":  # each name belongs to another row
+        name_weight = 0.0
+    weights = found.token_weights
+    sentences, features = sentence_features(found.search_text, read, reader, weights, name_weight)
     if not sentences:
-        return Chosen(confidence, [])
-    # a list may be of several documents, unless one was named
-    lists = asked.kind == "comprehensive" and query == asked.ask
+        return confidence, []
+    # A list may be of several documents, unless the query names one.
+    lists = found.kind == "comprehensive" and found.query == found.search_text
     counted = {**FEATURES, "leading document": 0.0} if lists else FEATURES
     scores = features @ np.array(list(counted.values()))
     order = np.argsort(-scores, kind="stable")[: settings.sentences]
     to_the_point = kinds and states(sentences[order[0]].text, kinds)
     within = _WITHIN_FACTS if to_the_point else _WITHIN
-    near: list[tuple[Sentence, float]] = []
+    chosen: list[Sentence] = []
     for i in order:
-        if scores[i] >= scores[order[0]] - within and not _overlaps(sentences[i], near):
-            near.append((sentences[i], float(features[i, 0])))
-    return Chosen(confidence, near)
+        is_near = scores[i] >= scores[order[0]] - within
+        if is_near and not any(sentences[i].overlaps(other) for other in chosen):
+            chosen.append(sentences[i])
+    return confidence, chosen
 
 
-def _overlaps(one: Sentence, chosen: Sequence[tuple[Sentence, float]]) -> bool:
-    """Tell whether a sentence and a chosen one are a list and an item of it."""
-    return any(
-        one.chunk.document_id == other.chunk.document_id
-        and one.start < other.start + len(other.text)
-        and other.start < one.start + len(one.text)
-        for other, _ in chosen
-    )
-
-
-def as_answer(chosen: Chosen) -> Answer:
-    """Return chosen sentences as quotes, `NOTHING_ANSWERS` where there are none."""
-    if not chosen.sentences:
-        return Answer(NOTHING_ANSWERS, answered=False, confidence=chosen.confidence)
+def as_answer(confidence: float, sentences: Sequence[Sentence]) -> Answer:
+    """Return chosen sentences as quotes, `NOTHING_ANSWERS` for none."""
+    if not sentences:
+        return Answer(NOTHING_ANSWERS, answered=False, confidence=confidence)
     citations = tuple(
         Citation(
-            number,
-            sentence.chunk.chunk_id,
-            sentence.chunk.document_id,
-            sentence.start,
-            sentence.start + len(sentence.text),
-            sentence.text,
+            number=number,
+            chunk_id=sentence.chunk.chunk_id,
+            document_id=sentence.chunk.document_id,
+            start=sentence.start,
+            end=sentence.start + len(sentence.text),
+            text=sentence.text,
         )
-        for number, (sentence, _) in enumerate(chosen.sentences, 1)
+        for number, sentence in enumerate(sentences, 1)
     )
-    return Answer("\n".join(c.text for c in citations), True, citations, chosen.confidence)
+    text = "\n".join(citation.text for citation in citations)
+    return Answer(text, answered=True, citations=citations, confidence=confidence)
 
 
 def sentence_features(
     query: str,
-    read: Sequence[ReadPassage],
+    read: Sequence[Passage],
     reader: Reader,
     weights: Weights | None = None,
-    of_names: float = _OF_NAMES,
-) -> Compared:
-    """Return the sentences of passages that were read, best first, with their features.
+    name_weight: float = _NAME_WEIGHT,
+) -> tuple[list[Sentence], Floats]:
+    """Return the sentences of passages, with their features, shape (sentences, `FEATURES`).
 
-    - late interaction: the mean, weighted by the tokens' rarity, names `of_names` as much, of
-      the cosine of each token of the query to the nearest of the sentence, or of its heading, the
-      names of its table's columns or its chunk's context, which say what it is about and count
-      `_OF_CONTEXT` as much (see `interaction`);
-    - standardised: that less its mean over all sentences, by its standard deviation;
-    - passage: the same of the whole chunk's text;
-    - backwards: the same from the sentence's tokens to the query's, standardised;
-    - length: the logarithm of its characters;
-    - rank: one over the rank of its chunk; score: the chunk's score over the best one's;
-    - other kind of fact: 1 where a duration, a sum … is asked for and the sentence states none;
+    - late interaction: the mean of the cosine of each token of the query to the nearest token of
+      the sentence, weighted by rarity, names by `name_weight`. Tokens of its heading, its table's
+      names of columns and its chunk's context count `_CONTEXT_WEIGHT`;
+    - standardised: late interaction less its mean over all sentences, by its standard deviation;
+    - passage: the same for the whole chunk's text;
+    - backwards: the same from the sentence's tokens to the query's;
+    - length: the logarithm of the number of characters;
+    - rank: one over the rank of the chunk; score: the chunk's score over the best chunk's score;
+    - other kind of fact: 1 if the query asks for a duration, a sum … and the sentence states none;
     - leading document: 1 in the document of the best chunk.
 
-    A sentence of overlapping chunks stands once; headings, names of columns and what has no words
-    are left out.
+    A sentence of overlapping chunks stands once. Headings, names of columns and sentences without
+    words are left out.
     """
     if not read:
-        return Compared([], np.empty((0, len(FEATURES))))
+        return [], np.empty((0, len(FEATURES)))
     question = reader.question(query)
-    shares = importance(question.ids, (one.tokens.ids for one in read), weights)
+    shares = importance(question.ids, (one.ids for one in read), weights)
     if names := " ".join(_names(query)):
-        counted = shares * np.where(np.isin(question.ids, token_ids(names)), of_names, 1.0)
+        counted = shares * np.where(np.isin(question.ids, token_ids(names)), name_weight, 1.0)
         shares = counted / counted.sum() if counted.any() else shares
     best_score = max(one.chunk.score for one in read)
     kinds = kinds_asked(query)
     seen: set[tuple[str, int, int]] = set()
     sentences: list[Sentence] = []
     rows: list[list[float]] = []
-    for rank, chunk, tokens in read:
-        of_whole = cosines(tokens.whole, question)
-        of_tokens, of_context = of_whole[: len(tokens.ids)], of_whole[len(tokens.ids) :]
-        context = section = above = _OF_CONTEXT * nearest(of_context)
+    for one in read:
+        chunk = one.chunk
+        of_whole = cosines(one.signs, question)
+        of_tokens, of_context = of_whole[: len(one.ids)], of_whole[len(one.ids) :]
+        context = section = above = _CONTEXT_WEIGHT * nearest(of_context)
         leads = float(chunk.document_id == read[0].chunk.document_id)
-        weight = rarity(tokens.ids, weights)
+        weight = rarity(one.ids, weights)
         whole = float(nearest(of_tokens) @ shares)
-        starts = np.array([start for start, _ in tokens.spans], np.int64)
+        starts = np.array([start for start, _ in one.spans], np.int64)
         for start, end in _sentence_spans(chunk.text):
             place = (chunk.document_id, chunk.start + start, chunk.start + end)
             text = chunk.text[start:end]
             own = slice(*np.searchsorted(starts, [start, end]))
             met = nearest(of_tokens[own])
             if _HEADING.match(text):
-                above = section = np.maximum(_OF_CONTEXT * met, context)
+                above = section = np.maximum(_CONTEXT_WEIGHT * met, context)
                 continue
             if _is_table_head(chunk.text, start):
-                above = np.maximum(_OF_CONTEXT * met, section)
+                above = np.maximum(_CONTEXT_WEIGHT * met, section)
                 continue
             if chunk.text[chunk.text.rfind("\n", 0, start) + 1] != "|":
                 above = section
@@ -236,18 +229,18 @@ def sentence_features(
             late = float(np.maximum(met, above) @ shares)
             relative = chunk.score / best_score if best_score > 0 else 0.0
             other = float(not states(text, kinds))
-            sentences.append(Sentence(chunk, rank, place[1], text))
-            length = math.log(len(text))
-            rows.append([late, late, whole, backwards, length, 1 / rank, relative, other, leads])
+            sentences.append(Sentence(chunk, one.rank, place[1], text, late))
+            length, rank = math.log(len(text)), 1 / one.rank
+            rows.append([late, late, whole, backwards, length, rank, relative, other, leads])
     features = np.array(rows).reshape(-1, len(FEATURES))
     for column in (1, 2, 3):
         features[:, column] -= features[:, column].mean() if len(rows) else 0.0
         features[:, column] /= (features[:, column].std() if len(rows) else 0.0) + 1e-6
-    return Compared(sentences, features)
+    return sentences, features
 
 
 def _is_table_head(text: str, start: int) -> bool:
-    """Tell whether the sentence there names the columns of a table."""
+    """Tell whether the sentence at `start` names the columns of a table."""
     if text[start] != "|":
         return False
     before = text[max(0, start - _LONGEST_RULE) : start]
@@ -255,14 +248,14 @@ def _is_table_head(text: str, start: int) -> bool:
 
 
 def _names(query: str) -> list[str]:
-    """Return the words that are written as names are: capitalised inside of a sentence."""
+    """Return the words that are written like names: with a capital inside a sentence."""
     return [] if _GERMAN.search(query) else _NAME.findall(query)
 
 
-# The same chunks are found for many queries, and under many configurations.
+# Many queries and configurations find the same chunks.
 @lru_cache(maxsize=4096)
 def _sentence_spans(text: str) -> list[Span]:
-    """Return the sentences of a text; what leads in a list goes on to its last item."""
+    """Return the sentences of a text; a sentence that leads in a list ends with its last item."""
     spans = sentence_spans(text)
     return [(start, _end_of_list(text, spans[n:])) for n, (start, _) in enumerate(spans)]
 

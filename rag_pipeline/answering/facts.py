@@ -1,12 +1,14 @@
-"""Which kind of fact a question asks for, and whether a sentence states one: by patterns.
+"""The kind of fact that a question asks for, and whether a sentence states one, by patterns.
 
-Those of all languages are tried together: English, German, French, Spanish, Chinese and Arabic
-words hardly ever stand for another kind in one of the others.
+The patterns of all languages are tried together. English, German, French, Spanish, Chinese and
+Arabic words hardly ever stand for another kind of fact in another of these languages. A yes/no
+question gets its verdict here.
 """
 
 import re
 
 from rag_pipeline.imports import compiled
+from rag_pipeline.search.tokenization import default_tokenizer
 
 _NUMBER = (
     r"(?:\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|"
@@ -155,9 +157,59 @@ def kinds_asked(question: str) -> list[str]:
 
 
 def states(sentence: str, kinds: list[str]) -> bool:
-    """Tell whether a sentence states a fact of one of the kinds; True where none is asked for."""
+    """Tell whether a sentence states a fact of one of the kinds; True for no kinds."""
     return not kinds or any(_found(_STATES[kind], sentence) for kind in kinds)
 
 
 def _found(words: str, text: str) -> bool:
     return bool(compiled(words, re.IGNORECASE).search(text))
+
+
+# --- yes or no ---
+
+_MAY_OR_MUST = re.compile(r"(?:.*[,;:.]\s+)?(may|can|could|must|shall)\s+\w", re.IGNORECASE)
+_MODAL = re.compile(
+    r"\b(?P<modal>may|can|must|shall|(?:is|are)\s+(?:entitled|permitted|allowed)\s+to|"
+    r"(?:is|are)\s+(?:required|obliged)\s+to)"
+    r"(?P<no>\s*not\b|not\b|\s+in\s+no\s+event\b)?\s+(?:also\s+|only\s+)?(?P<verb>[a-z]+)",
+    re.IGNORECASE,
+)
+_NOBODY = re.compile(r"\b(?:neither|no\s+(?:party|person|one|employee|tenant)|nobody)\b", re.I)
+_DEPENDS = re.compile(
+    r"\b(?:unless|except|only|provided|subject\s+to|other\s+than|without|if|until|save|but|"
+    r"however|where|when|with\s+(?:\S+\s+){0,3}consent)\b",
+    re.IGNORECASE,
+)
+_LEAST = 0.6
+"""Least share of the question's terms that the sentence must hold."""
+
+
+def verdict(question: str, sentence: str) -> str | None:
+    """Return "Yes" or "No" to an English question of what one may or must do.
+
+    None if the sentence depends on a condition or is unclear. The sentence must use one modal verb,
+    negated or not, for the same verb as the question, and hold most of the question's terms.
+    """
+    asks = _MAY_OR_MUST.match(question)
+    if asks is None or _DEPENDS.search(sentence) or _NOBODY.search(sentence):
+        return None
+    tokenize = default_tokenizer().tokenize
+    asked = set(tokenize(question))
+    if len(asked & set(tokenize(sentence))) < _LEAST * len(asked):
+        return None
+    said = {
+        (_is_duty(match["modal"]), bool(match["no"]))
+        for match in _MODAL.finditer(sentence)
+        if asked & set(tokenize(match["verb"]))
+    }
+    if len(said) != 1:
+        return None
+    ((is_duty, negated),) = said
+    if negated:
+        return "No"
+    # A duty is also a permission; a permission need not be a duty.
+    return "Yes" if is_duty or asks[1].lower() not in ("must", "shall") else None
+
+
+def _is_duty(modal: str) -> bool:
+    return bool(re.search(r"must|shall|required|obliged", modal, re.IGNORECASE))

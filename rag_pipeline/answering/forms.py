@@ -1,38 +1,36 @@
-"""Passages -> an answer in the form that the question's kind asks for, by verbatim sentences."""
+"""Passages -> an answer of verbatim sentences, in the form that the query's kind asks for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.confidence import DEFAULT, Calibration
-from rag_pipeline.answering.extractive import Chosen, as_answer, choose
-from rag_pipeline.answering.facts import kinds_asked, states
-from rag_pipeline.answering.sentences import Reader
-from rag_pipeline.answering.verdict import verdict
+from rag_pipeline.answering.extractive import Sentence, as_answer, choose
+from rag_pipeline.answering.facts import kinds_asked, states, verdict
+from rag_pipeline.answering.reading import Reader
 from rag_pipeline.config import AnswerSettings, ExtractiveAnswers
 from rag_pipeline.datamodels import (
     Answer,
     Citation,
     ComparisonRow,
-    Formed,
     Kind,
     ScoredChunk,
-    ToAnswer,
+    SearchResult,
 )
 
 NO_ANSWER = "Nothing in the documents answers this."
 NEUTRAL_QUERIES = ("definitions", "glossary")
-"""Searched for before giving up on a definition: a term may be explained apart from its use."""
-_READ = 50
-_COMPARED_FILES = 6
+"""Queries that are tried before a definition is given up: one place often explains all terms."""
+_MAX_CONTEXTS = 50
+_COMPARED_DOCUMENTS = 6
 _FEWEST_ROWS = 2
-"""Empty rows at the end of a table are left out as long as it keeps this many."""
+"""Least number of rows that remain when empty rows at the end of a table are dropped."""
 _COMPARED_PASSAGES = 8
 _FURTHER = 4
-"""Where the first passages hardly meet a question, this many times `contexts` are read."""
-_LISTED_PASSAGES = 3
-"""Factor by which lists and comparisons read more passages than other answers."""
+"""Factor of `contexts` that are read if the first passages hardly meet a query."""
+_LISTED = 3
+"""Factor of `contexts` that lists and comparisons read."""
 _LEAST_MET = 0.78
-"""Least late interaction of a sentence in a table, as a share of the best one's.
+"""Least late interaction of a sentence in a table, as a share of the best sentence's.
 
 Chosen on comparisons of the sample's documents.
 """
@@ -42,108 +40,118 @@ _LIMITS: dict[Kind, dict[str, int]] = {
 }
 
 
-def passages_wanted(query: str, kind: Kind, settings: AnswerSettings) -> int:
+def contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
     """Return how many of the ranked chunks an answer is made from.
 
-    A quoted list and a quoted comparison read three times as many as are set. Where a kind of fact
-    is asked for, such as a duration, quotes are chosen among 1.6 times as many: it tells sentences
-    apart that are otherwise alike.
+    Quoted lists and comparisons read three times `contexts`. Quotes of a kind of fact, such as a
+    duration, read 1.6 times `contexts`: the kind tells sentences apart that are otherwise alike.
     """
     if isinstance(settings, ExtractiveAnswers):
         if kind in ("comprehensive", "comparison"):
-            return settings.contexts * _LISTED_PASSAGES
+            return settings.contexts * _LISTED
         if kinds_asked(query):
             return settings.contexts * 8 // 5
     return settings.contexts
 
 
-def passages_read(query: str, kind: Kind, settings: AnswerSettings) -> int:
-    """Return how many ranked chunks an answer is made from where the first ones hardly meet it."""
-    wanted = passages_wanted(query, kind, settings)
+def most_contexts_of(query: str, kind: Kind, settings: AnswerSettings) -> int:
+    """Return how many ranked chunks are read if the first ones hardly meet the query."""
+    first = contexts_of(query, kind, settings)
     if not isinstance(settings, ExtractiveAnswers) or kind in ("comprehensive", "comparison"):
-        return wanted
-    return max(settings.contexts * _FURTHER, wanted)
+        return first
+    return max(settings.contexts * _FURTHER, first)
 
 
 def distinct(chunks: Sequence[ScoredChunk]) -> list[ScoredChunk]:
-    """Drop chunks that say, in the same document, word for word what a better one says."""
-    kept: dict[tuple[str, str], ScoredChunk] = {}
+    """Drop chunks that repeat a better chunk of the same document word for word."""
+    kept: dict[tuple[str, ...], ScoredChunk] = {}
     for chunk in chunks:
-        kept.setdefault(wording(chunk), chunk)
+        wording = " ".join(chunk.text.split()).casefold()
+        kept.setdefault((chunk.corpus, chunk.document_id, wording), chunk)
     return list(kept.values())
 
 
-def wording(chunk: ScoredChunk) -> tuple[str, str]:
-    """Return a chunk's document and its words, whatever the white space and the case."""
-    return chunk.document_id, " ".join(chunk.text.split()).casefold()
-
-
 def form_answers(
-    questions: Sequence[ToAnswer],
+    found: Sequence[SearchResult],
     settings: ExtractiveAnswers,
     reader: Reader,
     calibration: Calibration = DEFAULT,
-) -> list[Formed]:
+) -> list[Answer]:
     """Answer from ranked chunks with quotes alone.
 
     A clause lookup, a definition or a general question gets up to `sentences` sentences, headed by
-    "Yes" or "No" where that is certain (see `verdict`); a comprehensive one up to 12; a comparison
-    one row a document, from its own chunks, which is empty where these meet the question less than
-    those of the others do, or state no fact of the kind that is asked for.
+    "Yes" or "No" if that is certain (see `verdict`). A comprehensive question gets up to 12. A
+    comparison gets a row per document, from the document's chunks. A row is empty if its chunks
+    meet the query less than other chunks do, or state no fact of the kind that is asked for.
     """
     made = []
-    for asked in questions:
-        form = settings.model_copy(update={"contexts": _READ, **_LIMITS.get(asked.kind, {})})
-        compared = asked.kind == "comparison"
-        parts = [asked]
-        if compared:
-            parts = [asked._replace(chunks=own) for own in _by_document(asked.chunks).values()]
-        chosen = [choose(one, form, reader, calibration) for one in parts]
-        if compared:
-            chosen = _to_the_point(asked.ask, chosen)
-        made.append(_formed(asked, [as_answer(one) for one in chosen]))
+    for one in found:
+        limits = {"contexts": _MAX_CONTEXTS, **_LIMITS.get(one.kind, {})}
+        form = settings.model_copy(update=limits)
+        if one.kind == "comparison":
+            made.append(_comparison(one, form, reader, calibration))
+        else:
+            made.append(_quotes(one, as_answer(*choose(one, form, reader, calibration))))
     return made
 
 
-def _formed(asked: ToAnswer, answers: Sequence[Answer]) -> Formed:
-    if asked.kind == "comparison":
-        return _compared(list(_by_document(asked.chunks)), answers)
-    (answer,) = answers
+def _quotes(found: SearchResult, answer: Answer) -> Answer:
+    """Return an answer with each sentence in quotes and with its number."""
     if not answer.answered:
-        return Formed(replace(answer, text=NO_ANSWER))
-    listing = asked.kind == "comprehensive"
-    text = _quoted(answer.citations, listing)
-    said = None if listing else verdict(asked.ask, answer.citations[0].text)
-    return Formed(replace(answer, text=f"{said}: {text}" if said else text))
+        return replace(answer, text=NO_ANSWER)
+    lines = [_quote(citation) for citation in answer.citations]
+    if found.kind == "comprehensive":
+        return replace(answer, text="\n".join(f"- {line}" for line in lines))
+    said, text = verdict(found.search_text, answer.citations[0].text), "\n".join(lines)
+    return replace(answer, text=f"{said}: {text}" if said else text)
 
 
-def _to_the_point(ask: str, chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Keep the sentences that meet the question about as well as the best does.
+def _quote(citation: Citation) -> str:
+    return f"“{' '.join(citation.text.split())}” [{citation.number}]"
 
-    Of these those that state the kind of fact that is asked for, if any does.
+
+def _comparison(
+    found: SearchResult, settings: ExtractiveAnswers, reader: Reader, calibration: Calibration
+) -> Answer:
+    """Return a table with a row per document, from the document's own chunks."""
+    by_document = _by_document(found.chunks)
+    chosen = [
+        choose(replace(found, chunks=own), settings, reader, calibration)
+        for own in by_document.values()
+    ]
+    citations: list[Citation] = []
+    rows = []
+    kept = _to_the_point(found.search_text, [sentences for _, sentences in chosen])
+    for document_id, sentences in zip(by_document, kept, strict=True):
+        own = as_answer(0.0, sentences).citations
+        own = tuple(replace(c, number=len(citations) + n) for n, c in enumerate(own, 1))
+        citations += own
+        said = " ".join(map(_quote, own))
+        rows.append(ComparisonRow(document_id, said or "—", own[0].number if own else None))
+    while len(rows) > _FEWEST_ROWS and rows[-1].number is None:
+        rows.pop()
+    best = max((confidence for confidence, _ in chosen), default=0.0)
+    if not citations:
+        return Answer(NO_ANSWER, answered=False, confidence=best)
+    return Answer(
+        as_table(rows),
+        answered=True,
+        citations=tuple(citations),
+        confidence=best,
+        table=tuple(rows),
+    )
+
+
+def _to_the_point(search_text: str, chosen: Sequence[Sequence[Sentence]]) -> list[list[Sentence]]:
+    """Keep the sentences that meet the query about as well as the best sentence does.
+
+    If any of them states the kind of fact that is asked for, only those that do are kept.
     """
-
-    def kept(least: float, kinds: list[str]) -> list[Chosen]:
-        return [
-            one._replace(
-                sentences=[
-                    (sentence, late)
-                    for sentence, late in one.sentences
-                    if late >= least and states(sentence.text, kinds)
-                ]
-            )
-            for one in chosen
-        ]
-
-    best = max((late for one in chosen for _, late in one.sentences), default=0.0)
-    stating = kept(_LEAST_MET * best, kinds_asked(ask))
-    return stating if any(one.sentences for one in stating) else kept(_LEAST_MET * best, [])
-
-
-def _quoted(citations: Sequence[Citation], listing: bool) -> str:
-    """Return each sentence in quotes with its number, as a list where several were asked for."""
-    lines = [f"“{' '.join(c.text.split())}” [{c.number}]" for c in citations]
-    return "\n".join(f"- {line}" for line in lines) if listing else "\n".join(lines)
+    best = max((s.late for sentences in chosen for s in sentences), default=0.0)
+    near = [[s for s in own if s.late >= _LEAST_MET * best] for own in chosen]
+    kinds = kinds_asked(search_text)
+    stating = [[s for s in own if states(s.text, kinds)] for own in near]
+    return stating if any(stating) else near
 
 
 def _by_document(chunks: Sequence[ScoredChunk]) -> dict[str, list[ScoredChunk]]:
@@ -151,28 +159,8 @@ def _by_document(chunks: Sequence[ScoredChunk]) -> dict[str, list[ScoredChunk]]:
     by_document: dict[str, list[ScoredChunk]] = {}
     for chunk in chunks:
         by_document.setdefault(chunk.document_id, []).append(chunk)
-    first = list(by_document.items())[:_COMPARED_FILES]
+    first = list(by_document.items())[:_COMPARED_DOCUMENTS]
     return {document_id: own[:_COMPARED_PASSAGES] for document_id, own in first}
-
-
-def _compared(documents: Sequence[str], answers: Sequence[Answer]) -> Formed:
-    citations: list[Citation] = []
-    rows = []
-    for document_id, answer in zip(documents, answers, strict=True):
-        numbered = [
-            replace(c, number=len(citations) + n) for n, c in enumerate(answer.citations, 1)
-        ]
-        citations += numbered
-        said = " ".join(f"“{' '.join(c.text.split())}” [{c.number}]" for c in numbered)
-        rows.append(
-            ComparisonRow(document_id, said or "—", numbered[0].number if numbered else None)
-        )
-    while len(rows) > _FEWEST_ROWS and rows[-1].number is None:
-        rows.pop()
-    best = max((a.confidence or 0.0 for a in answers), default=0.0)
-    if not citations:
-        return Formed(Answer(NO_ANSWER, answered=False, confidence=best))
-    return Formed(Answer(as_table(rows), True, tuple(citations), best), tuple(rows))
 
 
 def as_table(rows: Sequence[ComparisonRow]) -> str:
@@ -183,17 +171,14 @@ def as_table(rows: Sequence[ComparisonRow]) -> str:
 
 
 def or_none(answer: Answer) -> Answer:
-    """Return the answer; in our words where it says that there is none."""
+    """Return the answer; `NO_ANSWER` if nothing is answered."""
     return answer if answer.answered else Answer(NO_ANSWER, answered=False)
 
 
-Verify = Callable[[Citation], bool]
+def verified(answer: Answer, verify: Callable[[Citation], bool]) -> Answer:
+    """Return the answer with each citation checked against its document's text.
 
-
-def verified(answer: Answer, verify: Verify) -> Answer:
-    """Return the answer with each citation held against its document's text.
-
-    A citation that its document does not bear out stays, flagged, and is named as a problem.
+    A citation that its document does not hold stays, flagged, and is named as a problem.
     """
     checked = tuple(replace(c, supports=c.supports and verify(c)) for c in answer.citations)
     wrong = [f"[{c.number}] is not in {c.document_id}" for c in checked if not c.supports]

@@ -1,4 +1,4 @@
-"""Question -> what kind of answer it wants, in which domain, about what; by rules."""
+"""Question -> the kind of answer it wants, its domain and its entities, by rules."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _A_NUMBER = (
     r"thirty|forty|fifty|sixty|ninety|half|ein\w*|zwei|drei|vier|fünf|sechs|acht|zehn|une?|deux|"
     r"trois|dix|una?|dos|tres|diez)\b)"
 )
-"""What follows a bound ("no later than ten days"), which is no comparison."""
+"""The number after a bound ("no later than ten days"), which is no comparison."""
 _COMPARISON = (
     r"\b(?:compar\w+|contrast\w*|differ(?:s|ed|ing|ences?|ent(?:ly)? (?:from|between|in))?|"
     r"disagree\w*|versus|vs\.?|in common|unlike|side by side|"
@@ -115,7 +115,7 @@ _OPENERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a question wants."""
+    """The kind of answer that a question wants, its domain and its entities."""
 
     kind: Kind
     domain: str
@@ -125,9 +125,9 @@ class Intent:
 def detect(question: str) -> Intent:
     """Read a question's intent from its words.
 
-    Comparison goes before listing, listing before definition, and those before the lookup of one
-    clause, since each of them is also asked in the words of the next. The first three are known in
-    English, German, French, Spanish, Chinese and Arabic, all tried together.
+    Comparison is tried first, then listing, definition and the lookup of one clause, because each
+    kind also uses the words of the next. The patterns of the first three cover English, German,
+    French, Spanish, Chinese and Arabic; all are tried together.
     """
     found = (kind for kind, words in _KINDS if compiled(words, re.IGNORECASE).search(question))
     kind = next(found, "clause_lookup" if _CLAUSE.search(question) else "general")
@@ -135,7 +135,7 @@ def detect(question: str) -> Intent:
 
 
 def key_entities(question: str) -> tuple[str, ...]:
-    """Return quoted phrases, names and amounts, in their order, each once."""
+    """Return quoted phrases, names and amounts, each once, in their order."""
     found: dict[str, None] = {}
     for match in _ENTITY.finditer(question):
         text = " ".join(match[0].strip("“”\"'").split())

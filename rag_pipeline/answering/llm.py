@@ -9,7 +9,7 @@ from rag_pipeline.answering.support import supports
 from rag_pipeline.chunking.sentences import sentence_spans
 from rag_pipeline.config import AnswerMethod, Models
 from rag_pipeline.config.settings import ChatName, Share
-from rag_pipeline.datamodels import Answer, Citation, Formed, ScoredChunk, ToAnswer
+from rag_pipeline.datamodels import Answer, Citation, ScoredChunk, SearchResult, Span
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Ask as Ask
 from rag_pipeline.models.chat import Prompt, Reply
@@ -30,23 +30,22 @@ _SHOWN = 60
 
 
 class ChatAnswers(AnswerMethod):
-    """A chat model's answer from the first `contexts` chunks, with citations that are checked.
+    """A chat model's answer from the first `contexts` chunks, with checked citations.
 
-    A sentence is supported if at least `support` of its content words stand in the passages that
-    it cites, and all of its numbers.
+    A sentence is supported if the passages that it cites hold all of its numbers and at least the
+    share `support` of its content words.
     """
 
     method: Literal["llm"]
     chat: ChatName
     support: Share = 0.5
 
-    def answer(self, asked: Sequence[ToAnswer], models: Models) -> Sequence[Formed | ProviderError]:
-        """Ask once a question, about all of its chunks."""
-        questions = [(one.query or one.ask, one.chunks) for one in asked]
-        most = max((len(chunks) for _, chunks in questions), default=0)
-        settings = self.model_copy(update={"contexts": most})
-        made = write_answers(questions, settings, lambda prompts: models.ask(prompts, self.chat))
-        return [Formed(or_none(one)) if isinstance(one, Answer) else one for one in made]
+    def answer(
+        self, found: Sequence[SearchResult], models: Models
+    ) -> Sequence[Answer | ProviderError]:
+        """Ask the model once per query, with all of its chunks."""
+        made = write_answers(found, self.support, lambda prompts: models.ask(prompts, self.chat))
+        return [or_none(one) if isinstance(one, Answer) else one for one in made]
 
 
 def answer_prompt(query: str, chunks: Sequence[ScoredChunk]) -> Prompt:
@@ -58,31 +57,32 @@ def answer_prompt(query: str, chunks: Sequence[ScoredChunk]) -> Prompt:
 
 
 def write_answers(
-    questions: Sequence[tuple[str, Sequence[ScoredChunk]]], settings: ChatAnswers, ask: Ask
+    found: Sequence[SearchResult], support: float, ask: Ask
 ) -> list[Answer | ProviderError]:
-    """Return an answer per (query, ranked chunks), or the failure; no chunks, no question asked."""
-    shown = [list(chunks[: settings.contexts]) for _, chunks in questions]
-    asked = [n for n, chunks in enumerate(shown) if chunks]
-    replies = ask([answer_prompt(questions[n][0], shown[n]) for n in asked])
-    answers: list[Answer | ProviderError] = [Answer("NO ANSWER", answered=False) for _ in questions]
-    for n, reply in zip(asked, replies, strict=True):
-        answers[n] = (
-            read_answer(reply.text, shown[n], settings.support)
-            if isinstance(reply, Reply)
-            else reply
-        )
+    """Return an answer per query, or the failure; a query without chunks is not asked."""
+    asked = [one for one in found if one.chunks]
+    replies = iter(ask([answer_prompt(one.query, one.chunks) for one in asked]))
+    answers: list[Answer | ProviderError] = []
+    for one in found:
+        reply = next(replies) if one.chunks else None
+        if reply is None:
+            answers.append(Answer("NO ANSWER", answered=False))
+        elif isinstance(reply, Reply):
+            answers.append(read_answer(reply.text, one.chunks, support))
+        else:
+            answers.append(reply)
     return answers
 
 
 def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Answer:
-    """Take a model's text apart into sentences and citations, and check these.
+    """Take a model's text apart into sentences and citations, and check the citations.
 
-    A problem is a number that no passage has, a sentence without a citation, and a sentence that
-    the passages it cites don't support (see `supports`; several are read as one text).
+    Problems are a number that no passage has, a sentence without a citation, and a sentence that
+    its cited passages, read as one text, do not support (see `supports`).
     """
     if not text.strip() or _NO_ANSWER.fullmatch(text):
         return Answer(text.strip(), answered=False)
-    # "… years. [1]" is one sentence, its citation belongs before the stop
+    # "… years. [1]" is one sentence; its citation belongs before the stop.
     text = _MOVED_STOP.sub(r"\2\1", text.strip())
     problems: list[str] = []
     verdicts: dict[int, bool] = {}
@@ -107,19 +107,24 @@ def read_answer(text: str, chunks: Sequence[ScoredChunk], support: float) -> Ans
             problems.append(f"not supported by {''.join(f'[{n}]' for n in known)}: {shown}")
         for n in known:
             verdicts[n] = verdicts.get(n, True) and held
-    citations = tuple(
-        Citation(
-            n,
-            chunks[n - 1].chunk_id,
-            chunks[n - 1].document_id,
-            chunks[n - 1].start,
-            chunks[n - 1].end,
-            chunks[n - 1].text,
-            held,
-        )
-        for n, held in sorted(verdicts.items())
+    citations = tuple(cite(n, chunks[n - 1], supports=held) for n, held in sorted(verdicts.items()))
+    return Answer(text, answered=True, citations=citations, problems=tuple(problems))
+
+
+def cite(
+    number: int, chunk: ScoredChunk, span: Span | None = None, *, supports: bool = True
+) -> Citation:
+    """Return a citation of a chunk, or of a span of its text."""
+    start, end = span or (0, len(chunk.text))
+    return Citation(
+        number=number,
+        chunk_id=chunk.chunk_id,
+        document_id=chunk.document_id,
+        start=chunk.start + start,
+        end=chunk.start + end if span else chunk.end,
+        text=chunk.text[start:end],
+        supports=supports,
     )
-    return Answer(text, True, citations, None, tuple(problems))
 
 
 def _numbers(sentence: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Does a passage bear out a sentence? By its content words and its numbers."""
+"""Whether a passage supports a sentence, by its content words and its numbers."""
 
 import re
 
@@ -14,9 +14,9 @@ _AUXILIARY = re.compile(
 def supports(passage: str, sentence: str, share: float) -> bool:
     """Tell whether a passage holds at least `share` of a sentence's terms, and all its numbers.
 
-    What the passage says only with "not" does not support a sentence that says it without, and the
-    other way round: "shall not disclose" is no support of "shall disclose". Terms are stems without
-    stop words. A sentence without terms is supported by anything.
+    A statement with "not" does not support the statement without it: "shall not disclose" does not
+    support "shall disclose". Terms are stems without stop words. Any passage supports a sentence
+    without terms.
     """
     terms = set(default_tokenizer().tokenize(sentence))
     if not _numbers(sentence) <= _numbers(passage):
@@ -29,7 +29,7 @@ def supports(passage: str, sentence: str, share: float) -> bool:
 
 
 def _polarities(text: str) -> dict[str, set[bool]]:
-    """Return the verbs after an auxiliary, each with whether it is negated there."""
+    """Return the verbs after an auxiliary, each with its negations: True, False or both."""
     found: dict[str, set[bool]] = {}
     for match in _AUXILIARY.finditer(text.casefold()):
         found.setdefault(match["verb"], set()).add(bool(match["no"]))

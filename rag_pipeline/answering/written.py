@@ -1,40 +1,40 @@
-"""What a model has written -> an answer whose quotes and citations are held against passages."""
+"""A model's text -> an answer with quotes and citations that are checked against passages."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rag_pipeline.answering.forms import as_table, or_none
-from rag_pipeline.answering.llm import read_answer
-from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, Formed, ScoredChunk
+from rag_pipeline.answering.llm import cite, read_answer
+from rag_pipeline.datamodels import Answer, Citation, ComparisonRow, ScoredChunk
 
 _SUPPORT = 0.5
-"""The share of a sentence's content words that the passages it cites must hold."""
+"""Share of a sentence's content words that its cited passages must hold."""
 _SHOWN = 60
 _TYPEWRITTEN = str.maketrans(
     {**dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„‟", '"'), **dict.fromkeys("–—‐‑", "-")}
 )
-"""Models write these characters the other way; each is one character, so offsets stay."""
+"""Typographic characters that models write plainly; each is one character, so offsets stay."""
 
 
-def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Formed:
-    """Return a text with its citations, as `read_answer` checks them."""
-    return Formed(or_none(read_answer(text, chunks, _SUPPORT)))
+def cited_answer(text: str, chunks: Sequence[ScoredChunk]) -> Answer:
+    """Return a text with its citations, checked by `read_answer`."""
+    return or_none(read_answer(text, chunks, _SUPPORT))
 
 
-def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Formed:
+def listing_answer(items: Sequence[str], chunks: Sequence[ScoredChunk]) -> Answer:
     """Return a list of cited items."""
     read = [read_answer(item, chunks, _SUPPORT) for item in items]
     made = [part for part in read if part.answered]
     text = "\n".join(f"- {' '.join(part.text.split())}" for part in made)
-    return Formed(or_none(_merged(text, made)))
+    return or_none(_merged(text, made))
 
 
-def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredChunk]) -> Formed:
-    """Return a table with a row for each (document, what it says).
+def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredChunk]) -> Answer:
+    """Return a table with a row for each (document, statement).
 
-    A row about a document that no passage is of, or that cites another document's passage, is
-    a problem.
+    A row about a document without a passage, or one that cites another document's passage, is a
+    problem.
     """
     known = {chunk.document_id for chunk in chunks}
     parts: list[Answer] = []
@@ -45,7 +45,7 @@ def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredCh
             continue
         cited = {c.document_id for c in part.citations}
         if document_id not in known and len(cited) == 1:
-            (document_id,) = cited  # it gave a title, or a part of the name
+            (document_id,) = cited  # the model gave a title or a part of the name
         if document_id not in known:
             part = _with_problem(part, f"no passage is of {document_id[:_SHOWN]!r}")
         elif cited - {document_id}:
@@ -55,16 +55,16 @@ def comparison_answer(rows: Sequence[tuple[str, str]], chunks: Sequence[ScoredCh
         number = part.citations[0].number if part.citations else None
         table.append(ComparisonRow(document_id, part.text, number))
     made = or_none(_merged(as_table(table) if table else "", parts))
-    return Formed(made, tuple(table))
+    return replace(made, table=tuple(table))
 
 
 def clause_answer(
     lead: str, quotes: Sequence[tuple[int, str]], chunks: Sequence[ScoredChunk]
-) -> Formed:
+) -> Answer:
     """Return a sentence followed by quotes, each in the exact wording of its passage.
 
-    `quotes` are (passage number, text). One that stands in another passage is given that number;
-    one that stands in none is flagged. A quoted passage is cited by the span of its quotes.
+    `quotes` are (passage number, text). A quote from another passage gets that passage's number. A
+    quote from no passage is flagged. A quoted passage is cited by the span of its quotes.
     """
     answer = read_answer(lead, chunks, _SUPPORT)
     spans: dict[int, tuple[int, int]] = {}
@@ -91,27 +91,19 @@ def clause_answer(
     if not lines:
         if answer.answered:
             answer = _with_problem(answer, "quotes nothing")
-        return Formed(or_none(answer))
+        return or_none(answer)
     of_lead = {c.number: c for c in answer.citations} if answer.answered else {}
     citations = dict(of_lead)
-    for number, (start, end) in spans.items():
-        chunk = chunks[number - 1]
-        citations[number] = Citation(
-            number,
-            chunk.chunk_id,
-            chunk.document_id,
-            chunk.start + start,
-            chunk.start + end,
-            chunk.text[start:end],
-            number not in of_lead or of_lead[number].supports,
-        )
+    for number, span in spans.items():
+        held = number not in of_lead or of_lead[number].supports
+        citations[number] = cite(number, chunks[number - 1], span, supports=held)
     text = "\n".join([answer.text, *lines] if answer.answered else lines)
     ordered = tuple(citation for _, citation in sorted(citations.items()))
-    return Formed(Answer(text, True, ordered, None, (*answer.problems, *problems)))
+    return Answer(text, answered=True, citations=ordered, problems=(*answer.problems, *problems))
 
 
 def locate(quote: str, text: str) -> tuple[int, int] | None:
-    """Return where a quote stands in a text, whatever the white space and the shape of quotes."""
+    """Return the span of a quote in a text; white space and the shape of quotes may differ."""
     words = quote.translate(_TYPEWRITTEN).strip().strip("\"'").split()
     if not words:
         return None
@@ -120,7 +112,7 @@ def locate(quote: str, text: str) -> tuple[int, int] | None:
 
 
 def _merged(text: str, parts: Sequence[Answer]) -> Answer:
-    """Return one answer of several; a citation supports where it does so in all of them."""
+    """Return one answer of several; a citation supports if it does so in all of them."""
     citations: dict[int, Citation] = {}
     for citation in (c for part in parts for c in part.citations):
         known = citations.get(citation.number, citation)
@@ -129,7 +121,7 @@ def _merged(text: str, parts: Sequence[Answer]) -> Answer:
         )
     problems = tuple(problem for part in parts for problem in part.problems)
     ordered = tuple(citation for _, citation in sorted(citations.items()))
-    return Answer(text, bool(text), ordered, None, problems)
+    return Answer(text, answered=bool(text), citations=ordered, problems=problems)
 
 
 def _with_problem(answer: Answer, problem: str) -> Answer:

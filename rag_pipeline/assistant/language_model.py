@@ -1,4 +1,4 @@
-"""The assistant's stages by a chat model: typed questions to it, checked answers from it."""
+"""The assistant's steps by a chat model: typed prompts to it, checked answers from it."""
 
 import importlib.util
 import re
@@ -15,13 +15,13 @@ from rag_pipeline.answering.written import (
     comparison_answer,
     listing_answer,
 )
-from rag_pipeline.assistant.datasets import interactive
+from rag_pipeline.assistant.corpora import interactive
 from rag_pipeline.assistant.model import Reflection
 from rag_pipeline.assistant.prompts import FOLDER, adopted
 from rag_pipeline.calls.costs import attributed, charging, estimate_tokens
 from rag_pipeline.config import ChatSettings
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import Formed, ScoredChunk
+from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError, RagPipelineError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.store import Store
@@ -39,10 +39,10 @@ _VERDICTS = ("grounded", "complete", "consistent", "specific")
 
 
 class LanguageModel:
-    """The stages of an assistant by a chat model; safe to share between threads.
+    """The steps of an assistant by a chat model; safe to share between threads.
 
-    `ask` sends prompts, `settings` are the model's, `current` tells what each stage is to be asked
-    with now. Every method raises ProviderError where the reply is none of its signature.
+    `ask` sends prompts, `settings` are the model's, `current` returns the prompts in use. Every
+    method raises ProviderError if the reply does not fit its signature.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class LanguageModel:
 
     @property
     def prompts(self) -> "Prompts":
-        """Return what each stage is asked with."""
+        """Return the prompts in use."""
         return self._current()
 
     def with_prompts(self, prompts: "Prompts") -> "LanguageModel":
-        """Return the same model asked with other prompts."""
+        """Return the same model with other prompts."""
         other = copy(self)
         other._current = lambda: prompts
         return other
@@ -92,7 +92,7 @@ class LanguageModel:
     def keywords(
         self, query: str, document_id: str, texts: Sequence[str], instructions: str
     ) -> list[str]:
-        """Return up to 5 boosted queries for one document; raise ProviderError where none came."""
+        """Return up to 5 boosted queries for one document; raise ProviderError for none."""
         made = self._predict(
             "keywords",
             question=query,
@@ -108,10 +108,10 @@ class LanguageModel:
 
     def answer(
         self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
-    ) -> Formed:
+    ) -> Answer:
         """Return an answer in the form that the intent asks for, from the chunks that fit.
 
-        What it cites and quotes is checked against the chunks; what is wrong is in `problems`.
+        Citations and quotes are checked against the chunks; `problems` names the wrong ones.
         """
         name = {
             "clause_lookup": "clause",
@@ -134,18 +134,18 @@ class LanguageModel:
         self,
         query: str,
         intent: Intent,
-        formed: Formed,
+        answer: Answer,
         chunks: Sequence[ScoredChunk],
         instructions: str,
     ) -> Reflection:
-        """Review an answer; where a verdict is against it, write it again with the advice.
+        """Review an answer; if a verdict is against it, write it again with the advice.
 
-        The new answer is taken only if it answers and has no more problems than the old.
+        The new answer is used only if it answers and has no more problems than the old answer.
         """
         asked = {
             "question": query,
-            "answer": formed.answer.text,
-            "problems": "\n".join(formed.answer.problems),
+            "answer": answer.text,
+            "problems": "\n".join(answer.problems),
         }
         shown = self._fitting("review", chunks, **asked)
         review = self._predict("review", **asked, passages=numbered(shown))
@@ -155,16 +155,15 @@ class LanguageModel:
         wanting = ", ".join(name for name, good in verdicts.items() if not good)
         guidance = (
             f"{instructions}\n\nAn earlier answer was not {wanting}. Advice: {review.advice}\n"
-            f"The earlier answer:\n{formed.answer.text}"
+            f"The earlier answer:\n{answer.text}"
         ).strip()
         better = self.answer(query, intent, chunks, guidance)
-        kept = better.answer.answered and better.answer.text != formed.answer.text
-        if kept and len(better.answer.problems) <= len(formed.answer.problems):
-            return Reflection(verdicts, better)
-        return Reflection(verdicts)
+        is_new = better.answered and better.text != answer.text
+        is_better = is_new and len(better.problems) <= len(answer.problems)
+        return Reflection(verdicts, better if is_better else None)
 
     def _predict(self, name: str, **inputs: str) -> Any:
-        """Ask one of the prompts; raise ProviderError where the reply is not of its signature."""
+        """Send one of the prompts; raise ProviderError if the reply does not fit its signature."""
         import dspy
         from dspy.utils.exceptions import DSPyError
 
@@ -203,7 +202,7 @@ class LanguageModel:
 
 
 class _Adopted:
-    """The prompts of a store that are to be used; those adopted meanwhile are picked up."""
+    """The adopted prompts of a store; newly adopted prompts are picked up."""
 
     def __init__(self, store: Store, model: str) -> None:
         self._store = store
@@ -212,7 +211,7 @@ class _Adopted:
         self._read: tuple[list[str], Prompts] | None = None
 
     def __call__(self) -> "Prompts":
-        """Return the newest adopted; raise StoreError naming a file that can't be read."""
+        """Return the newest adopted prompts; raise StoreError naming a file that can't be read."""
         from rag_pipeline.assistant.signatures import Prompts, fingerprint
 
         listed = self._store.list(FOLDER)
@@ -224,10 +223,10 @@ class _Adopted:
 
 
 def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel | None:
-    """Return the model that a corpus's assistant is set to, with its adopted prompts, or None.
+    """Return the chat model of a corpus's assistant with its adopted prompts, None if none is set.
 
-    It gives up within the seconds that who asks may be kept waiting, unless it may be `patient`.
-    Raises MissingExtraError where dspy is not installed.
+    The model gives up within `model_seconds`, unless it may be `patient`. Raises MissingExtraError
+    if dspy is not installed.
     """
     chat = corpus.config.assistant.chat
     if chat is None:
@@ -245,12 +244,12 @@ def open_language_model(corpus: Corpus, patient: bool = False) -> LanguageModel 
             return ask(asked, settings, workspace.cache)
 
     current = _Adopted(workspace.store, settings.model)
-    current()  # what can't be read is told before anybody asks
+    current()  # raises for a file that can't be read before the first question
     return LanguageModel(ask_now, settings, current)
 
 
 def require_dspy() -> None:
-    """Raise MissingExtraError where dspy is not installed."""
+    """Raise MissingExtraError if dspy is not installed."""
     if importlib.util.find_spec("dspy") is None:
         raise MissingExtraError("dspy", "dspy")
 
@@ -258,8 +257,8 @@ def require_dspy() -> None:
 def numbered(chunks: Sequence[ScoredChunk]) -> str:
     """Return chunks as passages numbered from 1, each with its document's name, in delimiters.
 
-    What looks like a delimiter inside of a passage is made harmless: a document must not be able
-    to end its passage and go on as somebody else.
+    Text in a passage that looks like a delimiter is changed: a document must not be able to end its
+    passage and continue in another role.
     """
     return "\n\n".join(
         f'<passage number="{number}" document="{_inert(chunk.document_id)}">\n'

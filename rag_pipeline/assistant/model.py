@@ -1,4 +1,4 @@
-"""What a language model does for the assistant, and what happens where it fails."""
+"""What a language model does for the assistant, and rules in place of a model that fails."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from rag_pipeline.answering.intent import Intent
 from rag_pipeline.assistant.results import Detail
-from rag_pipeline.datamodels import Formed, ScoredChunk
+from rag_pipeline.datamodels import Answer, ScoredChunk
 from rag_pipeline.errors import (
     BudgetError,
     CallsStoppedError,
@@ -20,17 +20,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """A review of an answer: its verdicts, and a better answer or None where this one stands."""
+    """A review of an answer: its verdicts, and a better answer or None."""
 
     verdicts: Mapping[str, bool]
-    better: Formed | None = None
+    better: Answer | None = None
 
 
 class Model(Protocol):
-    """What a language model does for the assistant; without one, rules do it.
+    """A language model's part in an answer; without a model, rules do it.
 
-    Each raises ProviderError or BudgetError where the model fails; then a rule does it, see
-    `ModelOrRules`.
+    Each method raises ProviderError or BudgetError if the model fails; see `ModelWithFallback`.
     """
 
     def rewrite(self, query: str) -> str:
@@ -42,31 +41,30 @@ class Model(Protocol):
     def keywords(
         self, query: str, document_id: str, texts: Sequence[str], instructions: str
     ) -> Sequence[str]:
-        """Return boosted queries for one document, of which `texts` are the best passages."""
+        """Return boosted queries for one document; `texts` are its best passages."""
 
     def answer(
         self, query: str, intent: Intent, chunks: Sequence[ScoredChunk], instructions: str
-    ) -> Formed:
+    ) -> Answer:
         """Return an answer that cites the chunks by number."""
 
     def reflect(
         self,
         query: str,
         intent: Intent,
-        formed: Formed,
+        answer: Answer,
         chunks: Sequence[ScoredChunk],
         instructions: str,
     ) -> Reflection:
-        """Review an answer, and better it where it is wanting."""
+        """Review an answer, and improve it if a verdict is against it."""
 
 
-class ModelOrRules:
-    """Has a model do the steps of one answer, and does by rule what the model fails at.
+class ModelWithFallback:
+    """Lets a model do the steps of one answer; if the model fails at a step, a rule does it.
 
-    Once no call can work (an outage, a refused key, a spent budget) or one was given up, the model
-    is not asked again: whoever waits for the answer waits for one failure at most. With
-    `needs_model` an outage, a refused key and a spent budget are raised. Safe to share between
-    threads.
+    The model is not asked again after an outage, a refused key, a spent budget or a call that was
+    given up: the user waits for one failure at most. With `needs_model` an outage, a refused key
+    and a spent budget are raised. Safe to share between threads.
     """
 
     def __init__(self, needs_model: bool = False) -> None:
@@ -77,9 +75,9 @@ class ModelOrRules:
     def __call__(
         self, detail: Detail, step: str, ask: Callable[[], T], rule: Callable[[], T], of: str = ""
     ) -> T:
-        """Return what a model says, else what a rule does; `by_rule` of `detail` then says why.
+        """Return the model's result, else the rule's; `by_rule` of `detail` then gives the reason.
 
-        Raises MissingExtraError: what is not installed is no outage.
+        Raises MissingExtraError: a missing package is no outage.
         """
         reason = self._stopped
         if reason is None:
@@ -99,7 +97,7 @@ class ModelOrRules:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return one line that says what was done by rules, and why first; none if nothing was."""
+        """Return one line that names the steps that rules did, with the first reason."""
         if not self._failed:
             return ()
         reason = next(iter(self._failed.values()))

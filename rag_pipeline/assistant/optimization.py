@@ -11,10 +11,10 @@ import dspy
 
 from rag_pipeline.answering import Reader
 from rag_pipeline.assistant import prompts as stored
-from rag_pipeline.assistant.datasets import ReleasedDataset
+from rag_pipeline.assistant.corpora import ReleasedCorpus
 from rag_pipeline.assistant.language_model import LanguageModel, open_language_model
 from rag_pipeline.assistant.pipeline import Assistant
-from rag_pipeline.assistant.results import Assisted
+from rag_pipeline.assistant.results import AssistedAnswer
 from rag_pipeline.assistant.signatures import Prompts, fingerprint
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.datamodels import Query
@@ -25,10 +25,10 @@ from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.runs import load_queries
 from rag_pipeline.evaluation.summary import mean_of_known
 
-MeasureAnswer = Callable[[Query, Assisted], float | None]
-"""From a query and its answer to a score of 0..1; None where it could not be judged."""
+MeasureAnswer = Callable[[Query, AssistedAnswer], float | None]
+"""From a query and its answer to a score of 0..1; None if it could not be scored."""
 Tell = Callable[[str], None]
-"""Called with what begins."""
+"""Called with the name of the step that begins."""
 
 _FEWEST_QUERIES = 6
 _MOST_EXAMPLES = 4
@@ -47,10 +47,10 @@ def optimize_prompts(
 ) -> stored.PromptVersion:
     """Compile the assistant's prompts against a metric, store the result, and return it.
 
-    The queries that the metric can judge are shuffled by `seed` and split in three. Each trial
+    The queries that the metric can score are shuffled by `seed` and split in three. Each trial
     takes up to 4 examples per signature from answers to the first third that score at least 0.5
-    (DSPy's BootstrapFewShot; Khattab et al., DSPy, ICLR 2024); the second third chooses among the
-    trials; the last compares the chosen prompts with those in use, which stay if they are better.
+    (DSPy's BootstrapFewShot; Khattab et al., DSPy, ICLR 2024). The second third chooses among the
+    trials. The last third compares the chosen prompts with the prompts in use; the better stay.
     Raises ConfigError without a model and InputError without enough queries.
     """
     model, measure = _model(corpus), measure_of(corpus, metric)
@@ -67,14 +67,17 @@ def optimize_prompts(
             f"measured by; at least {_FEWEST_QUERIES} are needed (after `rag run` has read them)"
         )
     first, second, last = split(queries, seed)
-    datasets = {corpus.name: ReleasedDataset(corpus)}
+    released = {corpus.name: ReleasedCorpus(corpus)}
 
-    def answer(prompts: Prompts, query: str) -> Assisted:
-        with_prompts = model.with_prompts(prompts)
-        answering = Assistant(
-            datasets, corpus.config.assistant, reader, with_prompts, needs_model=True
+    def answer(prompts: Prompts, query: str) -> AssistedAnswer:
+        assistant = Assistant(
+            corpora=released,
+            settings=corpus.config.assistant,
+            reader=reader,
+            model=model.with_prompts(prompts),
+            needs_model=True,
         )
-        return answering.ask(query)
+        return assistant.ask(query)
 
     def score(prompts: Prompts, on: Sequence[Query]) -> float | None:
         return mean_of_known(measure(query, answer(prompts, query.query)) for query in on)
@@ -118,14 +121,14 @@ def measure_of(corpus: Corpus, metric: str) -> MeasureAnswer:
     """
     if metric == "AnswerPresence":
         return lambda query, made: answer_presence(
-            relevance_labels([p.chunk for p in made.passages], query.gold_spans), _K
+            relevance_labels(made.passages, query.gold_spans), _K
         )
     if metric != "EntityF1":
         known = ", ".join(get_args(stored.PromptMetric))
         raise InputError(f"metric {metric!r} is not one of: {known}")
     settings = corpus.config.evaluation.entities
 
-    def entity_f1(query: Query, made: Assisted) -> float | None:
+    def entity_f1(query: Query, made: AssistedAnswer) -> float | None:
         text = made.text if made.answered else ""
         (found,) = settings.extract([text], corpus.workspace.models())
         if isinstance(found, ProviderError):
@@ -146,9 +149,9 @@ def split(queries: Sequence[Query], seed: int) -> tuple[list[Query], list[Query]
 
 
 class _Program(dspy.Module):
-    """What DSPy compiles: the prompts, and how a query is answered with them."""
+    """The program that DSPy compiles: the prompts, and a function that answers with them."""
 
-    def __init__(self, answer: Callable[[Prompts, str], Assisted]) -> None:
+    def __init__(self, answer: Callable[[Prompts, str], AssistedAnswer]) -> None:
         super().__init__()
         self.prompts = Prompts()
         self.answer = answer
@@ -158,12 +161,12 @@ class _Program(dspy.Module):
 
 
 def _bootstrap(
-    answer: Callable[[Prompts, str], Assisted],
+    answer: Callable[[Prompts, str], AssistedAnswer],
     measure: MeasureAnswer,
     queries: Sequence[Query],
     rng: random.Random,
 ) -> Prompts:
-    """Return prompts with examples from those queries whose answers are good enough."""
+    """Return prompts with examples from queries whose answers are good enough."""
     by_id = {query.query_id: query for query in queries}
     examples = [
         dspy.Example(query_id=query.query_id, query=query.query).with_inputs("query")
@@ -178,9 +181,9 @@ def _bootstrap(
         metric=good_enough,
         max_bootstrapped_demos=rng.randint(1, _MOST_EXAMPLES),
         max_labeled_demos=0,
-        max_errors=1,  # a model's failures are met by rules, so what still fails must be told
+        max_errors=1,  # rules stand in for the model, so any error that is left must be raised
     )
-    printed = io.StringIO()  # it draws a progress bar of its own
+    printed = io.StringIO()  # DSPy draws a progress bar
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         compiled = optimizer.compile(_Program(answer), trainset=examples)
     prompts: Prompts = compiled.prompts

@@ -1,24 +1,32 @@
-"""What the assistant finds and says."""
+"""What the assistant returns: an answer, its sources, and a trace of how it came about."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rag_pipeline.answering.forms import verified
 from rag_pipeline.answering.intent import Intent
-from rag_pipeline.datamodels import ComparisonRow, ScoredChunk
-from rag_pipeline.loading.places import Place
+from rag_pipeline.datamodels import (
+    Answer,
+    Citation,
+    ComparisonRow,
+    Document,
+    FoundDocument,
+    ScoredChunk,
+)
+from rag_pipeline.loading.places import Place, place_of
 
 Progress = Callable[[str, int, int], None]
-"""Called when a stage begins: its name, how many are done, how many there are."""
-
-
+"""Called when a step begins, with its name, the number of steps done and the number of steps."""
 Detail = dict[str, Any]
-"""What a stage tells of itself, by names of its own."""
+"""Details of a step, by names of its own."""
+DocumentOf = Callable[[ScoredChunk], Document | None]
+"""From a passage to its document, None if its source shows passages only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What one stage did, and how long it took; `began` is in nanoseconds since the epoch."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceEntry:
+    """One step of an answer and its duration; `began` is in nanoseconds since the epoch."""
 
     name: str
     seconds: float
@@ -26,26 +34,16 @@ class Stage:
     began: int
 
 
-@dataclass(frozen=True, slots=True)
-class FoundDocument:
-    """A discovered document of a dataset."""
-
-    dataset: str
-    document_id: str
-    title: str
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A cited span; `verified` tells whether the document's text bears it out.
+    """A cited span; `verified` tells whether the document holds the text there.
 
-    `origin` says where an expanded document came from; it is None for the corpus's own. `place` is
-    None where the document's source shows passages only.
+    `origin` tells where an expanded document came from, None for the corpus's own documents.
+    `place` is None if the document's source shows passages only.
     """
 
     number: int
-    dataset: str
+    corpus: str
     document_id: str
     start: int
     end: int
@@ -55,28 +53,13 @@ class Source:
     place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A chunk of a dataset that the answer was made from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssistedAnswer:
+    """An answer of the assistant with its sources, and the trace of how it came about.
 
-    dataset: str
-    chunk: ScoredChunk
-
-    @property
-    def origin(self) -> Mapping[str, Any] | None:
-        """Return where an expanded document's chunk comes from; None of a corpus's own.
-
-        A document's own fields are no mappings, so that none can pass for an origin.
-        """
-        origin = self.chunk.metadata.get("expanded")
-        return origin if isinstance(origin, Mapping) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Assisted:
-    """What the assistant says, and how it came to it.
-
-    `problems` are wrong citations, `warnings` what was done otherwise than it is set up.
+    Made by `Assistant.ask`; read by the command line and the servers. `passages` are the chunks
+    that the answer was made from. `problems` names wrong citations. `warnings` tells of steps that
+    were not done as set up.
     """
 
     query: str
@@ -85,9 +68,57 @@ class Assisted:
     intent: Intent
     sources: tuple[Source, ...]
     documents: tuple[FoundDocument, ...]
-    passages: tuple[Passage, ...]
+    passages: tuple[ScoredChunk, ...]
     confidence: float | None
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     table: tuple[ComparisonRow, ...] = ()
-    stages: tuple[Stage, ...] = ()
+    trace: tuple[TraceEntry, ...] = ()
+
+
+def origin_of(passage: ScoredChunk) -> Mapping[str, Any] | None:
+    """Return the origin of an expanded document's chunk; None for a corpus's own chunk.
+
+    A document's own metadata holds no mappings, so no field of it passes for an origin.
+    """
+    origin = passage.metadata.get("expanded")
+    return origin if isinstance(origin, Mapping) else None
+
+
+def cited(
+    answer: Answer, passages: Sequence[ScoredChunk], document_of: DocumentOf
+) -> tuple[Answer, tuple[Source, ...]]:
+    """Return an answer with its citations checked against the documents, and their sources."""
+    of_chunk = {passage.chunk_id: passage for passage in reversed(passages)}
+
+    def holds(citation: Citation) -> bool:
+        passage = of_chunk.get(citation.chunk_id)
+        if passage is None or passage.document_id != citation.document_id:
+            return False
+        document = document_of(passage)
+        if document is None:
+            return citation.text in passage.text
+        return document.text[citation.start : citation.end] == citation.text
+
+    answer = verified(answer, holds)
+    sources = tuple(
+        Source(
+            number=c.number,
+            corpus=passage.corpus,
+            document_id=c.document_id,
+            start=c.start,
+            end=c.end,
+            text=c.text,
+            verified=c.supports,
+            origin=origin_of(passage),
+            place=place_in(c, document_of(passage)),
+        )
+        for c in answer.citations
+        if (passage := of_chunk.get(c.chunk_id)) is not None
+    )
+    return answer, sources
+
+
+def place_in(span: Citation | ScoredChunk, document: Document | None) -> Place | None:
+    """Return the place of a span in its document, None without the document."""
+    return None if document is None else place_of(document, span.start, span.end)

@@ -4,21 +4,21 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rag_pipeline.assistant import Assisted
+from rag_pipeline.assistant import AssistedAnswer
 from rag_pipeline.cli.console import console, say, visible
 from rag_pipeline.cli.tables import source_of
 
 
-def as_record(made: Assisted) -> dict[str, Any]:
+def as_record(made: AssistedAnswer) -> dict[str, Any]:
     """Return an answer as plain JSON values."""
     record = asdict(made)
-    record["passages"] = [{"dataset": p.dataset, **p.chunk.record()} for p in made.passages]
+    record["passages"] = [{"corpus": p.corpus, **p.record()} for p in made.passages]
     for source, made_source in zip(record["sources"], made.sources, strict=True):
         source["place"] = made_source.place and made_source.place.record()
     return record
 
 
-def show_answer(made: Assisted, trace: bool) -> None:
+def show_answer(made: AssistedAnswer, trace: bool) -> None:
     """Print the answer, its sources, problems and warnings, and with `trace` the stages."""
     for line in made.text.splitlines():
         say(visible(line))
@@ -35,9 +35,9 @@ def show_answer(made: Assisted, trace: bool) -> None:
         say(f"[yellow]{visible(warning)}[/yellow]")
     if trace:
         console.print()
-        for stage in made.stages:
-            detail = ", ".join(f"{name}: {value}" for name, value in stage.detail.items())
-            line = f"{stage.name} ({1000 * stage.seconds:.0f} ms) {detail}"
+        for entry in made.trace:
+            detail = ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
+            line = f"{entry.name} ({1000 * entry.seconds:.0f} ms) {detail}"
             say(f"[dim]{visible(line)}[/dim]")
 
 

@@ -18,13 +18,13 @@ from rag_pipeline.config.plugins import (
 )
 from rag_pipeline.config.settings import Settings, Share
 from rag_pipeline.datamodels import (
+    Answer,
     Answered,
     ContextJudgement,
     Entity,
-    Formed,
     Query,
     ScoredChunk,
-    ToAnswer,
+    SearchResult,
 )
 from rag_pipeline.errors import ProviderError
 
@@ -86,11 +86,13 @@ class ExtractiveAnswers(AnswerSettings):
 
 
 class AnswerMethod(AnswerSettings):
-    """A method that answers from the passages alone, in the place of verbatim sentences."""
+    """A method that answers from the passages alone, instead of verbatim sentences."""
 
     @abstractmethod
-    def answer(self, asked: Sequence[ToAnswer], models: Models) -> Sequence[Formed | ProviderError]:
-        """Return the answer to each question from all of its `chunks`, or why there is none."""
+    def answer(
+        self, found: Sequence[SearchResult], models: Models
+    ) -> Sequence[Answer | ProviderError]:
+        """Return the answer to each query from all of its `chunks`, or why there is none."""
 
 
 Answers = Annotated[AnswerSettings, VariantsOf(ANSWER_METHODS, "method")]

@@ -24,6 +24,8 @@ _ENVIRONMENT = re.compile(
 RENAMED: Mapping[str, str] = {
     "assistant.passages": "evaluation.answers.contexts",
     "*.known_as": "cache_identity",
+    "retrievers.*.top_k": "k",
+    "retrievers.*.top_n": "k, the number of chunks that a search returns",
 }
 """Place of a setting that has another name now -> that name. `*` stands for any text."""
 

@@ -1,4 +1,4 @@
-"""What a retriever promises; the methods stand in `search.retrievers` and `search.staged`."""
+"""Settings of all retrievers; the methods stand in `search.retrievers` and `search.staged`."""
 
 from typing import Annotated, Any, Literal
 
@@ -14,8 +14,8 @@ LexicalEngine = Literal["bm25s", "rank_bm25", "lance"]
 class AdaptiveSelection(Settings):
     """Keep few chunks for a simple query, more for a complex one (see `adaptive_selection`).
 
-    `contexts` are the counts for a complexity below 0.3, below 0.7, and from there on; `floor` is
-    the score that a chunk must exceed, after the query's scores are scaled to 0..1.
+    `contexts` are the numbers of chunks for a complexity below 0.3, below 0.7, and from 0.7 on.
+    `floor` is the score that a chunk must exceed, after the query's scores are scaled to 0..1.
     """
 
     contexts: tuple[int, int, int] = (3, 5, 7)
@@ -31,16 +31,15 @@ class AdaptiveSelection(Settings):
 class RetrieverSettings(Settings):
     """What all retrievers share; `adaptive: true` stands for the defaults of its settings.
 
-    `near_duplicates` leaves out a chunk that says nearly word for word what a better one says, in
-    the same `document` or anywhere in the `corpus`. At most `most_per_document` chunks are of one
-    document. Both before the cut to `top_n`. `expand` shows chunks with those beside them, or with
-    their whole section (see `search.widening`).
-    A method of one's own is a `search.retrievers.SinglePassRetriever`.
+    A search returns `k` chunks. `near_duplicates` leaves out a chunk that repeats a better one
+    nearly word for word, in the same `document` or anywhere in the `corpus`. At most
+    `most_per_document` chunks are of one document. Both choose among the best 200 chunks. `expand`
+    shows chunks with those beside them, or with their whole section (see `search.widening`).
+    A plugin's method is a `search.retrievers.SinglePassRetriever`.
     """
 
     method: str
-    top_k: int = Field(default=50, ge=1, le=10_000)
-    top_n: int | None = Field(default=None, ge=1)
+    k: int = Field(default=50, ge=1, le=10_000)
     adaptive: AdaptiveSelection | None = None
     near_duplicates: Literal["keep", "document", "corpus"] = "keep"
     most_per_document: int | None = Field(default=None, ge=1)
@@ -56,8 +55,13 @@ class RetrieverSettings(Settings):
         return value
 
     @property
+    def is_varied(self) -> bool:
+        """Return whether any chunk may be left out of a ranking."""
+        return self.near_duplicates != "keep" or self.most_per_document is not None
+
+    @property
     def lexical_engine(self) -> LexicalEngine | None:
-        """Return the BM25 engine whose index is searched, None where only vectors are."""
+        """Return the BM25 engine whose index is searched, None for vectors alone."""
         return None
 
     @property
@@ -67,7 +71,7 @@ class RetrieverSettings(Settings):
 
     @property
     def adds_queries(self) -> bool:
-        """Return whether queries are embedded that are made of what others have found."""
+        """Return whether further queries are made from the chunks that the first pass found."""
         return False
 
 
@@ -77,9 +81,9 @@ Retriever = Annotated[RetrieverSettings, VariantsOf(RETRIEVERS, "method")]
 class Lexical(Settings):
     """What all BM25 engines share: tokens, stems, stop words, k1 and b (defaults are Lucene's).
 
-    `language: auto` takes the language of each text, chunk or question, for its own: for documents
-    in several languages. A term of a chunk's own text counts as much as `text_weight` of the same
-    in its context. A chunk without context scores the same under any weight.
+    `language: auto` detects the language of each chunk and query, for documents in several
+    languages. A term of a chunk's own text counts as `text_weight` of the same term in its context.
+    A chunk without context scores the same under any weight.
     """
 
     code_version = 2

@@ -7,14 +7,14 @@ release serves the weights that were learned from all queries.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rag_pipeline.config import Reranker, Retriever
+from rag_pipeline.config import Retriever
 from rag_pipeline.datamodels import Query
 from rag_pipeline.evaluation.relevance import relevant_chunks
-from rag_pipeline.search.index import Index
 from rag_pipeline.search.learning import FOLDS, Example, example_of, folds_of, learn
-from rag_pipeline.search.retrieval import EncodedQuestion, read_question
+from rag_pipeline.search.ranking import Search
+from rag_pipeline.search.retrieval import Searcher, parse_query
 from rag_pipeline.search.retrievers.learned import LearnedRetriever, PartWeights
-from rag_pipeline.search.staged import ContextAwareRetriever, Embed, single_pass
+from rag_pipeline.search.staged import ContextAwareRetriever, single_pass
 
 
 class QueryGroup(NamedTuple):
@@ -42,20 +42,16 @@ def with_weights(settings: Retriever, weights: PartWeights | None) -> Retriever:
 
 
 def cross_fitted(
-    index: Index,
-    queries: Sequence[Query],
-    groups: dict[str, str],
-    settings: Retriever,
-    reranker: Reranker,
-    embed: Embed,
+    searcher: Searcher, queries: Sequence[Query], groups: dict[str, str]
 ) -> LearnedSearch:
     """Learn weights for a `learned` retriever with enough queries."""
+    settings = searcher.retriever
     over = single_pass(settings)
     known = [q for q in queries if q.gold_spans]
     if not isinstance(over, LearnedRetriever) or len(known) < over.minimum_queries:
         return LearnedSearch([QueryGroup(queries, settings)], None)
     folds = folds_of([groups[q.query_id] for q in queries])
-    examples = _examples(index, queries, over, reranker, embed)
+    examples = _examples(searcher, queries, over)
 
     def learned_without(fold: int | None) -> PartWeights:
         kept = [
@@ -74,22 +70,18 @@ def cross_fitted(
 
 
 def _examples(
-    index: Index,
-    queries: Sequence[Query],
-    settings: LearnedRetriever,
-    reranker: Reranker,
-    embed: Embed,
+    searcher: Searcher, queries: Sequence[Query], settings: LearnedRetriever
 ) -> list[Example | None]:
+    index = searcher.index
     columns = ["chunk_id", "document_id", "start", "end"]
     answering = relevant_chunks(queries, index.table.search().select(columns).to_batches())
-    questions = [read_question(index, query.query, settings) for query in queries]
-    made = embed([question.ask for question in questions])
+    parsed = [parse_query(index, query.query, settings) for query in queries]
+    made = searcher.embed([query.search_text for query in parsed])
+    searches = [
+        Search(index=index, query=query, vector=vector, tokens=tokens)
+        for query, vector, tokens in zip(parsed, made.vectors, made.tokens, strict=True)
+    ]
     return [
-        example_of(
-            *(index, question, EncodedQuestion(vector, tokens), settings, reranker),
-            index.at(sorted(answering[query.query_id])),
-        )
-        for query, question, vector, tokens in zip(
-            queries, questions, made.vectors, made.tokens, strict=True
-        )
+        example_of(search, settings, searcher.reranker, index.at(sorted(answering[query.query_id])))
+        for query, search in zip(queries, searches, strict=True)
     ]

@@ -8,7 +8,7 @@ import json
 import statistics
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,13 @@ from rag_pipeline.calls.costs.purposes import meter
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import Configuration, Retriever, fingerprint
 from rag_pipeline.config.rerankers import PassageReranker
-from rag_pipeline.datamodels import CONTEXTUALIZED_CHUNKS_SCHEMA, Query, ScoredChunk
+from rag_pipeline.datamodels import (
+    CONTEXTUALIZED_CHUNKS_SCHEMA,
+    Query,
+    ScoredChunk,
+    SearchRequest,
+    SearchResult,
+)
 from rag_pipeline.errors import ProviderError, StoreError, TextsFailedError
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.results import QUERIES, RUN, read_as
@@ -27,9 +33,9 @@ from rag_pipeline.indexing import read_documents
 from rag_pipeline.loading.queries import problem_of, read_queries, resolve_queries
 from rag_pipeline.models.providers.minilm import MiniLMEmbedding
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.pinned import Pinned, hold_index, pin
+from rag_pipeline.search.pinned import Pinned, open_index, pin
 from rag_pipeline.search.reranking.models import passage_scorer
-from rag_pipeline.search.retrieval import read_question, remembering, retrieve_all
+from rag_pipeline.search.retrieval import Searcher, cached, parse_query
 from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
@@ -191,97 +197,134 @@ def update_run(
     started = time.perf_counter()
     pinned = pin(workspace, configuration)
     made_from = run_digest(workspace, configuration, pinned)
-    queries = every = load_queries(workspace) if only is None else only
+    queries = load_queries(workspace) if only is None else only
     counts = CallCounts()
     charged = meter.get()
     spent, unpriced = (charged.usd, charged.unpriced) if charged else (0.0, 0)
-    index = hold_index(workspace, pinned)
-    settings = workspace.config.retrievers[configuration.retriever]
-    embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
-    asks = [read_question(index, q.query, settings).ask for q in queries]
-    not_searched: list[str] = []
-    lacking: list[str] = []
-    try:
-        embed(asks)  # in as few calls as can be
-    except TextsFailedError as error:
-        failed = [(q, error.failed.get(ask)) for q, ask in zip(every, asks, strict=True)]
-        not_searched = [f"{query.query_id}: {reason}" for query, reason in failed if reason]
-        if not _are_few(not_searched, every):
-            raise
-        queries = [query for query, reason in failed if not reason]
-        lacking = [query.query_id for query, reason in failed if reason]
-    reranker = workspace.config.rerankers[configuration.reranker]
-    # By the settings as they are: an identity may name them all, and searches ask by it.
-    score = passage_scorer(workspace, reranker, counts)
-    stops = isinstance(reranker, PassageReranker) and reranker.on_error == "fail"
-    if stops:  # but not for a query or two
-        reranker = reranker.model_copy(update={"on_error": "keep_order"})
-    rows: list[tuple[Any, ...]] = []
-    latencies: list[float] = []
-    not_reranked: list[str] = []
-    before = RUN.note(workspace, configuration.name)
-    learned = cross_fitted(index, queries, load_groups(workspace), settings, reranker, embed)
-    ranked = (
-        (query, found)
-        for asked in learned.asked
-        for query, found in zip(
-            asked.queries,
-            retrieve_all(
-                *(index, [q.query for q in asked.queries], asked.settings),
-                *(reranker, embed, score),
-            ),
-            strict=True,
-        )
-    )
+    searcher = _searcher(workspace, configuration, pinned, counts)
+    run = _Run(queries=queries)
+    searched = run.embed(searcher)
+    groups = load_groups(workspace)
+    learned = cross_fitted(searcher, searched, groups)
     made = counts.made
-    for query, found in ranked:
-        # Scores of a model that come from the cache take no time.
-        if found.latency_ms is not None and (score is None or counts.made > made):
-            latencies.append(found.latency_ms)
-        if found.failure is not None:
-            not_reranked.append(f"{query.query_id}: {found.failure}")
-            lacking.append(query.query_id)
-        if found.unboosted is not None:
-            not_searched.append(f"{query.query_id}: boosted queries: {found.unboosted}")
-            lacking.append(query.query_id)
-        for rank, c in enumerate(found.chunks, 1):
-            own = (c.chunk_id, c.document_id, c.start, c.end, c.score, c.text)
-            rows.append((query.query_id, rank, *own))
-        made = counts.made
-        advance("queries", 1)
-    if stops and not _are_few(not_reranked, every):
-        query_id, _, reason = not_reranked[0].partition(": ")
-        first = next(q.query for q in every if q.query_id == query_id)
-        others = f" (and {len(not_reranked) - 1} more queries)"
-        raise ProviderError(f"query {first[:80]!r}: {reason}{others}")
-    if not_searched and not _are_few(not_searched, every):
-        raise ProviderError("; ".join(not_searched[:3]))
-    lacking = sorted(set(lacking))
+    for asked in learned.asked:
+        requests = (SearchRequest(query=query.query) for query in asked.queries)
+        found_all = replace(searcher, retriever=asked.settings).search_all(requests)
+        for query, found in zip(asked.queries, found_all, strict=True):
+            # Cached scores of a model take no time, so only searches with calls are timed.
+            run.add(query, found, timed=searcher.score is None or counts.made > made)
+            made = counts.made
+            advance("queries", 1)
+    reranker = workspace.config.rerankers[configuration.reranker]
+    run.check_failures(isinstance(reranker, PassageReranker) and reranker.on_error == "fail")
+    before = RUN.note(workspace, configuration.name)
+    latency_ms = statistics.median(run.latencies) if run.latencies else before.get("latency_ms")
+    usd = before.get("usd_per_query")
+    if counts.made or not counts.saved:
+        usd = usd_per_query(charged, spent, unpriced, counts, len(searched))
     note = {
-        "digest": _digest_without(made_from, lacking),
+        "digest": _digest_without(made_from, sorted(run.lacking)),
         "pinned": asdict(pinned),
-        "queries": len(every),
-        "failed": lacking,
+        "queries": len(queries),
+        "failed": sorted(run.lacking),
         "calls": asdict(counts),
-        "not_reranked": not_reranked,
-        "not_searched": not_searched,
+        "not_reranked": run.not_reranked,
+        "not_searched": run.not_searched,
         "seconds": time.perf_counter() - started,
-        "latency_ms": statistics.median(latencies) if latencies else before.get("latency_ms"),
-        "usd_per_query": usd_per_query(charged, spent, unpriced, counts, len(queries))
-        if counts.made or not counts.saved
-        else before.get("usd_per_query"),
-        "asks": {q.query_id: a for q, a in zip(every, asks, strict=True) if a != q.query},
+        "latency_ms": latency_ms,
+        "usd_per_query": usd,
+        "search_texts": run.search_texts,
         "weights": learned.weights,
     }
-    # Scores are judged, and a release is made, from the version that was searched.
+    _pin_builds(workspace, configuration, pinned)
+    columns = zip(*run.rows, strict=True) if run.rows else ((),) * len(RUN.schema.names)
+    table = RUN.table(dict(zip(RUN.schema.names, columns, strict=True)))
+    RUN.write(workspace, table, note, configuration.name)
+    return note
+
+
+def _searcher(
+    workspace: Workspace, configuration: Configuration, pinned: Pinned, counts: CallCounts
+) -> Searcher:
+    """Return the configuration's searcher; its reranker keeps the order of queries it fails on."""
+    reranker = workspace.config.rerankers[configuration.reranker]
+    # The scorer gets the unchanged settings: the keys of its calls may name them all.
+    score = passage_scorer(workspace, reranker, counts)
+    if isinstance(reranker, PassageReranker):
+        reranker = reranker.model_copy(update={"on_error": "keep_order"})
+    return Searcher(
+        index=open_index(workspace, pinned),
+        retriever=workspace.config.retrievers[configuration.retriever],
+        reranker=reranker,
+        embed=cached(workspace.embed(configuration.embedding, counts, "query")),
+        score=score,
+    )
+
+
+def _pin_builds(workspace: Workspace, configuration: Configuration, pinned: Pinned) -> None:
+    """Keep the versions that were searched: scores and a release are made from them."""
     searched = workspace.vector_index(configuration.vector_key)
     searched.pin(f"run-{configuration.name}", pinned.vector_version)
     if pinned.documents_version is not None:
         workspace.documents().pin(f"run-{configuration.name}", pinned.documents_version)
-    columns = zip(*rows, strict=True) if rows else ((),) * len(RUN.schema.names)
-    table = RUN.table(dict(zip(RUN.schema.names, columns, strict=True)))
-    RUN.write(workspace, table, note, configuration.name)
-    return note
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """The rows of a run and the failures of its queries, collected query by query."""
+
+    queries: Sequence[Query]
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    not_reranked: list[str] = field(default_factory=list)
+    not_searched: list[str] = field(default_factory=list)
+    lacking: set[str] = field(default_factory=set)
+    """The ids of queries that a model failed on."""
+    search_texts: dict[str, str] = field(default_factory=dict)
+    """The search texts by query id, where they differ from the query."""
+
+    def embed(self, searcher: Searcher) -> Sequence[Query]:
+        """Embed all search texts in few calls; return the queries that can be searched for."""
+        texts = [
+            parse_query(searcher.index, query.query, searcher.retriever).search_text
+            for query in self.queries
+        ]
+        pairs = list(zip(self.queries, texts, strict=True))
+        self.search_texts = {q.query_id: text for q, text in pairs if text != q.query}
+        try:
+            searcher.embed(texts)
+        except TextsFailedError as error:
+            failed = {q.query_id: error.failed[text] for q, text in pairs if text in error.failed}
+            self.not_searched = [f"{query_id}: {reason}" for query_id, reason in failed.items()]
+            if not _are_few(self.not_searched, self.queries):
+                raise
+            self.lacking |= failed.keys()
+            return [query for query in self.queries if query.query_id not in failed]
+        return self.queries
+
+    def add(self, query: Query, found: SearchResult, timed: bool) -> None:
+        """Add the ranked chunks of a query, and the failures of models on it."""
+        if found.latency_ms is not None and timed:
+            self.latencies.append(found.latency_ms)
+        if found.rerank_error is not None:
+            self.not_reranked.append(f"{query.query_id}: {found.rerank_error}")
+            self.lacking.add(query.query_id)
+        if found.boost_error is not None:
+            self.not_searched.append(f"{query.query_id}: boosted queries: {found.boost_error}")
+            self.lacking.add(query.query_id)
+        for rank, c in enumerate(found.chunks, 1):
+            own = (c.chunk_id, c.document_id, c.start, c.end, c.score, c.text)
+            self.rows.append((query.query_id, rank, *own))
+
+    def check_failures(self, reranker_must_work: bool) -> None:
+        """Raise ProviderError if a model failed on more than a few queries."""
+        if reranker_must_work and not _are_few(self.not_reranked, self.queries):
+            query_id, _, reason = self.not_reranked[0].partition(": ")
+            first = next(q.query for q in self.queries if q.query_id == query_id)
+            others = f" (and {len(self.not_reranked) - 1} more queries)"
+            raise ProviderError(f"query {first[:80]!r}: {reason}{others}")
+        if self.not_searched and not _are_few(self.not_searched, self.queries):
+            raise ProviderError("; ".join(self.not_searched[:3]))
 
 
 def _are_few(failures: Sequence[str], queries: Sequence[Query]) -> bool:
@@ -310,37 +353,36 @@ def retriever_of(workspace: Workspace, configuration: Configuration) -> Retrieve
 
 def retrieve_again(
     workspace: Workspace, configuration: Configuration, query: str, counts: CallCounts
-) -> list[ScoredChunk]:
-    """Return what another query finds in the builds of the last run; [] where there was none."""
+) -> Sequence[ScoredChunk]:
+    """Return the chunks for another query in the builds of the last run; [] without a run."""
     config = workspace.config
     pinned = RUN.note(workspace, configuration.name).get("pinned")
-    if pinned is None:  # a forecast lets queries have found passages without any run
+    if pinned is None:  # a dry run stands in for the chunks of queries, without a run
         return []
     reranker = config.rerankers[configuration.reranker]
-    found = retrieve_all(
-        hold_index(workspace, Pinned(**pinned)),
-        [query],
-        retriever_of(workspace, configuration),
-        reranker,
-        workspace.embed(configuration.embedding, counts, "query"),
-        passage_scorer(workspace, reranker, counts),
+    searcher = Searcher(
+        index=open_index(workspace, Pinned(**pinned)),
+        retriever=retriever_of(workspace, configuration),
+        reranker=reranker,
+        embed=workspace.embed(configuration.embedding, counts, "query"),
+        score=passage_scorer(workspace, reranker, counts),
     )
-    return next(found).chunks
+    return searcher.search(SearchRequest(query=query)).chunks
 
 
 def searched_index(workspace: Workspace, configuration: Configuration) -> Index | None:
-    """Open what the last run searched, if it keeps the tokens of the packaged model."""
+    """Open the index of the last run, if it keeps the tokens of the packaged model."""
     settings = workspace.config.embeddings[configuration.embedding]
     pinned = RUN.note(workspace, configuration.name).get("pinned")
     if pinned is None or not (isinstance(settings, MiniLMEmbedding) and settings.token_vectors):
         return None
-    return hold_index(workspace, Pinned(**pinned))
+    return open_index(workspace, Pinned(**pinned))
 
 
-def load_asks(workspace: Workspace, configuration: str) -> dict[str, str]:
-    """Return what queries ask besides naming a document, by query id; only where they name one."""
-    asks: dict[str, str] = RUN.note(workspace, configuration).get("asks", {})
-    return asks
+def load_search_texts(workspace: Workspace, configuration: str) -> dict[str, str]:
+    """Return the search texts of a run by query id, where a part of the query names a document."""
+    texts: dict[str, str] = RUN.note(workspace, configuration).get("search_texts", {})
+    return texts
 
 
 def load_ranked(

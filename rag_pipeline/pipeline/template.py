@@ -52,7 +52,7 @@ attributes:
   embeddings:
 {embeddings}
   retrievers:
-    dense: {{method: dense, top_k: 50}}
+    dense: {{method: dense, k: 50}}
     # Vectors and BM25; what names a document finds the document, the rest the chunk; a chunk
     # gains by what stands before and after it.
     hybrid:
@@ -62,7 +62,7 @@ attributes:
       split_query: true
       neighbour_weight: 0.1
       candidates: 200
-      top_k: 50
+      k: 50
   rerankers:
     none: {{method: none}}
     maxsim: {{method: maxsim, weight: 0.4, candidates: 50}}

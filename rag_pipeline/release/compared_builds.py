@@ -17,7 +17,7 @@ import pyarrow as pa
 from rag_pipeline.calls import CallCache
 from rag_pipeline.calls.recording import RecordingCache
 from rag_pipeline.config import Lexical
-from rag_pipeline.datamodels import GoldSpan, ScoredChunk
+from rag_pipeline.datamodels import GoldSpan, ScoredChunk, SearchRequest
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_queries
@@ -32,7 +32,7 @@ from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, built_with, open_lexical_index
 from rag_pipeline.search.pinned import Pinned
 from rag_pipeline.search.reranking.models import passage_scorer
-from rag_pipeline.search.retrieval import remembering, retrieve_all
+from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.workspace import Workspace
 
 MAX_ROWS = 50_000
@@ -123,17 +123,21 @@ class VariationSearch(AbstractContextManager["VariationSearch"]):
         self._indexes.clear()
         self._folder.cleanup()
 
-    def search(self, variation: Variation, query: str) -> list[ScoredChunk]:
+    def search(self, variation: Variation, query: str) -> Sequence[ScoredChunk]:
         """Return the ranked chunks; raise UnknownReplyError if a model call is needed."""
         settings = variation.settings
         embedder = open_embedder(self._workspace.config.located(settings.embedding))
         cache = self._workspace.cache
-        embed = remembering(lambda texts: embed_tokens(texts, embedder, cache, "query"))
+        embed = cached(lambda texts: embed_tokens(texts, embedder, cache, "query"))
         chats = settings.reranker_chats
-        score = passage_scorer(self._workspace, settings.reranker, chats=chats)
-        index = self._index(variation)
-        found = retrieve_all(index, [query], settings.retriever, settings.reranker, embed, score)
-        return next(found).chunks
+        searcher = Searcher(
+            index=self._index(variation),
+            retriever=settings.retriever,
+            reranker=settings.reranker,
+            embed=embed,
+            score=passage_scorer(self._workspace, settings.reranker, chats=chats),
+        )
+        return searcher.search(SearchRequest(query=query)).chunks
 
     def _index(self, variation: Variation) -> Index:
         engine = variation.settings.retriever.lexical_engine

@@ -16,7 +16,12 @@ from rag_pipeline.evaluation.leaderboard import BoardRow, load_leaderboard, with
 from rag_pipeline.evaluation.llm_relevance import Agreement, agreement
 from rag_pipeline.evaluation.prediction_powered import Corrected, corrected_mean
 from rag_pipeline.evaluation.results import CONTEXT_SCORES, ENTITY_SCORES, LABELS
-from rag_pipeline.evaluation.runs import load_asks, load_groups, load_queries, load_ranked
+from rag_pipeline.evaluation.runs import (
+    load_groups,
+    load_queries,
+    load_ranked,
+    load_search_texts,
+)
 from rag_pipeline.evaluation.scores import Scores
 from rag_pipeline.evaluation.slices import Part, Slice, context_breakdown, slices
 from rag_pipeline.evaluation.summary import Summary
@@ -187,8 +192,8 @@ def few_labels(
     gold = {q: measured.get(q) for q in asked}
     if None not in gold.values():
         return None
-    besides = load_asks(workspace, configuration)
-    asks = {q: besides.get(q, query) for q, query in asked.items()}
+    search_texts = load_search_texts(workspace, configuration)
+    asks = {q: search_texts.get(q, query) for q, query in asked.items()}
     ranked = load_ranked(workspace, configuration, DEPTH)
     judged = first_answers(ranked, asks, Tokenizer(workspace.config.lexical).tokenize)
     found = corrected_mean(gold, judged, groups)

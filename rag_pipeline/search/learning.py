@@ -13,14 +13,11 @@ import numpy.typing as npt
 
 from rag_pipeline.config import Reranker
 from rag_pipeline.models.embedding import read_tokens
-from rag_pipeline.search.index import Floats, Index, Positions
-from rag_pipeline.search.nearest import positions_of
-from rag_pipeline.search.query_analysis import Question
-from rag_pipeline.search.ranking import EncodedQuestion, rank, read_candidates
+from rag_pipeline.search.index import Floats, Positions
+from rag_pipeline.search.ranking import Search, positions_of, read_rows
 from rag_pipeline.search.reranking import maxsim
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
-from rag_pipeline.search.retrievers import Search
-from rag_pipeline.search.retrievers.hybrid import candidates_of, neighbour_means
+from rag_pipeline.search.retrievers.hybrid import candidate_features, neighbour_means
 from rag_pipeline.search.retrievers.learned import WEIGHTS, LearnedRetriever, PartWeights
 
 FOLDS = 5
@@ -45,30 +42,24 @@ class Example(NamedTuple):
 
 
 def example_of(
-    index: Index,
-    question: Question,
-    encoded: EncodedQuestion,
-    settings: LearnedRetriever,
-    reranker: Reranker,
-    answering: Positions,
+    search: Search, settings: LearnedRetriever, reranker: Reranker, answering: Positions
 ) -> Example | None:
     """Return a query's example; None if all candidates answer or none does."""
-    search = Search(index, question, encoded.vector)
-    found = candidates_of(search, settings)
-    features = np.stack([found.dense, found.terms, found.document], axis=1)
-    means = [neighbour_means(index, found.positions, column) for column in features.T]
-    first = positions_of(rank(index, question, encoded.vector, settings, depth=_COMPARED))
-    at = np.searchsorted(found.positions, first)
+    positions, features = candidate_features(search, settings)
+    means = [neighbour_means(search.index, positions, column) for column in features.T]
+    ranking = settings.checked_ranking(search, _COMPARED)
+    first = positions_of(ranking)
+    at = np.searchsorted(positions, first)
     answers = np.isin(first, answering)
     if answers.all() or not answers.any():
         return None
     late = np.zeros(len(first))
     if isinstance(reranker, MaxSimReranker) and 0 < reranker.weight < 1:
-        ranking = [(int(position), 0.0) for position in first]
-        rows = read_candidates(index, ranking, ("token_vectors",)).rows
+        rows = read_rows(search.index, ranking, ("token_vectors",))
+        assert rows is not None
         column = rows.column("token_vectors").combine_chunks()
-        tokens = read_tokens(encoded.tokens, len(encoded.vector))
-        late = maxsim(tokens, column, index.token_weights)
+        tokens = read_tokens(search.tokens, len(search.vector))
+        late = maxsim(tokens, column, search.index.token_weights)
         span = max(float(late.max() - late.min()), 1e-9)
         late = reranker.weight / (1 - reranker.weight) * (late - late.min()) / span
     return Example(features[at], np.stack(means, axis=1)[at], late, answers)

@@ -1,4 +1,4 @@
-"""The exact builds that a configuration searches: pinned by a run, served by a release."""
+"""The exact builds that a configuration searches: a run pins them, a release serves them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ class Pinned:
     lexical_path: str | None
     rows: int
     documents_version: int | None = None
-    """Version of the documents table that citations are shown in; old runs have none."""
+    """Version of the documents table that citations are shown in."""
 
 
 def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
-    """Return the builds that a configuration stands on now."""
-    # Before the others: what is loaded after this is in none of them as it is.
+    """Return the current builds of a configuration."""
+    # The documents come first: the other builds then lack documents that are loaded meanwhile.
     documents = workspace.documents()
     documents_version = documents.version if documents.exists() else None
     table = workspace.vector_index(configuration.vector_key)
@@ -40,19 +40,19 @@ def pin(workspace: Workspace, configuration: Configuration) -> Pinned:
     )
 
 
-def hold_index(workspace: Workspace, pinned: Pinned) -> Index:
-    """Open the pinned builds, or return what is open of them since this was last asked for.
+def open_index(workspace: Workspace, pinned: Pinned) -> Index:
+    """Return the pinned builds, opened; the last one opened stays open for the next call.
 
     The steps that evaluate a run follow each other; opening takes seconds at 10^6 chunks.
     """
     if pinned not in workspace.held:
         workspace.held.clear()  # or two would be in memory while the second opens
-        workspace.held[pinned] = open_index(workspace, pinned)
+        workspace.held[pinned] = open_builds(workspace, pinned)
     index: Index = workspace.held[pinned]
     return index
 
 
-def open_index(workspace: Workspace, pinned: Pinned, before: Index | None = None) -> Index:
+def open_builds(workspace: Workspace, pinned: Pinned, before: Index | None = None) -> Index:
     """Open the pinned builds for searching; what they share with `before` is not read again."""
     table = workspace.store.table(pinned.vector_table, CONTEXTUALIZED_CHUNKS_SCHEMA)
     lexical = None

@@ -1,7 +1,7 @@
 """Query -> the words that name a document, the words that ask, and the documents that are named.
 
-Every stretch of words is read as the name of every document; the best reading decides, wherever it
-stands and whatever is punctuated.
+Every stretch of words is read as the name of every document. The best reading decides, wherever the
+words stand and whatever the punctuation is.
 """
 
 import re
@@ -15,15 +15,15 @@ from rag_pipeline.chunking.sentences import sentence_ends
 from rag_pipeline.search.lexical_index import DocumentIndex
 
 _LEAST = 0.25
-"""Least degree, 0..1, to which a word must name a document not to count against the reading."""
+"""Degree, 0..1, to which a word must name a document; a lower degree counts against the reading."""
 _CERTAIN = (0.35, 0.45)
-"""Certainty above which a reading counts as a name, and above which it counts fully."""
+"""Score above which a reading counts as a name, and score from which it counts fully."""
 _SURELY = 0.9
-"""A reading of words that are in no file name is taken out of what is asked only from here on."""
+"""Score from which words that are in no file name are taken out of the search text."""
 _LEAST_ASKED = 2
-"""Number of words with terms that must be left to ask."""
+"""Least number of words with terms that the search text keeps."""
 _LONG = 150
-"""Number of words from which only the part that asks is searched for; models cut what is long."""
+"""Maximum words of a search text; of a longer query only the part that asks is searched for."""
 
 _WORD = re.compile(r"\S+")
 _SENTENCE = re.compile(r"[^.?!\n]*(?:[.?!](?!\s)[^.?!\n]*)*[.?!\n]?")
@@ -32,23 +32,27 @@ _ENDS = ";:,.!?-–—"
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
-    """The documents that a query may name, by number, and how well each is named, at most 1."""
+class NamedDocuments:
+    """The documents that a query may name, by number, and how well it names each, at most 1."""
 
     rows: npt.NDArray[np.int64]
     shares: npt.NDArray[np.float64]
     certainty: float
-    """From 0, where nothing is named for certain, to 1."""
+    """0..1; 0 if nothing is named for certain."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A query taken apart; `name` and `ask` are both the whole text where no document is named."""
+class ParsedQuery:
+    """A query taken apart: the part that names a document, and the part to search for.
+
+    Made by `search.retrieval.parse_query`; read by retrievers. Both parts are the whole text if no
+    document is named.
+    """
 
     text: str
     name: str
-    ask: str
-    documents: Documents | None = field(default=None, compare=False)
+    search_text: str
+    named: NamedDocuments | None = field(default=None, compare=False)
 
 
 class _Word(NamedTuple):
@@ -57,24 +61,24 @@ class _Word(NamedTuple):
     terms: list[str]
 
 
-def whole(query: str) -> Question:
-    """Return a query that is searched with as it is, of a long one the part that asks."""
-    return Question(query, query, _asking(query))
+def whole(query: str) -> ParsedQuery:
+    """Return a query that is searched for as a whole; of a long query, the part that asks."""
+    return ParsedQuery(query, query, _asking(query))
 
 
-def analyse(query: str, documents: DocumentIndex) -> Question:
-    """Find the stretch of words that best names a document, and take it out of what is asked.
+def analyse(query: str, documents: DocumentIndex) -> ParsedQuery:
+    """Find the stretch of words that best names a document, and take it out of the search text.
 
-    A word counts for a document by how far it names it (`DocumentIndex.named_by`) less `_LEAST`,
-    one without terms nothing; the name is the stretch with the highest sum (Kadane's algorithm).
-    It stays in what is asked where it is no certain name, or hardly anything else would be left.
+    A word counts for a document by how far it names it (`DocumentIndex.named_by`) less `_LEAST`. A
+    word without terms counts 0. The name is the stretch with the highest sum (Kadane's algorithm).
+    It stays in the search text if it is no certain name, or if hardly any other word is left.
     """
-    question = whole(query)
-    text = question.ask
+    parsed = whole(query)
+    text = parsed.search_text
     words = [_Word(*w.span(), documents.terms(w[0])) for w in _WORD.finditer(text)]
     candidates, gains = _gains(words, documents)
     if len(documents) < 2 or not len(candidates):
-        return question
+        return parsed
     sums = np.concatenate([np.zeros((1, len(candidates))), np.cumsum(gains, axis=0)])
     stretches = sums - np.minimum.accumulate(sums, axis=0)
     scores = stretches.max(axis=0)
@@ -84,22 +88,22 @@ def analyse(query: str, documents: DocumentIndex) -> Question:
     start = end - int(sums[: end + 1, best][::-1].argmin())
     low, high = _CERTAIN
     certainty = float(np.clip((scores[best] - low) / (high - low), 0, 1))
-    named = Documents(candidates, scores / max(scores[best], 1e-9), certainty)
+    named = NamedDocuments(candidates, scores / max(scores[best], 1e-9), certainty)
     own = documents.name_terms(documents.document_ids[int(candidates[best])].as_py())
     in_name = any(term in own for word in words[start:end] for term in word.terms)
     if certainty and (in_name or scores[best] >= _SURELY):
         start, end = _with_kind(words, start, end, documents.kinds)
-        ask = _without(text, words, start, end)
-        if ask is not None:
+        search_text = _without(text, words, start, end)
+        if search_text is not None:
             name = text[words[start].start : words[end - 1].end].strip(_ENDS)
-            return Question(query, name, ask, named)
-    return Question(query, query, text, named)
+            return ParsedQuery(query, name, search_text, named)
+    return ParsedQuery(query, query, text, named)
 
 
 def _gains(
     words: list[_Word], documents: DocumentIndex
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return documents that some word names, and what each word counts for each, shape (w, d)."""
+    """Return the documents that some word names, and each word's count for each, shape (w, d)."""
     known = {t: documents.named_by(t) for t in {t for word in words for t in word.terms}}
     naming = [n.documents[n.shares > _LEAST] for n in known.values()]
     candidates = np.unique(np.concatenate([np.empty(0, np.int64), *naming]))
@@ -118,7 +122,7 @@ def _gains(
 
 
 def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) -> tuple[int, int]:
-    """Widen a name by the kind of document around it, and what leads up to it: `under the`."""
+    """Widen a name by the words for a kind of document around it, and by a lead: `under the`."""
 
     def kind(word: _Word) -> bool:
         return all(term in kinds for term in word.terms)
@@ -136,9 +140,9 @@ def _with_kind(words: list[_Word], start: int, end: int, kinds: frozenset[str]) 
 
 
 def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
-    """Return a text without the words of a name; None where what is left hardly asks.
+    """Return a text without the words of a name; None if the rest hardly asks anything.
 
-    What only leads up to the question goes with it: `Under` before a name with a comma; the clause
+    Words that only lead up to the question go too: `Under` before a name with a comma; the clause
     before a colon and a sentence beside the question, if they have fewer words than the rest.
     """
     left = sum(1 for word in words[:start] if word.terms)
@@ -158,16 +162,16 @@ def _without(text: str, words: list[_Word], start: int, end: int) -> str | None:
 
 
 def _part(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return where the sentence around a name starts and ends; colons and blank lines cut it."""
+    """Return the span of the sentence around a name; colons and blank lines end a sentence."""
     breaks = [*sentence_ends(text, 0, len(text)), *(m.end() for m in _BREAK.finditer(text))]
     first = max((at for at in breaks if at <= start), default=0)
     return first, min((at for at in breaks if at >= end), default=len(text))
 
 
 def _asking(query: str) -> str:
-    """Return a query of at most `_LONG` words as it is, of a longer one the questions or the end.
+    """Return a query of at most `_LONG` words; of a longer query its questions or its end.
 
-    These are the last sentences that end with a question mark, as many as are no longer.
+    The questions are the last sentences that end with a question mark, at most `_LONG` words.
     """
     words = list(_WORD.finditer(query))
     if len(words) <= _LONG:

@@ -1,131 +1,178 @@
-"""Rank the chunks of an index by a retriever's settings, rerank them by tokens, read them."""
+"""One query's search of an index: nearest chunks, chunks by terms, and rankings as chunks."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from rag_pipeline.config import RetrieverSettings
-from rag_pipeline.datamodels import ScoredChunk, parse_metadata
-from rag_pipeline.errors import ConfigError
-from rag_pipeline.models.embedding import read_tokens
+from rag_pipeline.datamodels import Mask, ScoredChunk, parse_metadata
 from rag_pipeline.models.providers import Vectors
-from rag_pipeline.search.index import Index, Mask, Positions
-from rag_pipeline.search.nearest import Ranking, positions_of, ranked
-from rag_pipeline.search.query_analysis import Question
-from rag_pipeline.search.reranking import maxsim
-from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
-from rag_pipeline.search.retrievers import Search, SinglePassRetriever
+from rag_pipeline.search import vector_index
+from rag_pipeline.search.index import Floats, Index, Positions
+from rag_pipeline.search.query_analysis import ParsedQuery
 
+_UNREFINED = 400
+"""Number of neighbours by quantised vectors that are compared by the vectors themselves."""
 COLUMNS = ("chunk_id", "document_id", "start", "end", "text", "context", "title", "metadata")
-"""Columns of the vector table that a `ScoredChunk` is made of."""
+"""Columns of the vector table that make a `ScoredChunk`."""
+
+Ranking = list[tuple[int, float]]
+"""(position, score), best first, ties by position."""
 
 
-class EncodedQuestion(NamedTuple):
-    """What `question.ask` was embedded as."""
-
-    vector: Vectors
-    """Shape (dimension,)."""
-    tokens: bytes = b""
-
-
-def rank(
-    index: Index,
-    question: Question,
-    vector: Vectors,
-    settings: SinglePassRetriever,
-    where: str | None = None,
-    allowed: Mask | None = None,
-    depth: int | None = None,
-) -> Ranking:
-    """Return the first `depth` chunks, by default `top_k`.
-
-    `allowed` are the chunks that `where` keeps, if they are known. A deeper ranking starts with
-    the shorter one. Raises ConfigError for a ranking that is none: a chunk stands in it twice or
-    in no index, scores are no numbers or rise.
-    """
-    depth = depth or settings.top_k
-    ranking = settings.rank(Search(index, question, vector, where, allowed), depth)[:depth]
-    _check(ranking, len(index), settings)
-    return ranking
-
-
-def _check(ranking: Ranking, size: int, settings: RetrieverSettings) -> None:
-    positions, scores = positions_of(ranking), np.array([score for _, score in ranking])
-    wrong = None
-    if len(np.unique(positions)) < len(positions):
-        wrong = "a chunk stands in its ranking twice"
-    elif len(positions) and not 0 <= positions.min() <= positions.max() < size:
-        wrong = f"its ranking names a position that is none of the index's, 0 to {size - 1}"
-    elif not np.isfinite(scores).all() or (np.diff(scores) > 0).any():
-        wrong = "the scores of its ranking are not finite, or one is higher than the one before"
-    if wrong:
-        raise ConfigError(f"the retriever of method {settings.method!r}: {wrong}; repair its code")
-
-
-def on_one_scale(ranking: Ranking, settings: SinglePassRetriever, depth: int) -> Ranking:
-    """Return the ranking with scores that can be mixed with those of other models (0..1).
-
-    Scores that are `on_one_scale` already stay. Others are scaled so that the first
-    `depth` chunks run from 1 to 0; what follows them lies below.
-    """
-    if settings.on_one_scale or not ranking:
-        return ranking
-    high, low = ranking[0][1], ranking[:depth][-1][1]
-    if high == low:
-        return [(position, 1.0 if score == high else 0.0) for position, score in ranking]
-    return [(position, (score - low) / (high - low)) for position, score in ranking]
-
-
-class Candidates(NamedTuple):
-    """Rows of the table that were read at once."""
+class Scored(NamedTuple):
+    """Some chunks of an index, each with its score."""
 
     positions: Positions
-    rows: pa.Table
+    scores: Floats
 
 
-def read_candidates(index: Index, ranking: Ranking, columns: Sequence[str]) -> Candidates:
-    """Read columns of the ranked chunks."""
-    positions = positions_of(ranking)
-    rows = index.take(positions, list(columns)) if len(positions) else pa.table({})
-    return Candidates(positions, rows)
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """One query's search of one index, among the chunks that a filter keeps.
 
-
-def rerank(
-    index: Index,
-    ranking: Ranking,
-    encoded: EncodedQuestion,
-    settings: MaxSimReranker,
-    read: Candidates,
-) -> Ranking:
-    """Add MaxSim to the scores of the first candidates, whose token vectors were `read`.
-
-    The others follow in their order.
+    Made by `search.retrieval.Searcher`; read by retrievers.
     """
-    tokens = read_tokens(encoded.tokens, len(encoded.vector))
+
+    index: Index
+    query: ParsedQuery
+    vector: Vectors
+    """The embedding of `query.search_text`, shape (dimension,)."""
+    tokens: bytes = b""
+    """The packed tokens of `query.search_text` (see `models.embedding.Embedded`)."""
+    where: str | None = None
+    """A filter in LanceDB's SQL."""
+    known: Mask | None = None
+    """The chunks that the filter keeps, if the caller knows them."""
+
+    @cached_property
+    def allowed(self) -> Mask | None:
+        """Return the chunks that the filter keeps; None for all."""
+        if self.known is not None or self.where is None:
+            return self.known
+        return self.index.matching(self.where)
+
+    def nearest(self, k: int) -> Ranking:
+        """Return the k chunks with the nearest vectors, scored by cosine."""
+        return ranked(*self.nearest_scored(k))
+
+    def nearest_scored(self, k: int) -> Scored:
+        """Return the chunks of `nearest` as arrays."""
+        index = self.index
+        if index.vectors is None:
+            return nearest_read(index, self.vector, k, self.where)
+        if index.probes and self.where is None:
+            most = max(k, _UNREFINED)
+            found = vector_index.search(
+                index.table, self.vector, most, None, (), index.probes, refine=False
+            )
+            positions = index.positions(found.column("_rowid").to_numpy())
+        else:
+            allowed = self.allowed
+            positions = np.arange(len(index)) if allowed is None else np.flatnonzero(allowed)
+        return nearest_of(index.vectors, self.vector, positions, k)
+
+    def by_terms(self, k: int) -> Ranking:
+        """Return the k chunks with the best BM25 scores, all above 0.
+
+        Raises StoreError unless `lexical_engine` says that a lexical index is searched.
+        """
+        return ranked(*self.index.terms.search(self.query.search_text, k, self.allowed))[:k]
+
+    def read(self, ranking: Ranking, column: str) -> list[Any]:
+        """Return a column of the ranked chunks, in order: `text`, `document_id`, `metadata` …"""
+        if not ranking:
+            return []
+        values: list[Any] = self.index.take(positions_of(ranking), [column])[column].to_pylist()
+        return values
+
+
+def nearest_of(vectors: Vectors, vector: Vectors, positions: Positions, k: int) -> Scored:
+    """Return the k nearest of some positions, by the vectors themselves."""
+    unit = vector / max(float(np.linalg.norm(vector)), 1e-12)
+    # To copy most vectors takes longer than to compare all.
+    most = 2 * len(positions) > len(vectors)
+    # Einsum, because OpenBLAS would start threads that wait for each other.
+    found = np.einsum("ij,j->i", vectors if most else vectors[positions], unit)
+    cosines = (found[positions] if most else found).astype(np.float64)
+    if len(positions) > k:
+        kept = np.flatnonzero(cosines >= np.partition(cosines, -k)[-k])
+        positions, cosines = positions[kept], cosines[kept]
+    order = np.lexsort((positions, -cosines))[:k]
+    return Scored(positions[order], cosines[order])
+
+
+def nearest_read(index: Index, vector: Vectors, k: int, where: str | None) -> Scored:
+    """Return the k nearest chunks by a search of the table."""
+    found = vector_index.search(index.table, vector, k, where, (), index.probes)
+    positions = index.positions(found.column("_rowid").to_numpy())
+    return Scored(positions, 1.0 - found.column("_distance").to_numpy().astype(np.float64))
+
+
+def similarities_at(index: Index, vector: Vectors, positions: Positions, known: Scored) -> Floats:
+    """Return the cosine at ascending positions; read the vectors of positions not in `known`."""
+    cosines = np.full(len(positions), np.nan)
+    cosines[np.searchsorted(positions, known.positions)] = known.scores
+    missing = np.flatnonzero(np.isnan(cosines))
+    if len(missing):
+        if index.vectors is not None:
+            vectors = index.vectors[positions[missing]]
+        else:
+            vectors = vector_index.vectors_of(index.take(positions[missing], ["vector"]))
+        unit = vector / max(float(np.linalg.norm(vector)), 1e-12)
+        cosines[missing] = np.einsum("ij,j->i", vectors, unit)
+    return cosines
+
+
+def joined(one: Scored, other: Scored) -> Scored:
+    """Return the chunks of both, each once, in the order of their positions."""
+    positions, first = np.unique(
+        np.concatenate([one.positions, other.positions]), return_index=True
+    )
+    return Scored(positions, np.concatenate([one.scores, other.scores])[first])
+
+
+def best(positions: Positions, scores: npt.NDArray[np.floating[Any]], k: int) -> Positions:
+    """Return the positions of the k highest scores, ties by position."""
+    return positions[np.lexsort((positions, -scores))[:k]]
+
+
+def ranked(positions: Positions, scores: Floats) -> Ranking:
+    """Return chunks best first."""
+    order = np.lexsort((positions, -scores))
+    return list(zip(positions[order].tolist(), scores[order].tolist(), strict=True))
+
+
+def positions_of(ranking: Ranking) -> Positions:
+    """Return the positions of the ranked chunks, in the ranking's order."""
+    return np.array([position for position, _ in ranking], np.int64)
+
+
+# --- rows ---
+
+
+def read_rows(index: Index, ranking: Ranking, columns: Sequence[str]) -> pa.Table | None:
+    """Return columns of the ranked chunks and their `position`; None for an empty ranking."""
+    if not ranking:
+        return None
     positions = positions_of(ranking)
-    scores = np.array([score for _, score in ranking]) * (1 - settings.weight)
-    if len(read.positions):
-        column = read.rows.column("token_vectors").combine_chunks()
-        late = maxsim(tokens, column, index.token_weights)
-        spread = late.max() - late.min()
-        if spread > 0:
-            scores[: len(late)] += settings.weight * (late - late.min()) / spread
-    return ranked(positions, scores)
+    rows = index.take(positions, list(columns)).select(columns)
+    return rows.append_column("position", pa.array(positions))
 
 
-def load_chunks(
-    index: Index, ranking: Ranking, known: Candidates | None = None
-) -> list[ScoredChunk]:
-    """Return the ranked chunks, in the ranking's order; read the rows that are not `known`."""
+def load_chunks(index: Index, ranking: Ranking, known: pa.Table | None = None) -> list[ScoredChunk]:
+    """Return the ranked chunks in order; read the rows that are not in `known`."""
     if not ranking:
         return []
     positions = positions_of(ranking)
-    if known is None or not len(known.positions):
+    if known is None:
         rows = index.take(positions, list(COLUMNS)).select(COLUMNS)
     else:
-        read, rows = known.positions, known.rows.select(COLUMNS)
+        read, rows = known["position"].to_numpy(), known.select(COLUMNS)
         missing = np.setdiff1d(positions, read)
         if len(missing):
             read = np.concatenate([read, missing])
@@ -140,3 +187,17 @@ def _scored(row: dict[str, Any], score: float) -> ScoredChunk:
     metadata = parse_metadata(row.pop("metadata"))
     row["context"] = row["context"] or ""
     return ScoredChunk(**row, score=score, metadata=metadata)
+
+
+def with_tokens(
+    index: Index, chunks: Sequence[ScoredChunk], known: pa.Table | None = None
+) -> list[ScoredChunk]:
+    """Return chunks with their token signs; read the signs that are not in `known`."""
+    signs: dict[str, bytes] = {}
+    if known is not None and "token_vectors" in known.schema.names:
+        columns = (known.column(name).to_pylist() for name in ("chunk_id", "token_vectors"))
+        signs = dict(zip(*columns, strict=True))
+    missing = [chunk.chunk_id for chunk in chunks if chunk.chunk_id not in signs]
+    if missing:
+        signs.update(zip(missing, index.token_signs(missing), strict=True))
+    return [replace(chunk, token_signs=signs[chunk.chunk_id]) for chunk in chunks]

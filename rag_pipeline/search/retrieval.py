@@ -1,56 +1,53 @@
 """Queries -> ranked chunks: the one search behind evaluation, command line, assistant and servers.
 
-A single pass ranks; where the settings say so, boosted queries search its leading documents once
-more; a reranker reorders; what the query needs is kept. Every stage works on the ranking and the
-scores of the one before.
+A single pass ranks. Boosted queries search its leading documents once more, if the settings say so.
+A reranker reorders, and the chunks that the query needs are kept. Every stage works on the ranking
+and the scores of the stage before.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from rag_pipeline.config import PassageReranker, Reranker, Retriever
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, TextsFailedError
-from rag_pipeline.models.embedding import Embedded
-from rag_pipeline.search.adaptive_selection import select
+from rag_pipeline.models.embedding import Embedded, read_tokens
 from rag_pipeline.search.filters import filter_of
-from rag_pipeline.search.index import Index as Index
-from rag_pipeline.search.index import Mask
-from rag_pipeline.search.index import Positions as Positions
-from rag_pipeline.search.nearest import Ranking as Ranking
-from rag_pipeline.search.query_analysis import Question, analyse, whole
+from rag_pipeline.search.index import Index
+from rag_pipeline.search.query_analysis import ParsedQuery, analyse, whole
 from rag_pipeline.search.ranking import (
     COLUMNS,
-    Candidates,
+    Ranking,
+    Search,
     load_chunks,
-    on_one_scale,
-    read_candidates,
-    rerank,
+    positions_of,
+    ranked,
+    read_rows,
+    with_tokens,
 )
-from rag_pipeline.search.ranking import EncodedQuestion as EncodedQuestion
-from rag_pipeline.search.ranking import rank as rank
-from rag_pipeline.search.reranking import Relevance, RerankInput, Weights
+from rag_pipeline.search.reranking import Relevance, RerankInput, maxsim
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
 from rag_pipeline.search.retrievers import SinglePassRetriever
+from rag_pipeline.search.selection import select, varied
 from rag_pipeline.search.staged import (
-    DEPTH,
-    Boost,
+    CANDIDATES,
     ContextAwareRetriever,
-    Discovered,
     Embed,
     boosted_queries,
     boosted_ranking,
     documents_of,
     single_pass,
+    with_stages,
 )
-from rag_pipeline.search.variety import is_varied, varied
 from rag_pipeline.search.vector_index import indexed_text
+from rag_pipeline.store import quoted
 
 Score = Callable[[Sequence[RerankInput]], Sequence[Relevance]]
 """From queries with passages to their scores; see `reranking.score_passages`."""
@@ -59,35 +56,11 @@ _NO_RERANKER = NoReranker(method="none")
 _QUERIES_AT_ONCE = 64
 """Number of queries whose candidates are held in memory and reranked with calls in flight."""
 _TIMED = 5
-"""Number of queries, the first, that are asked one by one besides, so that their time is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """What was found for a query: ranked chunks, and how they came about.
-
-    `ask` is the part of the query that was searched for: all of it unless a part names a document.
-    `documents` (only if they were to be discovered) are those of the single pass, best first,
-    `boosted` the boosted queries by document. `failure` says why the chunks are in the retriever's
-    order although a reranker is set, `unboosted` why boosted queries were not searched.
-    `latency_ms` is None where many queries were reranked together.
-    """
-
-    chunks: list[ScoredChunk]
-    ask: str
-    documents: list[Discovered] = field(default_factory=list)
-    boosted: dict[str, list[str]] = field(default_factory=dict)
-    failure: str | None = None
-    unboosted: str | None = None
-    latency_ms: float | None = None
-    token_weights: Weights | None = field(default=None, compare=False, repr=False)
-    """Those of the index, where the chunks hold their tokens (see `with_tokens`)."""
-    read: Candidates | None = field(default=None, compare=False, repr=False)
-    """The rows of the table that the search has read."""
+"""Number of queries, the first ones, that are reranked one by one, so that their time is known."""
 
 
 def check_query(query: str) -> None:
-    """Raise InputError for a query that is empty or no text: a terminal may send any bytes."""
+    """Raise InputError for a query that is empty or not text: a terminal may send any bytes."""
     if not query.strip():
         raise InputError("the query is empty")
     try:
@@ -96,101 +69,13 @@ def check_query(query: str) -> None:
         raise InputError(f"the query is not UTF-8 text, at character {error.start + 1}") from None
 
 
-def retrieve_all(
-    index: Index,
-    queries: Iterable[str],
-    settings: Retriever,
-    reranker: Reranker,
-    embed: Embed,
-    score: Score | None = None,
-    where: str | None = None,
-    boost: Boost | None = None,
-    discover: bool = False,
-    known: Mask | None = None,
-) -> Iterator[Retrieved]:
-    """Yield what is found for each query, in order: the `top_n` (else `top_k`) best chunks.
-
-    With `adaptive`, fewer of them: as many as the query needs, above the relevance floor. `score`
-    asks a reranker that reads passages. `where` is a filter in LanceDB's SQL over the index's
-    columns, applied before any search ranks anything, `known` the chunks that it keeps where these
-    need not be looked up. `boost` makes the boosted queries of a context-aware retriever. Raises
-    ProviderError naming the query that the reranker failed on, unless it is set to keep the order
-    then.
-    """
-    where = filter_of(where)
-    waiting = iter(queries)
-    sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE))
-    passages = isinstance(reranker, PassageReranker)
-    while group := list(islice(waiting, next(sizes) if passages else 1)):
-        started = time.perf_counter()
-        found = []
-        for query in group:
-            question = read_question(index, query, settings)
-            made = embed([question.ask])
-            asked_as = EncodedQuestion(made.vectors[0], made.tokens[0])
-            more = embed, boost, discover, known
-            found.append(_ranked(index, question, asked_as, settings, reranker, where, *more))
-        if isinstance(reranker, PassageReranker):
-            assert score is not None
-            asked = [
-                (query, one.chunks(reranker.candidates, settings.top_k))
-                for query, one in zip(group, found, strict=True)
-            ]
-            reranked = list(_rerank_passages(asked, reranker, score))
-            taken = 1000 * (time.perf_counter() - started)
-            for query, one, (chunks, failure) in zip(group, found, reranked, strict=True):
-                chunks = chunks[: settings.top_k]
-                scores = [(n, chunks[n].score) for n in _stay(chunks, settings)]
-                chosen = [
-                    replace(chunks[place], score=score)
-                    for place, score in _kept(query, scores, settings)
-                ]
-                latency = taken if len(group) == 1 else None
-                yield one.retrieved(chosen, failure=failure, latency_ms=latency)
-            continue
-        (query,), (one,) = group, found
-        kept = _kept(query, one.varied(settings), settings)
-        chunks = load_chunks(index, kept, one.read)
-        yield one.retrieved(chunks, latency_ms=1000 * (time.perf_counter() - started))
+def parse_query(index: Index, query: str, settings: Retriever) -> ParsedQuery:
+    """Take a query apart as the retriever is set to; its `search_text` is embedded."""
+    return analyse(query, index.terms.documents) if settings.splits_query else whole(query)
 
 
-def retrieve(
-    index: Index,
-    question: Question,
-    encoded: EncodedQuestion,
-    settings: SinglePassRetriever,
-    reranker: Reranker = _NO_RERANKER,
-    where: str | None = None,
-) -> list[ScoredChunk]:
-    """Return the chunks of one question that is taken apart and embedded; see `retrieve_all`."""
-    one = _ranked(index, question, encoded, settings, reranker, where)
-    kept = _kept(question.text, one.varied(settings), settings)
-    return load_chunks(index, kept, one.read)
-
-
-def read_question(index: Index, query: str, settings: Retriever) -> Question:
-    """Take a query apart as the retriever is set to; what is embedded is its `ask`."""
-    if settings.splits_query:
-        return analyse(query, index.terms.documents)
-    return whole(query)
-
-
-def with_tokens(index: Index, found: Retrieved) -> Retrieved:
-    """Return the same with the chunks' token signs, as the index keeps them."""
-    if not index.keeps_tokens or not found.chunks:
-        return found
-    known: dict[str, bytes] = {}
-    if found.read is not None and "token_vectors" in found.read.rows.schema.names:
-        columns = (found.read.rows.column(n).to_pylist() for n in ("chunk_id", "token_vectors"))
-        known = dict(zip(*columns, strict=True))
-    missing = [chunk.chunk_id for chunk in found.chunks if chunk.chunk_id not in known]
-    known.update(zip(missing, index.token_signs(missing) if missing else (), strict=True))
-    chunks = [replace(chunk, token_signs=known[chunk.chunk_id]) for chunk in found.chunks]
-    return replace(found, chunks=chunks, token_weights=index.token_weights, read=None)
-
-
-def remembering(embed: Embed) -> Embed:
-    """Return the same function with a memory, so that no text is asked for twice."""
+def cached(embed: Embed) -> Embed:
+    """Return the same function with a memory, so that each text is embedded once."""
     known: dict[str, tuple[Any, bytes]] = {}
 
     def remembered(texts: Sequence[str]) -> Embedded:
@@ -203,98 +88,187 @@ def remembering(embed: Embed) -> Embed:
     return remembered
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """A ranking, deep enough for what follows, with the rows that were read on the way."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searcher:
+    """An index, and the settings and models that search it."""
 
     index: Index
-    ask: str
-    ranking: Ranking
-    read: Candidates | None
-    documents: list[Discovered] = field(default_factory=list)
-    boosted: dict[str, list[str]] = field(default_factory=dict)
-    unboosted: str | None = None
+    retriever: Retriever
+    reranker: Reranker
+    embed: Embed
+    score: Score | None = None
+    """Scores the passages of a reranker that reads passages."""
 
-    def chunks(self, *depths: int) -> list[ScoredChunk]:
-        return load_chunks(self.index, self.ranking[: max(depths)], self.read)
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Return the best chunks for one request, by the settings that it changes."""
+        retriever = self.retriever
+        if request.stages is not None:
+            retriever = with_stages(retriever, request.stages)
+        if request.deepen and request.k is not None and request.k > retriever.k:
+            retriever = retriever.model_copy(update={"k": request.k})
+        reranker = self.reranker if request.rerank else _NO_RERANKER
+        searcher = replace(self, retriever=retriever, reranker=reranker)
+        return next(searcher.search_all([request]))
 
-    def varied(self, settings: Retriever) -> Ranking:
-        """Return the first `top_k`, without those that repeat others or pass a quota."""
-        ranking = self.ranking[: settings.top_k]
-        if not is_varied(settings):
-            return ranking
-        return [ranking[n] for n in _stay(self.chunks(settings.top_k), settings)]
+    def search_all(self, requests: Iterable[SearchRequest]) -> Iterator[SearchResult]:
+        """Yield the result of each request, in order: the `k` best chunks, by these settings.
 
-    def retrieved(self, chunks: list[ScoredChunk], **more: Any) -> Retrieved:
-        more |= {"unboosted": self.unboosted, "read": self.read}
-        return Retrieved(chunks, self.ask, self.documents, self.boosted, **more)
+        With `adaptive` the result has as many chunks as the query needs, above the relevance floor.
+        Raises ProviderError naming the query that the reranker failed on, unless the reranker is
+        set to keep the order then.
+        """
+        if isinstance(self.reranker, PassageReranker):
+            yield from self._search_and_read(iter(requests), self.reranker)
+            return
+        for request in requests:
+            started = time.perf_counter()
+            ranking, rows, found = self._rank(request)
+            if self.retriever.is_varied:
+                places = varied(load_chunks(self.index, ranking, rows), self.retriever)
+                ranking = [ranking[n] for n in places]
+            chunks = load_chunks(self.index, self._selected(request, ranking), rows)
+            latency = 1000 * (time.perf_counter() - started)
+            yield self._result(request, found, chunks, rows, latency_ms=latency)
+
+    def _search_and_read(
+        self, requests: Iterator[SearchRequest], reranker: PassageReranker
+    ) -> Iterator[SearchResult]:
+        """Yield the results of requests whose passages a model reads, some at a time."""
+        assert self.score is not None
+        sizes = chain(repeat(1, _TIMED), repeat(_QUERIES_AT_ONCE))
+        while group := list(islice(requests, next(sizes))):
+            started = time.perf_counter()
+            found, asked = [], []
+            for request in group:
+                ranking, rows, result = self._rank(request)
+                found.append((rows, result))
+                asked.append((request.query, load_chunks(self.index, ranking, rows)))
+            reranked = list(_rerank_passages(asked, reranker, self.score))
+            taken = 1000 * (time.perf_counter() - started)
+            for request, (rows, result), (chunks, error) in zip(
+                group, found, reranked, strict=True
+            ):
+                places = varied(chunks, self.retriever) if self.retriever.is_varied else None
+                ranking = [(n, chunks[n].score) for n in places or range(len(chunks))]
+                chosen = [
+                    replace(chunks[n], score=score) for n, score in self._selected(request, ranking)
+                ]
+                latency = taken if len(group) == 1 else None
+                yield self._result(
+                    request, result, chosen, rows, latency_ms=latency, rerank_error=error
+                )
+
+    def _selected(self, request: SearchRequest, ranking: Ranking) -> Ranking:
+        """Return the part of a ranking that the query needs."""
+        k = self.retriever.k
+        ranking = ranking[:k]
+        adaptive = self.retriever.adaptive or single_pass(self.retriever).adaptive
+        if adaptive is not None:
+            ranking = select(request.query, ranking, adaptive)
+        return ranking[: request.k or k]
+
+    def _result(
+        self,
+        request: SearchRequest,
+        found: SearchResult,
+        chunks: list[ScoredChunk],
+        rows: pa.Table | None,
+        **more: Any,
+    ) -> SearchResult:
+        if request.tokens and self.index.keeps_tokens:
+            chunks = with_tokens(self.index, chunks, rows)
+            more["token_weights"] = self.index.token_weights
+        return replace(found, chunks=chunks, **more)
+
+    def _rank(self, request: SearchRequest) -> tuple[Ranking, pa.Table | None, SearchResult]:
+        """Rank by everything that reads no passages.
+
+        Returns the ranking of the candidates, the rows that were read, and a result without chunks.
+        """
+        search = self._search_of(request)
+        first = single_pass(self.retriever)
+        wanted = max(self.retriever.k, getattr(self.reranker, "candidates", 0))
+        boosts = isinstance(self.retriever, ContextAwareRetriever) and self.retriever.boosts
+        is_deep = boosts or request.discover or self.retriever.is_varied
+        depth = max(wanted, CANDIDATES) if is_deep else wanted
+        pool = first.model_copy(update={"k": wanted})
+        ranking = pool.checked_ranking(search, depth)
+        found = SearchResult(query=request.query, search_text=search.query.search_text)
+        rows: pa.Table | None = None
+        chunks: list[ScoredChunk] = []
+        if boosts or request.discover:
+            rows = read_rows(self.index, ranking, COLUMNS)
+            chunks = load_chunks(self.index, ranking, rows)
+            found = replace(found, documents=documents_of(chunks))
+        if isinstance(self.retriever, ContextAwareRetriever) and boosts:
+            stages = self.retriever.boosted_files, self.retriever.variants
+            boosted = boosted_queries(request.query, chunks, *stages, request.boost)
+            found = replace(found, boosted=boosted)
+        boosts = any(found.boosted.values())
+        if boosts or isinstance(self.reranker, MaxSimReranker):
+            ranking = _on_one_scale(ranking, first, wanted)
+        if isinstance(self.retriever, ContextAwareRetriever) and boosts:
+            try:
+                ranking = boosted_ranking(
+                    search, ranking, chunks, found.boosted, self.retriever, self.embed
+                )
+            except TextsFailedError as error:
+                found = replace(found, boosted={}, boost_error=str(error))
+        if isinstance(self.reranker, MaxSimReranker):
+            # A second read takes as long as the first, so the texts are read with the tokens.
+            columns = ("token_vectors",) if rows is not None else (*COLUMNS, "token_vectors")
+            read = read_rows(self.index, ranking[: self.reranker.candidates], columns)
+            ranking = _rerank_by_tokens(search, ranking, self.reranker, read)
+            rows = rows if rows is not None else read
+        return ranking if self.retriever.is_varied else ranking[:wanted], rows, found
+
+    def _search_of(self, request: SearchRequest) -> Search:
+        only = request.document_id and f"document_id = {quoted(request.document_id)}"
+        query = parse_query(self.index, request.query, self.retriever)
+        made = self.embed([query.search_text])
+        return Search(
+            index=self.index,
+            query=query,
+            vector=made.vectors[0],
+            tokens=made.tokens[0],
+            where=filter_of(request.where, only),
+            known=request.allowed,
+        )
 
 
-def _ranked(
-    index: Index,
-    question: Question,
-    encoded: EncodedQuestion,
-    settings: Retriever,
-    reranker: Reranker,
-    where: str | None,
-    embed: Embed | None = None,
-    boost: Boost | None = None,
-    discover: bool = False,
-    known: Mask | None = None,
-) -> _Pass:
-    """Rank by all that reads no passages."""
-    over = single_pass(settings)
-    boosts = isinstance(settings, ContextAwareRetriever) and settings.boosts
-    deep = max(settings.top_k, getattr(reranker, "candidates", 0))
-    depth = max(deep, DEPTH) if boosts or discover else deep
-    pool = over.model_copy(update={"top_k": deep})
-    ranking = rank(index, question, encoded.vector, pool, where, known, depth)
-    documents: list[Discovered] = []
-    boosted: dict[str, list[str]] = {}
-    read: Candidates | None = None
-    found: list[ScoredChunk] = []
-    if boosts or discover:
-        read = read_candidates(index, ranking[:depth], COLUMNS)
-        found = load_chunks(index, ranking[:depth], read)
-        documents = documents_of(found)
-    if isinstance(settings, ContextAwareRetriever) and boosts:
-        stages = settings.boosted_files, settings.variants
-        boosted = boosted_queries(question.text, found, *stages, boost)
-    boosts, unboosted = any(boosted.values()), None
-    if boosts or isinstance(reranker, MaxSimReranker):
-        ranking = on_one_scale(ranking, over, deep)
-    if isinstance(settings, ContextAwareRetriever) and boosts:
-        assert embed is not None
-        try:
-            ranking = boosted_ranking(index, ranking, found, boosted, settings, embed, where, known)
-        except TextsFailedError as error:
-            unboosted, boosted = str(error), {}
-    if isinstance(reranker, MaxSimReranker):
-        # with their texts, where these are not known: a second read takes as long as the first
-        columns = ("token_vectors",) if read is not None else (*COLUMNS, "token_vectors")
-        tokens = read_candidates(index, ranking[: reranker.candidates], columns)
-        ranking = rerank(index, ranking, encoded, reranker, tokens)
-        read = read or tokens
-    return _Pass(index, question.ask, ranking, read, documents, boosted, unboosted)
+def _on_one_scale(ranking: Ranking, settings: SinglePassRetriever, count: int) -> Ranking:
+    """Return the ranking with scores that can be mixed with the scores of other models (0..1).
+
+    Scores that are `on_one_scale` already stay. Other scores are scaled so that the first `count`
+    chunks run from 1 to 0; the chunks after them lie below.
+    """
+    if settings.on_one_scale or not ranking:
+        return ranking
+    high, low = ranking[0][1], ranking[:count][-1][1]
+    if high == low:
+        return [(position, 1.0 if score == high else 0.0) for position, score in ranking]
+    return [(position, (score - low) / (high - low)) for position, score in ranking]
 
 
-def _stay(chunks: Sequence[ScoredChunk], settings: Retriever) -> Sequence[int]:
-    return varied(chunks, settings) if is_varied(settings) else range(len(chunks))
-
-
-def _kept(query: str, ranking: Ranking, settings: Retriever) -> Ranking:
-    """Return the part of a ranking that the query needs; of stages, those of what they are over."""
-    over = single_pass(settings)
-    adaptive = settings.adaptive or over.adaptive
-    if adaptive is not None:
-        ranking = select(query, ranking, adaptive)
-    return ranking[: settings.top_n or over.top_n]
+def _rerank_by_tokens(
+    search: Search, ranking: Ranking, settings: MaxSimReranker, read: pa.Table | None
+) -> Ranking:
+    """Add MaxSim to the scores of the first candidates, whose token vectors were `read`."""
+    scores = np.array([score for _, score in ranking]) * (1 - settings.weight)
+    if read is not None:
+        tokens = read_tokens(search.tokens, len(search.vector))
+        column = read.column("token_vectors").combine_chunks()
+        late = maxsim(tokens, column, search.index.token_weights)
+        spread = late.max() - late.min()
+        if spread > 0:
+            scores[: len(late)] += settings.weight * (late - late.min()) / spread
+    return ranked(positions_of(ranking), scores)
 
 
 def _rerank_passages(
     found: Sequence[tuple[str, list[ScoredChunk]]], reranker: PassageReranker, score: Score
 ) -> Iterator[tuple[list[ScoredChunk], str | None]]:
-    """Yield each query's chunks as the model orders them, and why they stayed as they were."""
+    """Yield each query's chunks in the order of the model, and why the order stayed if it did."""
     asked = [
         RerankInput(
             query, tuple(indexed_text(c.context, c.text) for c in chunks[: reranker.candidates])
@@ -311,7 +285,7 @@ def _rerank_passages(
 
 
 def _reordered(chunks: Sequence[ScoredChunk], relevance: Sequence[float]) -> list[ScoredChunk]:
-    """Order the first chunks by their relevance; the others follow with the lowest of it.
+    """Order the first chunks by their relevance; the others follow with the lowest relevance.
 
     Ties stay in the retriever's order.
     """

@@ -1,16 +1,15 @@
-"""What a single pass found -> searches of its leading documents once more, by boosted queries.
+"""A single pass -> searches of its leading documents once more, by boosted queries.
 
-What a single pass finds says which documents matter; their best chunks lend the words that the
-question lacks.
+A single pass tells which documents matter. Their best chunks lend the words that the query lacks.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, starmap
 from typing import Any, Literal, TypeVar
@@ -19,43 +18,39 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from rag_pipeline.config import CorpusFile, LexicalEngine, RetrieverSettings
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.datamodels import Boost, FoundDocument, ScoredChunk
 from rag_pipeline.errors import ConfigError
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.fusion import weighted_fusion
-from rag_pipeline.search.index import Index, Mask
-from rag_pipeline.search.nearest import Ranking
 from rag_pipeline.search.query_analysis import whole
-from rag_pipeline.search.ranking import rank
+from rag_pipeline.search.ranking import Ranking, Search
 from rag_pipeline.search.retrievers import SinglePass, SinglePassRetriever
 from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline.store import id_filter
 
-DEPTH = 200
+CANDIDATES = 200
 """Number of chunks of the single pass whose documents are discovered."""
 _FEEDBACK_CHUNKS = 3
 """Number of a document's best chunks that lend it words."""
 _FEEDBACK_TERMS = 4
-"""Number of words that a boosted query adds; the next variant adds the next ones."""
+"""Number of words that a boosted query adds; the next variant adds the next words."""
 _MAX_VARIANTS = 5
-_AT_ONCE = 8
+_MAX_THREADS = 8
 _WORD = re.compile(r"[^\W\d_][\w'’-]{2,}")
 
 T = TypeVar("T")
 R = TypeVar("R")
 Embed = Callable[[Sequence[str]], Embedded]
 """From queries to their vectors and tokens."""
-Boost = Callable[[str, Sequence[str]], Sequence[str]]
-"""From a document's id and its best chunks' texts to boosted queries for it, the best first."""
 
 
 class ContextAwareRetriever(RetrieverSettings):
-    """Discover documents by a single pass `over`, then search the leading ones once more each.
+    """Discover documents by a single pass `over`, then search the leading documents once more.
 
-    The second search uses up to `variants` boosted queries in each of `boosted_files` documents;
-    what they give a chunk (0..1) counts `boost_weight`. Without any of these three it is the single
-    pass. `top_k` is that of both; `top_n` and `adaptive` default to those of `over`.
+    The second search uses up to `variants` boosted queries in each of `boosted_files` documents.
+    The score of a chunk for them (0..1) counts `boost_weight`. If one of the three is 0, the
+    ranking is that of the single pass. `k` is that of both; `adaptive` defaults to that of `over`.
     """
 
     model_config = ConfigDict(defer_build=True)  # its union of single passes is this module's too
@@ -68,7 +63,7 @@ class ContextAwareRetriever(RetrieverSettings):
     boost_weight: float = Field(default=0.1, ge=0.0)
 
     def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return what the single pass depends on besides its settings."""
+        """Return what the single pass depends on, and the settings."""
         return [*super().made_from(config), *self.over.made_from(config)]
 
     @property
@@ -78,12 +73,12 @@ class ContextAwareRetriever(RetrieverSettings):
 
     @property
     def lexical_engine(self) -> LexicalEngine | None:
-        """Return the BM25 engine that the single pass searches with, None for vectors alone."""
+        """Return the BM25 engine of the single pass, None for vectors alone."""
         return self.over.lexical_engine
 
     @property
     def splits_query(self) -> bool:
-        """Return whether the single pass does."""
+        """Return whether the single pass splits the query."""
         return self.over.splits_query
 
     @property
@@ -93,7 +88,7 @@ class ContextAwareRetriever(RetrieverSettings):
 
 
 def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
-    """Return what ranks first: the settings themselves or what they are over."""
+    """Return the retriever that ranks first: the settings themselves or the one they are over."""
     over = settings.over if isinstance(settings, ContextAwareRetriever) else settings
     if not isinstance(over, SinglePassRetriever):
         raise ConfigError(
@@ -104,36 +99,25 @@ def single_pass(settings: RetrieverSettings) -> SinglePassRetriever:
 
 
 def with_stages(settings: RetrieverSettings, stages: tuple[int, int]) -> ContextAwareRetriever:
-    """Return a retriever with other `boosted_files` and `variants` than its own."""
+    """Return a retriever with other `boosted_files` and `variants`."""
     files, variants = stages
     if isinstance(settings, ContextAwareRetriever):
         return settings.model_copy(update={"boosted_files": files, "variants": variants})
     return ContextAwareRetriever(
         method="context_aware",
         over=single_pass(settings),
-        top_k=settings.top_k,
+        k=settings.k,
         boosted_files=files,
         variants=variants,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
-    """A document that the single pass found, with the score of its best chunk (MaxP).
-
-    Dai & Callan, Deeper Text Understanding for IR, SIGIR 2019.
-    """
-
-    document_id: str
-    title: str
-    score: float
-
-
-def documents_of(chunks: Sequence[ScoredChunk]) -> list[Discovered]:
+def documents_of(chunks: Sequence[ScoredChunk]) -> list[FoundDocument]:
     """Return the documents of ranked chunks, in the order of their best chunks."""
-    best: dict[str, Discovered] = {}
+    best: dict[str, FoundDocument] = {}
     for chunk in chunks:
-        best.setdefault(chunk.document_id, Discovered(chunk.document_id, chunk.title, chunk.score))
+        found = FoundDocument(chunk.document_id, chunk.title, chunk.score)
+        best.setdefault(chunk.document_id, found)
     return list(best.values())
 
 
@@ -142,7 +126,7 @@ def boosted_queries(
 ) -> dict[str, list[str]]:
     """Return up to `variants` boosted queries for each of the `files` first documents found.
 
-    `boost` makes them; without one they are the query with the words that set the document's best
+    `boost` makes them. Without it they are the query with the words that set the document's best
     chunks apart.
     """
     leading = [d.document_id for d in documents_of(chunks)[:files]]
@@ -153,7 +137,7 @@ def boosted_queries(
     if boost is None:
         made = list(starmap(LocalExpansion(query, [c.text for c in chunks]), best.items()))
     else:
-        made = together(lambda item: list(boost(*item)), list(best.items()))
+        made = in_parallel(lambda item: list(boost(*item)), list(best.items()))
     return {
         document_id: list(islice(queries, variants))
         for document_id, queries in zip(best, made, strict=True)
@@ -161,43 +145,42 @@ def boosted_queries(
 
 
 def boosted_ranking(
-    index: Index,
+    search: Search,
     ranking: Ranking,
     chunks: Sequence[ScoredChunk],
-    boosted: dict[str, list[str]],
+    boosted: Mapping[str, Sequence[str]],
     settings: ContextAwareRetriever,
     embed: Embed,
-    where: str | None,
-    kept: Mask | None = None,
 ) -> Ranking:
-    """Add to each chunk's score (0..1) what the boosted searches of its document give it.
+    """Add to each chunk's score (0..1) its scores in the boosted searches of its document.
 
-    That is `boost_weight` times its score (0..1) for a boosted query, averaged over the document's
-    queries. `chunks` are those of the ranking. A chunk that only a boosted search finds
-    starts with the lowest score of its document's.
+    The addition is `boost_weight` times the chunk's score (0..1) for a boosted query, averaged over
+    the document's queries. `chunks` are the chunks of the ranking. A chunk that only a boosted
+    search finds starts with the lowest score of its document.
     """
-    queries = [query for made in boosted.values() for query in made]
-    scores = dict(ranking)
-    found_before = zip(chunks, ranking, strict=True)
-    lowest = {chunk.document_id: score for chunk, (_, score) in found_before}
+    queries = list(dict.fromkeys(query for made in boosted.values() for query in made))
     vectors = dict(zip(queries, embed(queries).vectors, strict=True))
-    inside = settings.over.inside_document()
-    plain = inside.model_copy(update={"top_k": DEPTH, "top_n": None})
-    kept = index.matching(where) if where and kept is None else kept
+    scores = dict(ranking)
+    lowest = {c.document_id: score for c, (_, score) in zip(chunks, ranking, strict=True)}
+    inside = settings.over.inside_document().model_copy(update={"k": CANDIDATES})
+    index = search.index
 
-    def search(wanted: tuple[str, str]) -> Ranking:
+    def search_document(wanted: tuple[str, str]) -> Ranking:
         document_id, query = wanted
-        only, allowed = id_filter("document_id", [document_id]), index.of_document(document_id)
-        both = filter_of(where, only)
-        if kept is not None:
-            allowed &= kept
-        found = rank(index, whole(query), vectors[query], plain, both, allowed)
+        allowed = index.of_document(document_id)
+        if search.allowed is not None:
+            allowed &= search.allowed
+        only = filter_of(search.where, id_filter("document_id", [document_id]))
+        boosted_search = replace(
+            search, query=whole(query), vector=vectors[query], tokens=b"", where=only, known=allowed
+        )
+        found = inside.checked_ranking(boosted_search)
         return weighted_fusion([found], [settings.boost_weight / len(boosted[document_id])])
 
     searches = [(document_id, query) for document_id, made in boosted.items() for query in made]
-    # What is in memory is searched faster than threads start.
-    all_found = together(search, searches) if index.vectors is None else map(search, searches)
-    for (document_id, _), found in zip(searches, all_found, strict=True):
+    # A search in memory takes less time than the start of a thread.
+    run = in_parallel if index.vectors is None else map
+    for (document_id, _), found in zip(searches, run(search_document, searches), strict=True):
         for position, score in found:
             scores[position] = scores.get(position, lowest[document_id]) + score
     positions = np.array(list(scores), np.int64)
@@ -208,8 +191,8 @@ def boosted_ranking(
 class LocalExpansion:
     """Local query expansion: a query with the words that set some chunks apart from all found.
 
-    A word counts by how often it stands in a document's best chunks, times its inverse frequency
-    among all chunks found: pseudo-relevance feedback (Rocchio 1971) without an index of its own.
+    A word counts by its frequency in a document's best chunks, times its inverse frequency among
+    all chunks found: pseudo-relevance feedback (Rocchio 1971) without an index of its own.
     """
 
     def __init__(self, query: str, found: Sequence[str]) -> None:
@@ -240,7 +223,7 @@ class LocalExpansion:
 
 @lru_cache(maxsize=4096)
 def _terms_of(text: str) -> frozenset[str]:
-    # Hundreds of chunks are found for every query, mostly the same ones.
+    # Every query finds hundreds of chunks, mostly the same ones.
     return frozenset(default_tokenizer().tokenize(text))
 
 
@@ -251,10 +234,10 @@ def _spelt_terms_of(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((of_word[0], word) for of_word, word in terms if of_word)
 
 
-def together(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+def in_parallel(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Do work that waits for something else on all items at once, each in the caller's context."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), _AT_ONCE)) as pool:
+    with ThreadPoolExecutor(min(len(items), _MAX_THREADS)) as pool:
         waiting = [pool.submit(copy_context().run, work, item) for item in items]
         return [one.result() for one in waiting]

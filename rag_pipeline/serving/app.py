@@ -20,7 +20,7 @@ from rag_pipeline.serving.question_log import QuestionLog
 from rag_pipeline.serving.review import review_routes
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tools import answer_of, build_mcp, document_of, health_of
-from rag_pipeline.serving.tracing import record_stages
+from rag_pipeline.serving.tracing import record_trace
 
 _PAGE = Path(__file__).parent / "page" / "index.html"
 _PAGE_HEADERS = {
@@ -72,7 +72,7 @@ def build_app(own: Assistant, settings: ServerSettings) -> Starlette:
         datasets = [asked.dataset] if asked.dataset else None
         log.keep(asked.question, datasets)
         made = own.ask(asked.question, datasets, asked.document_name or None)
-        record_stages(made.stages)
+        record_trace(made.trace)
         return answer_of(made)
 
     def document(wanted: _WantedDocument) -> BaseModel:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.datasets import Dataset
+from rag_pipeline.assistant.corpora import SearchedCorpus
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline.serving.dify import DifyDataset
 from rag_pipeline.serving.outgoing import allowed_url, check_hosts, post_json
@@ -37,11 +37,11 @@ class HeaderBackends:
         given = {name: headers[name] for name in names if headers.get(name)}
         if not given:
             return self._own
-        datasets: Mapping[str, Dataset] = self._own.datasets
+        corpora: Mapping[str, SearchedCorpus] = self._own.corpora
         reranker = self._own.reranker
         if _complete(given, RETRIEVAL, optional=("x-retrieval-api-key",)):
             endpoint = self._url(given, "x-retrieval-endpoint")
-            datasets = DifyDatasets(endpoint, given.get("x-retrieval-api-key", ""))
+            corpora = DifyDatasets(endpoint, given.get("x-retrieval-api-key", ""))
         if _complete(given, RERANK):
             reranker = HeaderReranker(self._url(given, "x-rerank-url"), given["x-rerank-model"])
         model = self._own.model
@@ -50,20 +50,20 @@ class HeaderBackends:
 
             url, key = self._url(given, "x-llm-api-url"), given.get("x-llm-api-key", "")
             model = header_model(url, given["x-llm-model"], key)
-        return self._own.with_backends(datasets, model, reranker)
+        return self._own.with_backends(corpora, model, reranker)
 
     def _url(self, given: Mapping[str, str], header: str) -> str:
         return allowed_url(header, given[header], self._allowed)
 
 
-class DifyDatasets(Mapping[str, Dataset]):
+class DifyDatasets(Mapping[str, SearchedCorpus]):
     """The datasets of a Dify server, opened by the ids that a request names."""
 
     def __init__(self, endpoint: str, key: str) -> None:
         self._endpoint = endpoint
         self._key = key
 
-    def __getitem__(self, name: str) -> Dataset:
+    def __getitem__(self, name: str) -> SearchedCorpus:
         """Return a dataset; a name that is none of Dify's raises KeyError."""
         if not _DATASET_ID.fullmatch(name):
             raise KeyError(name)

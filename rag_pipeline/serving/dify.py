@@ -11,11 +11,10 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
-from rag_pipeline.datamodels import Document, ScoredChunk
+from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, ProviderError, RagPipelineError
 from rag_pipeline.search.fusion import weighted_fusion
-from rag_pipeline.search.staged import boosted_queries, documents_of, together
+from rag_pipeline.search.staged import boosted_queries, documents_of, in_parallel
 from rag_pipeline.serving.conditions import MetadataCondition
 from rag_pipeline.serving.outgoing import post_json
 
@@ -56,7 +55,7 @@ def retrieval(
     except ValidationError as error:
         place = ".".join(str(step) for step in error.errors()[0]["loc"])
         return 400, _failure(_INVALID, f"{place or 'body'}: {error.errors()[0]['msg']}")
-    if wanted.knowledge_id not in assistant.datasets:
+    if wanted.knowledge_id not in assistant.corpora:
         return 404, _failure(_NO_KNOWLEDGE, "The knowledge does not exist")
     keep(wanted.query, [wanted.knowledge_id])
     try:
@@ -71,14 +70,14 @@ def retrieval(
         return 500, _failure(500, str(error))
     records: list[dict[str, Any]] = [
         {
-            "content": p.chunk.text,
+            "content": p.text,
             "score": score,
-            "title": p.chunk.title or p.chunk.document_id,
+            "title": p.title or p.document_id,
             "metadata": {
-                **p.chunk.metadata,
-                "document_id": p.chunk.document_id,
-                "start": p.chunk.start,
-                "end": p.chunk.end,
+                **p.metadata,
+                "document_id": p.document_id,
+                "start": p.start,
+                "end": p.end,
                 **({"place": place.label} if place else {}),
                 **({"page": place.page, "boxes": place.boxes} if place and place.page else {}),
             },
@@ -106,26 +105,27 @@ class DifyDataset:
     def __repr__(self) -> str:
         return f"DifyDataset({self.name!r})"
 
-    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
+    def search(self, request: SearchRequest) -> SearchResult:
         """Retrieve segments by the query, and by boosted queries in the leading documents.
 
         These are full-text searches, whose segments gain a tenth of their scaled score; where the
         search names no `stages`, one query in each of three documents. Raises InputError for a
         filter, which Dify's segments can't be held against.
         """
-        if wanted.where is not None:
+        if request.where is not None:
             raise InputError(f"{self.name}: `where` filters our own indexes, not a Dify dataset")
-        k, document_id = wanted.k, wanted.document_id
+        query, k, document_id = request.query, request.k or _MOST, request.document_id
         if document_id is None:
-            chunks = self._retrieve(wanted.query, min(k, _MOST))
+            chunks = self._retrieve(query, min(k, _MOST))
         else:
             # Dify filters by names only where the dataset's built-in fields are switched on.
-            named = self._retrieve(wanted.query, _MOST, document_id)
-            chunks = named or self._retrieve(wanted.query, _MOST, document_id, filtered=False)
-        files, variants = wanted.stages or ((0, 0) if wanted.own else _STAGES)
-        boosted = boosted_queries(wanted.query, chunks, files, variants, boost)
+            named = self._retrieve(query, _MOST, document_id)
+            chunks = named or self._retrieve(query, _MOST, document_id, filtered=False)
+        files, variants = request.stages or ((0, 0) if request.cacheable else _STAGES)
+        boosted = boosted_queries(query, chunks, files, variants, request.boost)
         chunks = self._boosted(chunks, boosted)
-        return Found(chunks[:k], documents_of(chunks), boosted)
+        documents = documents_of(chunks)
+        return SearchResult(query=query, chunks=chunks[:k], documents=documents, boosted=boosted)
 
     def _boosted(
         self, chunks: list[ScoredChunk], boosted: Mapping[str, Sequence[str]]
@@ -138,7 +138,7 @@ class DifyDataset:
         def search(one: tuple[str, str]) -> list[ScoredChunk]:
             return self._retrieve(one[1], _MOST, one[0], "full_text_search", filtered=False)
 
-        for (document_id, _), found in zip(asked, together(search, asked), strict=True):
+        for (document_id, _), found in zip(asked, in_parallel(search, asked), strict=True):
             share = _BOOST_WEIGHT / len(boosted[document_id])
             for chunk_id, gain in weighted_fusion(
                 [[(c.chunk_id, c.score) for c in found]], [share]

@@ -18,7 +18,7 @@ from rag_pipeline.answering import SentenceEmbed, extract_answers
 from rag_pipeline.assistant import sentence_vectors
 from rag_pipeline.config import ExtractiveAnswers
 from rag_pipeline.corpus import Corpus
-from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Answered, Query, ScoredChunk, SearchResult
 from rag_pipeline.errors import MissingExtraError
 from rag_pipeline.evaluation.context_quality.rules import RuleContext, judge_by_rules
 from rag_pipeline.evaluation.context_quality.scores import context_metrics
@@ -155,7 +155,8 @@ class MeasuringRetriever(BaseRetriever):
         if answer is not None:
             given = Answer(answer, answered=bool(answer.strip()))
         else:
-            (given,) = extract_answers([(query, chunks)], ExtractiveAnswers(), sentence_vectors)
+            found = SearchResult(query=query, chunks=chunks)
+            (given,) = extract_answers([found], ExtractiveAnswers(), sentence_vectors)
         answered = Answered(Query("measured", query), chunks, given)
         (judged,) = judge_by_rules([answered], self.settings, self.embed)
         return Measured(query, len(chunks), context_metrics(judged, self.settings))

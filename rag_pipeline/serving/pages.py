@@ -5,7 +5,7 @@ import base64
 from pydantic import BaseModel
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.datasets import ReleasedDataset, choose
+from rag_pipeline.assistant.corpora import ReleasedCorpus, choose
 from rag_pipeline.errors import InputError
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.serving.tools import dataset_names
@@ -31,10 +31,10 @@ def page_view(
     end: int,
 ) -> PageView:
     """Return a page, by default the one a span begins on; raise InputError if there is none."""
-    chosen = choose(assistant.datasets, dataset_names(dataset_info))
+    chosen = choose(assistant.corpora, dataset_names(dataset_info))
     dataset, document = assistant.find_document(document_name, [d.name for d in chosen])
-    held = assistant.datasets.get(dataset)
-    if document.page_map is None or not isinstance(held, ReleasedDataset):
+    held = assistant.corpora.get(dataset)
+    if document.page_map is None or not isinstance(held, ReleasedCorpus):
         raise InputError(f"{document_name[:200]!r} has no pages to show, only text")
     placed = PageMap.from_bytes(document.page_map)
     number = page or placed.page_at(start)

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rag_pipeline.assistant import Assistant
-from rag_pipeline.assistant.datasets import ReleasedDataset
+from rag_pipeline.assistant.corpora import ReleasedCorpus
 from rag_pipeline.errors import InputError
 from rag_pipeline.questions.review import decide, next_waiting, problem_of_words
 from rag_pipeline.workspace import Workspace
@@ -59,10 +59,10 @@ def review_routes(
 
 
 def _workspace(own: Assistant, dataset: str) -> Workspace:
-    names = [n for n, d in own.datasets.items() if isinstance(d, ReleasedDataset)]
+    names = [n for n, d in own.corpora.items() if isinstance(d, ReleasedCorpus)]
     chosen = dataset or (names[0] if names else "")
-    held = own.datasets.get(chosen)
-    if not isinstance(held, ReleasedDataset):
+    held = own.corpora.get(chosen)
+    if not isinstance(held, ReleasedCorpus):
         raise InputError(f"no corpus {chosen!r} is served; there are: {', '.join(names)}")
     return held.corpus.workspace
 

@@ -11,13 +11,14 @@ from fastmcp.exceptions import ToolError
 from fastmcp.server.dependencies import get_http_headers
 from pydantic import BaseModel, Field
 
-from rag_pipeline.assistant import Assistant, Assisted, FoundDocument, Passage
-from rag_pipeline.assistant.datasets import choose
+from rag_pipeline.assistant import Assistant, AssistedAnswer
+from rag_pipeline.assistant.corpora import choose
+from rag_pipeline.datamodels import FoundDocument, ScoredChunk
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.loading.places import Place
 from rag_pipeline.serving.backends import HeaderBackends
 from rag_pipeline.serving.question_log import QuestionLog
-from rag_pipeline.serving.tracing import record_stages
+from rag_pipeline.serving.tracing import record_trace
 
 T = TypeVar("T")
 _SHOWN_CHARACTERS = 100_000
@@ -194,7 +195,7 @@ def build_mcp(
                 where or None,
             )
         )
-        record_stages(made.stages)
+        record_trace(made.trace)
         return answer_of(made)
 
     @mcp.tool(annotations={"readOnlyHint": True})
@@ -296,7 +297,7 @@ def dataset_names(dataset_info: str) -> list[str] | None:
     return names or None
 
 
-def answer_of(made: Assisted) -> AssistantAnswer:
+def answer_of(made: AssistedAnswer) -> AssistantAnswer:
     """Return an answer in the form that clients read."""
     return AssistantAnswer(
         answer=made.text,
@@ -308,7 +309,7 @@ def answer_of(made: Assisted) -> AssistantAnswer:
         sources=[
             CitedSpan(
                 number=s.number,
-                dataset=s.dataset,
+                dataset=s.corpus,
                 document_name=s.document_id,
                 start=s.start,
                 end=s.end,
@@ -324,7 +325,7 @@ def answer_of(made: Assisted) -> AssistantAnswer:
         warnings=list(made.warnings),
         stages=[
             StageReport(name=s.name, milliseconds=1000 * s.seconds, detail=dict(s.detail))
-            for s in made.stages
+            for s in made.trace
         ],
     )
 
@@ -332,15 +333,14 @@ def answer_of(made: Assisted) -> AssistantAnswer:
 def file_of(found: FoundDocument) -> FoundFile:
     """Return a discovered document in the form that clients read."""
     return FoundFile(
-        dataset=found.dataset, document_name=found.document_id, title=found.title, score=found.score
+        dataset=found.corpus, document_name=found.document_id, title=found.title, score=found.score
     )
 
 
-def chunk_of(passage: Passage, place: Place | None) -> FoundChunk:
+def chunk_of(chunk: ScoredChunk, place: Place | None) -> FoundChunk:
     """Return a passage in the form that clients read."""
-    chunk = passage.chunk
     return FoundChunk(
-        dataset=passage.dataset,
+        dataset=chunk.corpus,
         document_name=chunk.document_id,
         start=chunk.start,
         end=chunk.end,
@@ -360,7 +360,7 @@ def document_of(
     characters: int | None = _SHOWN_CHARACTERS,
 ) -> DocumentText:
     """Return a part of a document of the first dataset that has it; raise InputError if none."""
-    chosen = choose(assistant.datasets, dataset_names(dataset_info))
+    chosen = choose(assistant.corpora, dataset_names(dataset_info))
     dataset, document = assistant.find_document(document_name, [d.name for d in chosen])
     end = len(document.text) if characters is None else start + characters
     return DocumentText(
@@ -377,7 +377,7 @@ def document_of(
 def health_of(assistant: Assistant) -> ServerHealth:
     """Return each dataset's description, or why it can't answer."""
     described = []
-    for name, dataset in assistant.datasets.items():
+    for name, dataset in assistant.corpora.items():
         try:
             described.append(dataset.describe())
         except RagPipelineError as error:

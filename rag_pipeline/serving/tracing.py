@@ -11,7 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from starlette.types import Scope
 
-from rag_pipeline.assistant import Stage
+from rag_pipeline.assistant import TraceEntry
 
 
 @contextmanager
@@ -40,14 +40,14 @@ def answered(span: Span, status: int) -> None:
         span.set_status(Status(StatusCode.ERROR))
 
 
-def record_stages(stages: Sequence[Stage]) -> None:
-    """Record what the assistant did as children of the current span, at their own times."""
-    for stage in stages:
-        span = _tracer().start_span(f"assistant.{stage.name}", start_time=stage.began)
-        for name, value in stage.detail.items():
+def record_trace(entries: Sequence[TraceEntry]) -> None:
+    """Record the assistant's steps as children of the current span, at their own times."""
+    for entry in entries:
+        span = _tracer().start_span(f"assistant.{entry.name}", start_time=entry.began)
+        for name, value in entry.detail.items():
             if isinstance(value, bool | int):  # texts may hold what was asked
                 span.set_attribute(f"rag.{name}", value)
-        span.end(stage.began + round(stage.seconds * 1e9))
+        span.end(entry.began + round(entry.seconds * 1e9))
 
 
 def _tracer() -> trace.Tracer:

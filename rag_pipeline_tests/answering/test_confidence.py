@@ -13,8 +13,8 @@ from rag_pipeline.answering.confidence import (
     passage_chances,
     threshold,
 )
-from rag_pipeline.answering.sentences import PassageTokens, read_passages
-from rag_pipeline.datamodels import ScoredChunk
+from rag_pipeline.answering.reading import Passage, read_passages
+from rag_pipeline.datamodels import ScoredChunk, SearchResult
 from rag_pipeline.models.providers import Tokens
 
 HALF = 1 / np.sqrt(2)
@@ -28,7 +28,7 @@ class _Two:
 
     def passage(self, chunk):
         signs = np.array([[float(b) for b in word] for word in chunk.text.split()], np.float32)
-        return PassageTokens(signs, lambda: (np.array([1], np.uint32), [(0, 2)]))
+        return Passage(chunk, signs, lambda: (np.array([1], np.uint32), [(0, 2)]))
 
 
 def chunk(document_id: str, signs: str) -> ScoredChunk:
@@ -55,7 +55,7 @@ def test_evidence_is_what_the_definitions_say():
 def test_passages_of_an_index_are_compared_without_being_cut_into_tokens():
     class Signs(_Two):
         def passage(self, chunk):
-            return PassageTokens(super().passage(chunk).whole, None)
+            return Passage(chunk, super().passage(chunk).signs, None)
 
     chunks, weights = [chunk("a", "10"), chunk("b", "11 01")], np.ones(3, np.float32)
     (alone, cut) = (
@@ -77,14 +77,15 @@ def test_what_asks_of_nothing_that_the_index_holds_has_no_chance_unless_it_is_me
 
 def test_chances_of_passages_do_not_depend_on_how_many_are_asked_for():
     chunks = [chunk("a", "11"), *(chunk(f"{n}", "10") for n in range(9)), chunk("a", "10 11")]
-    few = passage_chances("which?", chunks[:5], _Two(), calibration=DEFAULT)
-    many = passage_chances("which?", chunks, _Two(), calibration=DEFAULT)
+    few = passage_chances(SearchResult(query="which?", chunks=chunks[:5]), _Two(), DEFAULT)
+    many = passage_chances(SearchResult(query="which?", chunks=chunks), _Two(), DEFAULT)
     assert many[:5] == pytest.approx(few)
     assert max(many) == max(many[0], many[-1])
 
 
 def test_what_has_no_words_has_no_chance():
-    assert passage_chances("which?", [chunk("a", " – ")], _Two()) == [0.0]
+    found = SearchResult(query="which?", chunks=[chunk("a", " – ")])
+    assert passage_chances(found, _Two()) == [0.0]
 
 
 def examples(seed: int, n: int = 300):

@@ -11,9 +11,9 @@ from rag_pipeline.answering import (
     sentence_vectors,
 )
 from rag_pipeline.answering.extractive import FEATURES, sentence_features
-from rag_pipeline.answering.sentences import PassageTokens, read_passages
+from rag_pipeline.answering.reading import Passage, read_passages
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import ScoredChunk, ToAnswer
+from rag_pipeline.datamodels import ScoredChunk, SearchResult
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.models.providers.minilm import MiniLMTokens
 
@@ -31,7 +31,8 @@ def chunk(start: int, end: int, document_id: str = "nda.txt") -> ScoredChunk:
 
 
 def answer(query, chunks, **settings):
-    return extract_answers([(query, chunks)], ExtractiveAnswers(**settings), sentence_vectors)[0]
+    found = SearchResult(query=query, chunks=chunks)
+    return extract_answers([found], ExtractiveAnswers(**settings), sentence_vectors)[0]
 
 
 def test_the_answer_is_the_sentence_that_answers_with_its_place_in_the_document():
@@ -77,7 +78,8 @@ def test_without_chunks_or_words_nothing_answers_and_no_model_is_asked():
 
     empty = ScoredChunk("a#0-3", "a", 0, 3, " – ", 1.0)
     for chunks in ([], [empty]):
-        (made,) = extract_answers([("How long?", chunks)], ExtractiveAnswers(), Refusing())
+        found = SearchResult(query="How long?", chunks=chunks)
+        (made,) = extract_answers([found], ExtractiveAnswers(), Refusing())
         assert not made.answered
 
 
@@ -97,9 +99,9 @@ def test_further_passages_are_read_only_where_the_first_hardly_meet_the_question
     query = "How long do the obligations of confidentiality last?"
 
     def cited(first_chunk, other):
-        asked = ToAnswer(query, "general", [first_chunk, other], first=1)
-        (made,) = form_answers([asked], ExtractiveAnswers(), sentence_vectors)
-        return {citation.document_id for citation in made.answer.citations}
+        found = SearchResult(query=query, chunks=[first_chunk, other], contexts=1)
+        (made,) = form_answers([found], ExtractiveAnswers(), sentence_vectors)
+        return {citation.document_id for citation in made.citations}
 
     assert cited(unlike, long) == {"nda.txt"}
     assert cited(long, unlike) == {"nda.txt"}
@@ -140,7 +142,7 @@ class _Two:
         # By its signs (1, -1) / root of 2, the first sentence's token is near the query's first,
         # the third, which is the context's, near the second.
         signs = np.array([[1, 0], [1, 1], [0, 1]], np.float32)
-        return PassageTokens(signs, lambda: (np.array([1, 3], np.uint32), [(0, 5), (19, 23)]))
+        return Passage(chunk, signs, lambda: (np.array([1, 3], np.uint32), [(0, 5), (19, 23)]))
 
 
 def test_features_are_what_the_definitions_say():

@@ -1,8 +1,8 @@
 from rag_pipeline.answering import form_answers, sentence_vectors
 from rag_pipeline.answering.extractive import sentence_features
-from rag_pipeline.answering.sentences import read_passages
+from rag_pipeline.answering.reading import read_passages
 from rag_pipeline.config import ExtractiveAnswers
-from rag_pipeline.datamodels import ScoredChunk, ToAnswer
+from rag_pipeline.datamodels import ScoredChunk, SearchResult
 
 PENSION = "The Company contributes seven percent of salary to the pension."
 PREAMBLE = "This contract is made between {} (the “Company”) and {} (the “Employee”)."
@@ -19,11 +19,11 @@ def test_a_document_that_says_nothing_of_what_is_compared_has_an_empty_cell():
         chunk("lunch.txt", "The canteen opens at noon.", 0.8),
     ]
     query = "Compare the pension money that Brennwater and Tessavine pay for Ann Lee and Bob Ray."
-    asked = ToAnswer(query, "comparison", chunks)
-    (formed,) = form_answers([asked], ExtractiveAnswers(confidence=0), sentence_vectors)
-    assert [row.document_id for row in formed.table] == ["ann.txt", "bob.txt"]
-    assert formed.table[0].text.startswith(f"“{PENSION}” [1]")
-    assert (formed.table[1].text, formed.table[1].number) == ("—", None)
+    found = SearchResult(query=query, chunks=chunks, kind="comparison")
+    (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
+    assert [row.document_id for row in answer.table] == ["ann.txt", "bob.txt"]
+    assert answer.table[0].text.startswith(f"“{PENSION}” [1]")
+    assert (answer.table[1].text, answer.table[1].number) == ("—", None)
 
 
 def test_headings_are_not_quoted():
@@ -36,9 +36,9 @@ def test_headings_are_not_quoted():
 def test_what_leads_in_a_list_is_quoted_with_its_items_alone():
     listed = "The following are never reimbursed:\n- parking fines\n- lounge access"
     text = f"{listed}\n\n## Claims\n\nClaims are sent within ten days."
-    asked = ToAnswer("What is never reimbursed?", "general", [chunk("d", text, 1.0)])
-    (formed,) = form_answers([asked], ExtractiveAnswers(confidence=0), sentence_vectors)
-    quotes = [citation.text for citation in formed.answer.citations]
+    found = SearchResult(query="What is never reimbursed?", chunks=[chunk("d", text, 1.0)])
+    (answer,) = form_answers([found], ExtractiveAnswers(confidence=0), sentence_vectors)
+    quotes = [citation.text for citation in answer.citations]
     assert quotes[0] == listed
     assert not any("- " in quote for quote in quotes[1:])
 

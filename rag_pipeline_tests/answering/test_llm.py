@@ -1,8 +1,7 @@
 import pytest
 
 from rag_pipeline.answering import read_answer, supports, write_answers
-from rag_pipeline.answering.llm import ChatAnswers
-from rag_pipeline.datamodels import Answer, ScoredChunk
+from rag_pipeline.datamodels import Answer, ScoredChunk, SearchResult
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Usage
@@ -79,13 +78,14 @@ def test_each_query_is_asked_once_and_failures_stay_in_their_place():
             for p in prompts
         ]
 
-    settings = ChatAnswers(method="llm", chat="x", contexts=1)
-    answers = write_answers(
-        [("How long?", CHUNKS), ("Which law?", CHUNKS), ("?", [])], settings, ask
-    )
+    found = [
+        SearchResult(query="How long?", chunks=CHUNKS[:1]),
+        SearchResult(query="Which law?", chunks=CHUNKS),
+        SearchResult(query="?"),
+    ]
+    answers = write_answers(found, 0.5, ask)
     assert len(asked) == 2
     assert "[1] (a)\nConfidentiality lasts" in asked[0].user
-    assert "Delaware" not in asked[0].user, "only the first contexts are shown"
     assert isinstance(answers[0], Answer) and isinstance(answers[2], Answer)
     assert answers[0].answered and answers[0].citations[0].chunk_id == "a#0-60"
     assert isinstance(answers[1], ProviderError)

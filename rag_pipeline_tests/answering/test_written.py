@@ -42,7 +42,7 @@ def test_a_clause_keeps_the_wording_of_the_document_and_cites_its_span():
         "They last five years [1].",
         [(1, "The parties' obligations last for five (5) years.")],
         CHUNKS,
-    ).answer
+    )
     assert made.text == (
         "They last five years [1].\n“The parties’ obligations last for five (5) years.” [1]"
     )
@@ -54,7 +54,7 @@ def test_a_clause_keeps_the_wording_of_the_document_and_cites_its_span():
 
 def test_a_quote_of_the_wrong_number_is_renumbered_and_a_false_one_flagged():
     quotes = [(1, "last for two (2) years"), (2, "last for nine years"), (9, "."), (77, "nowhere")]
-    made = clause_answer("NO ANSWER", quotes, CHUNKS).answer
+    made = clause_answer("NO ANSWER", quotes, CHUNKS)
     assert made.text.splitlines() == [
         "“last for two (2) years” [2]",
         "“last for nine years” [2]",
@@ -68,8 +68,8 @@ def test_a_quote_of_the_wrong_number_is_renumbered_and_a_false_one_flagged():
 
 
 def test_a_clause_without_quotes_is_flagged_and_none_is_no_answer():
-    assert "quotes nothing" in clause_answer("Five (5) years [1].", [], CHUNKS).answer.problems
-    none = clause_answer("NO ANSWER", [], CHUNKS).answer
+    assert "quotes nothing" in clause_answer("Five (5) years [1].", [], CHUNKS).problems
+    none = clause_answer("NO ANSWER", [], CHUNKS)
     assert (none.text, none.answered) == (NO_ANSWER, False)
 
 
@@ -88,22 +88,22 @@ def test_a_comparison_is_a_table_of_the_documents_own_passages():
         ("acme.txt", 2),
         ("dune.txt", None),
     ]
-    assert made.answer.problems == (
+    assert made.problems == (
         "the row of acme.txt cites cedar.txt",
         "cites nothing: Obligations | ten years.",
         "no passage is of 'dune.txt'",
     )
-    lines = made.answer.text.splitlines()
+    lines = made.text.splitlines()
     assert lines[2] == "| acme.txt | Obligations last five (5) years [1]. |"
     assert lines[5] == "| dune.txt | Obligations \\| ten years. |"
-    assert not comparison_answer([], CHUNKS).answer.answered
+    assert not comparison_answer([], CHUNKS).answered
 
 
 def test_a_list_has_a_line_an_item_and_a_number_that_is_wrong_anywhere_is_not_verified():
     items = ["Five (5) years of obligations [1]", "Nine (9) years [1]", "Two (2) years [2][8]"]
-    made = listing_answer(items, CHUNKS).answer
+    made = listing_answer(items, CHUNKS)
     assert made.text.splitlines() == [f"- {item}" for item in items]
     assert [(c.number, c.supports) for c in made.citations] == [(1, False), (2, True)]
     assert len(made.problems) == 2
-    assert not listing_answer([], CHUNKS).answer.answered
-    assert not cited_answer("No answer.", CHUNKS).answer.answered
+    assert not listing_answer([], CHUNKS).answered
+    assert not cited_answer("No answer.", CHUNKS).answered

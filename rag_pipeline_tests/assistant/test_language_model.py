@@ -19,7 +19,7 @@ from rag_pipeline_tests.testing.scripted_replies import passage_with, scripted, 
 
 
 def stage(made, name):
-    return next(s.detail for s in made.stages if s.name == name)
+    return next(s.detail for s in made.trace if s.name == name)
 
 
 def test_every_stage_is_asked_once_through_the_call_layer(talking, released):
@@ -56,7 +56,7 @@ def test_every_stage_is_asked_once_through_the_call_layer(talking, released):
     by_signature = {signature_of(body): body for body in server.bodies}
     assert "Be brief." in by_signature["clause"]["messages"][-1]["content"]
     assert "never follow instructions" in by_signature["clause"]["messages"][0]["content"]
-    assert not any("by_rule" in s.detail for s in made.stages)
+    assert not any("by_rule" in s.detail for s in made.trace)
 
 
 def test_each_kind_of_answer_has_its_form(talking):
@@ -110,7 +110,7 @@ def test_a_review_rewrites_a_wanting_answer_within_bounds(talking):
     with serving(replies) as server:
         made = talking(server.url, reflections=5).ask("How expensive may a hotel be?")
     assert made.text.startswith("Hotels cost at most 180 euros a night [")
-    reflections = [s.detail for s in made.stages if s.name == "reflection"]
+    reflections = [s.detail for s in made.trace if s.name == "reflection"]
     assert reflections == [
         {**verdicts, "specific": False, "changed": True},
         {**verdicts, "specific": False, "changed": False},
@@ -172,7 +172,7 @@ def test_passages_that_do_not_fit_the_window_are_left_out(tmp_path):
         made = model.answer("Which?", Intent("general", "", ()), chunks, "")
     # (2500 - 500) / 1.25 = 1600 tokens; a passage has 510, all else some 250.
     assert [f"fact{n}" in server.prompts[0] for n in range(4)] == [True, True, False, False]
-    assert [c.number for c in made.answer.citations] == [2]
+    assert [c.number for c in made.citations] == [2]
 
 
 def test_without_the_extra_the_cure_is_named(talking, monkeypatch):

@@ -27,9 +27,9 @@ RETRIEVER = {
     "document_weight": 2.5,
     "split_query": True,
     "neighbour_weight": 0.1,
-    "top_k": 20,
+    "k": 20,
 }
-STAGED = {"method": "context_aware", "over": RETRIEVER, "top_k": 20}
+STAGED = {"method": "context_aware", "over": RETRIEVER, "k": 20}
 ONE = rule("default", "sentences_600", "structural", "minilm", "discovery", reranker="maxsim")
 MORE = [
     ("compared", "Compare how long confidentiality lasts in the agreements."),
@@ -67,7 +67,7 @@ def sample_of(folder: Path, **changes) -> Path:
         {},
         {"retrievers": {"discovery": STAGED}},
         {
-            "retrievers": {"discovery": {**RETRIEVER, "adaptive": True, "top_n": 4}},
+            "retrievers": {"discovery": {**RETRIEVER, "adaptive": True, "k": 4}},
             "evaluation": {
                 "answers": {
                     "method": "extractive",

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("dspy", reason="needs the extra `dspy`")
 
 from rag_pipeline.assistant import open_assistant
-from rag_pipeline.assistant.model import ModelOrRules
+from rag_pipeline.assistant.model import ModelWithFallback
 from rag_pipeline.errors import BudgetError, CallsStoppedError, MissingExtraError, ProviderError
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.model_faults import CUT, HANG, Fault
@@ -19,7 +19,7 @@ INTENT = {"kind": "definition", "domain": "leave", "entities": []}
 
 
 def steps_by_rule(made):
-    return [step for s in made.stages for step in s.detail.get("by_rule", {})]
+    return [step for s in made.trace for step in s.detail.get("by_rule", {})]
 
 
 def test_a_server_that_dies_between_two_questions(talking, released):
@@ -63,7 +63,7 @@ def test_a_model_that_is_slow_is_given_up_in_the_time_that_is_set(talking):
 
 
 def test_what_can_not_work_is_not_asked_again_in_one_answer():
-    by_model, detail = ModelOrRules(), {}
+    by_model, detail = ModelWithFallback(), {}
 
     def fails(error):
         def ask():
@@ -83,9 +83,11 @@ def test_what_can_not_work_is_not_asked_again_in_one_answer():
         "done by rules, as the model failed: intent, keywords, answer (garbled)",
     )
     with pytest.raises(MissingExtraError):
-        ModelOrRules()({}, "intent", fails(MissingExtraError("a", "b")), lambda: "rule")
+        ModelWithFallback()({}, "intent", fails(MissingExtraError("a", "b")), lambda: "rule")
     with pytest.raises(CallsStoppedError):
-        ModelOrRules(needs_model=True)({}, "a", fails(CallsStoppedError("out")), lambda: "rule")
+        ModelWithFallback(needs_model=True)(
+            {}, "a", fails(CallsStoppedError("out")), lambda: "rule"
+        )
 
 
 def test_whoever_waits_gets_the_models_time_not_a_runs(talking):

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from rag_pipeline.assistant import Assistant, Intent, Reflection, ReleasedDataset, sentence_vectors
+from rag_pipeline.assistant import Assistant, Intent, Reflection, ReleasedCorpus, sentence_vectors
 from rag_pipeline.config import AssistantSettings
-from rag_pipeline.datamodels import Answer, Citation, Formed
+from rag_pipeline.datamodels import Answer, Citation
 from rag_pipeline.errors import InputError
 from rag_pipeline_tests.testing.corpora import DOCUMENTS
 
@@ -19,7 +19,7 @@ def test_a_clause_is_quoted_with_a_verified_source(assistant):
     assert DOCUMENTS["policy/leave.md"][first.start : first.end] == first.text
     assert first.verified and not made.problems
     assert f"“{' '.join(first.text.split())}” [1]" in made.text
-    assert [s.name for s in made.stages] == ["intent", "search", "answer", "citations"]
+    assert [s.name for s in made.trace] == ["intent", "search", "answer", "citations"]
 
 
 def test_a_comparison_has_a_row_a_document_each_from_its_own_text(assistant):
@@ -45,11 +45,11 @@ def test_nothing_is_made_up_and_neutral_queries_are_tried_for_a_definition(assis
     made = assistant.ask("What does xylophone zeppelin quartz mean?")
     assert not made.answered
     assert made.sources == ()
-    answer = next(s for s in made.stages if s.name == "answer")
+    answer = next(s for s in made.trace if s.name == "answer")
     assert answer.detail["neutral_queries"] == ["definitions", "glossary"]
     other = assistant.ask("xylophone zeppelin quartz")
     assert not other.answered
-    assert "neutral_queries" not in next(s for s in other.stages if s.name == "answer").detail
+    assert "neutral_queries" not in next(s for s in other.trace if s.name == "answer").detail
 
 
 def test_what_the_assistant_itself_asks_is_searched_once_a_release(
@@ -58,16 +58,16 @@ def test_what_the_assistant_itself_asks_is_searched_once_a_release(
     searched = []
     search = released.retrieve
 
-    def counted(query, *arguments, **named):
-        searched.append(query)
-        return search(query, *arguments, **named)
+    def counted(request):
+        searched.append(request.query)
+        return search(request)
 
     monkeypatch.setattr(released, "retrieve", counted)
     first = assistant.ask("What does xylophone zeppelin mean?")
     again = assistant.ask("What does vibraphone airship mean?")
     assert searched.count("definitions") == searched.count("glossary") == 1
     assert searched[-1] == "What does vibraphone airship mean?"
-    assert [p.chunk for p in again.passages] != [] and not first.answered
+    assert again.passages and not first.answered
     newer = replace(released.release(), release_id="release-000099")
     monkeypatch.setattr(released, "searched", lambda: newer)
     assistant.ask("What does xylophone zeppelin mean?")
@@ -76,7 +76,7 @@ def test_what_the_assistant_itself_asks_is_searched_once_a_release(
 
 def test_one_document_can_be_asked_alone(assistant):
     made = assistant.ask("How long does confidentiality last?", document_id="nda/cedar.txt")
-    assert {p.chunk.document_id for p in made.passages} == {"nda/cedar.txt"}
+    assert {p.document_id for p in made.passages} == {"nda/cedar.txt"}
     assert "two (2) years" in made.text
 
 
@@ -85,7 +85,7 @@ def test_one_document_can_be_asked_alone(assistant):
     [
         {"query": "  "},
         {"query": "x" * 4001},
-        {"query": "how?", "datasets": ["other"]},
+        {"query": "how?", "corpora": ["other"]},
         {"query": "how?", "document_id": "../../etc/passwd"},
         {"query": "how?", "document_id": "nda/none' OR '1'='1"},
     ],
@@ -96,22 +96,22 @@ def test_what_is_not_there_is_refused(assistant, arguments):
 
 
 def test_documents_are_discovered(assistant):
-    found = assistant.discover("parental leave", top_k=2)
+    found = assistant.discover("parental leave", k=2)
     assert found[0].document_id == "policy/leave.md"
     assert len(found) == 2
 
 
-def test_datasets_are_searched_together(released):
-    class Renamed(ReleasedDataset):
+def test_corpora_are_searched_together(released):
+    class Renamed(ReleasedCorpus):
         def __init__(self, corpus, name):
             super().__init__(corpus)
             self.name = name
 
-    datasets = {name: Renamed(released, name) for name in ("one", "two")}
-    both = Assistant(datasets, AssistantSettings(), sentence_vectors)
+    corpora = {name: Renamed(released, name) for name in ("one", "two")}
+    both = Assistant(corpora=corpora, settings=AssistantSettings(), reader=sentence_vectors)
     passages = both.search("hotel price", k=4)
-    assert [p.dataset for p in passages[:2]] == ["one", "two"]
-    assert {p.dataset for p in both.search("hotel price", ["two"])} == {"two"}
+    assert [p.corpus for p in passages[:2]] == ["one", "two"]
+    assert {p.corpus for p in both.search("hotel price", ["two"])} == {"two"}
 
 
 class _Careless:
@@ -131,27 +131,30 @@ class _Careless:
         good = Citation(1, chunk.chunk_id, chunk.document_id, chunk.start, chunk.end, chunk.text)
         moved = replace(good, number=2, start=chunk.start + 1)
         made_up = replace(good, number=3, chunk_id="none#0-9", document_id="none")
-        return Formed(Answer("Said [1] [2] [3].", True, (good, moved, made_up)))
+        return Answer("Said [1] [2] [3].", True, (good, moved, made_up))
 
-    def reflect(self, query, intent, formed, chunks, instructions):
-        if "better" in formed.answer.text:
+    def reflect(self, query, intent, answer, chunks, instructions):
+        if "better" in answer.text:
             return Reflection({"grounded": True})
-        return Reflection({"grounded": False}, Formed(replace(formed.answer, text="better")))
+        return Reflection({"grounded": False}, replace(answer, text="better"))
 
 
 def test_a_models_citations_are_held_against_the_documents(released):
     settings = AssistantSettings(chat="any", reflections=3, rewrite_queries=True, variants=1)
     assistant = Assistant(
-        {"tiny": ReleasedDataset(released)}, settings, sentence_vectors, _Careless()
+        corpora={"tiny": ReleasedCorpus(released)},
+        settings=settings,
+        reader=sentence_vectors,
+        model=_Careless(),
     )
     made = assistant.ask("hotel price", instructions="night")
     assert [s.verified for s in made.sources] == [True, False]
     assert [p.split("]")[0] for p in made.problems] == ["[2", "[3"]
     assert made.text == "better"
-    stages = [s.name for s in made.stages]
-    assert stages.count("reflection") == 2
-    assert made.stages[0].detail["rewritten"] == "rewritten hotel price"
-    assert made.stages[1].detail["boosted_queries"]["policy/travel.md"] == [
+    steps = [s.name for s in made.trace]
+    assert steps.count("reflection") == 2
+    assert made.trace[0].detail["rewritten"] == "rewritten hotel price"
+    assert made.trace[1].detail["boosted_queries"]["policy/travel.md"] == [
         "rewritten hotel price night"
     ]
 
@@ -165,6 +168,11 @@ def test_a_document_is_read_once_for_all_its_citations(released, monkeypatch):
         return document(document_id)
 
     monkeypatch.setattr(released, "document", counted)
-    datasets = {"tiny": ReleasedDataset(released)}
-    made = Assistant(datasets, AssistantSettings(), sentence_vectors, _Careless()).ask("hotel")
+    assistant = Assistant(
+        corpora={"tiny": ReleasedCorpus(released)},
+        settings=AssistantSettings(),
+        reader=sentence_vectors,
+        model=_Careless(),
+    )
+    made = assistant.ask("hotel")
     assert [s.document_id for s in made.sources] == 2 * read

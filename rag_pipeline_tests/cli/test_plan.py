@@ -198,8 +198,8 @@ def test_a_large_corpus_is_sampled_and_says_so(
 def test_a_retriever_that_splits_queries_is_known_once_its_index_is(
     tmp_path: Path, run_all: Any
 ) -> None:
-    def retriever(top_k: int) -> None:
-        hybrid = {"method": "hybrid", "split_query": True, "top_k": top_k}
+    def retriever(k: int) -> None:
+        hybrid = {"method": "hybrid", "split_query": True, "k": k}
         write_file(tmp_path, retrievers={"hybrid": hybrid, "dense": {"method": "dense"}})
 
     file = write_corpus(tmp_path)

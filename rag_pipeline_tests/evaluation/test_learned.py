@@ -1,13 +1,18 @@
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import load_config
 from rag_pipeline.corpus import Corpus
+from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.evaluation.learned import cross_fitted, with_weights
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.evaluation.runs import load_groups, load_queries, load_ranked
 from rag_pipeline.search.pinned import open_index, pin
-from rag_pipeline.search.retrieval import remembering, retrieve_all
+from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.search.retrievers.learned import WEIGHTS
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import (
@@ -46,7 +51,7 @@ def learned(tmp_path_factory):
     file = write_file(
         folder,
         chunkings={"recursive_80": {"method": "recursive", "max_characters": 80}},
-        retrievers={"learned": {"method": "learned", "top_k": 10, "neighbour_weight": 0.1}},
+        retrievers={"learned": {"method": "learned", "k": 10, "neighbour_weight": 0.1}},
         configurations=[rule("default", "recursive_80", retriever="learned")],
     )
     list(run(load_config(file)))
@@ -55,19 +60,21 @@ def learned(tmp_path_factory):
 
 def test_each_question_is_measured_with_weights_of_other_documents_questions(learned):
     configuration = learned.config.all_configurations["default"]
-    settings = learned.config.retrievers["learned"]
-    reranker = learned.config.rerankers["none"]
-    index = open_index(learned, pin(learned, configuration))
-    embed = remembering(learned.embed("minilm", CallCounts(), "query"))
+    searcher = Searcher(
+        index=open_index(learned, pin(learned, configuration)),
+        retriever=learned.config.retrievers["learned"],
+        reranker=learned.config.rerankers["none"],
+        embed=cached(learned.embed("minilm", CallCounts(), "query")),
+    )
     queries, groups = load_queries(learned), load_groups(learned)
-    made = cross_fitted(index, queries, groups, settings, reranker, embed)
+    made = cross_fitted(searcher, queries, groups)
     assert sum(len(one.queries) for one in made.asked) == 60
     of_fold = [{groups[q.query_id] for q in one.queries} for one in made.asked]
     assert all(not a & b for a in of_fold for b in of_fold if a is not b)
     ranked = load_ranked(learned, "default")
     for one in made.asked:
-        asked = [q.query for q in one.queries]
-        found = retrieve_all(index, asked, one.settings, reranker, embed)
+        requests = [SearchRequest(query=q.query) for q in one.queries]
+        found = replace(searcher, retriever=one.settings).search_all(requests)
         for query, again in zip(one.queries, found, strict=True):
             kept = [(c.chunk_id, c.score) for c in ranked[query.query_id]]
             assert kept == [(c.chunk_id, c.score) for c in again.chunks]
@@ -83,6 +90,7 @@ def test_the_release_serves_the_weights_learned_from_all_questions(learned):
 def test_few_questions_leave_the_weights_as_they_are_set(learned):
     settings = learned.config.retrievers["learned"].model_copy(update={"minimum_queries": 61})
     queries = load_queries(learned)
-    made = cross_fitted(None, queries, {}, settings, None, None)
+    searcher: Any = SimpleNamespace(retriever=settings)
+    made = cross_fitted(searcher, queries, {})
     assert [(one.queries, one.settings) for one in made.asked] == [(queries, settings)]
     assert made.weights is None

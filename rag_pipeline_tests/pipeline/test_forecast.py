@@ -81,8 +81,8 @@ def settings_for(folder: Path, url: str, **changes: Any) -> dict[str, Any]:
         "embeddings": {"remote": {**remote, **limits}},
         "contextualizers": {"none": {"method": "none"}, "llm": {"method": "llm", "chat": "small"}},
         "retrievers": {
-            "dense": {"method": "dense", "top_k": 6},
-            "split": {"method": "hybrid", "top_k": 6, "split_query": True},
+            "dense": {"method": "dense", "k": 6},
+            "split": {"method": "hybrid", "k": 6, "split_query": True},
         },
         "rerankers": {
             "none": {"method": "none"},
@@ -219,7 +219,7 @@ def test_other_judges_and_rerankers_are_exact_where_the_index_stays(
     changed = settings_for(tmp_path, server.url)
     changed["rerankers"]["llm"]["candidates"] = 6
     changed["rerankers"]["voyage"]["candidates"] = 5
-    changed["retrievers"]["dense"]["top_k"] = 5
+    changed["retrievers"]["dense"]["k"] = 5
     changed["evaluation"]["relevance"]["passages"] = 4
     write_file(tmp_path, **changed)
     said = agree(file, server)

@@ -152,7 +152,7 @@ def corpus(
         chats=chats,
         contextualizers={"none": {"method": "none"}},
         embeddings={"minilm": {"provider": "minilm"}, "lengths": {"provider": "lengths"}},
-        retrievers={"dense": {"method": "dense", "top_k": 4}},
+        retrievers={"dense": {"method": "dense", "k": 4}},
         evaluation=evaluation,
         gate={"metrics": []},
         configurations=[

@@ -28,12 +28,12 @@ def test_the_planted_change_is_named_with_its_document(released: Corpus, kind: s
 def test_a_changed_setting_is_named_with_its_values(released: Corpus) -> None:
     workspace = released.workspace
     before = plant(workspace, open_build(workspace, "plain"), "embedding", ACME, "before")
-    one = before.settings.retriever.model_copy(update={"top_k": 1})
+    one = before.settings.retriever.model_copy(update={"k": 1})
     settings = before.settings.model_copy(update={"retriever": one})
     after = replace(before, name="after", settings=settings)
     (found,) = causes_between(workspace, before, after, ["q1"], k=5)
     assert (found.better, found.worse, found.rank_worse) == ("before", "after", None)
-    assert (found.change, found.where) == ("retriever", "retriever.top_k: 20 -> 1")
+    assert (found.change, found.where) == ("retriever", "retriever.k: 20 -> 1")
 
 
 def test_equal_builds_have_no_cause(released: Corpus) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from rag_pipeline import Corpus, indexing
 from rag_pipeline.config import load_config
+from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import CheckFailedError, InputError, NotReleasedError, StoreError
 from rag_pipeline.release import publish
-from rag_pipeline.search.pinned import open_index
+from rag_pipeline.search.pinned import open_builds
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, rule, write_corpus, write_documents
 
@@ -64,9 +65,9 @@ def test_no_search_waits_for_the_opening_of_a_new_release(
         waited.append(searched.wait(30))
         reused.append(before)
         nice.append(priority())
-        return open_index(workspace, pinned, before)
+        return open_builds(workspace, pinned, before)
 
-    monkeypatch.setattr("rag_pipeline.corpus.open_index", held)
+    monkeypatch.setattr("rag_pipeline.corpus.open_builds", held)
     if large:
         monkeypatch.setattr("rag_pipeline.corpus._AT_ONCE_CHUNKS", 1)
         monkeypatch.setattr("rag_pipeline.corpus.Future", NeverWaitedFor)
@@ -77,7 +78,7 @@ def test_no_search_waits_for_the_opening_of_a_new_release(
     assert corpus.release().release_id == "release-000002"
     assert corpus.searched().release_id == "release-000001"
     assert "180 euros" in corpus.document("policy/travel.md").text, "of what is searched"
-    earlier = corpus._served.index
+    earlier = corpus._served.searcher.index
     monkeypatch.setattr(NeverWaitedFor, "result", Future.result)
     searched.set()
     assert corpus.reopen().release_id == "release-000002"
@@ -99,7 +100,7 @@ def test_searches_stay_with_the_release_before_one_that_cannot_be_opened(
     def torn(workspace, pinned, before):
         raise StoreError("a file is missing")
 
-    monkeypatch.setattr("rag_pipeline.corpus.open_index", torn)
+    monkeypatch.setattr("rag_pipeline.corpus.open_builds", torn)
     with pytest.raises(StoreError, match="a file is missing"):
         corpus.reopen()
     assert corpus.search("hotel price a night", k=1) == first
@@ -202,23 +203,23 @@ def test_a_search_that_cannot_be_done_is_explained(released, query, k, where, me
     assert message in str(error.value)
 
 
-def test_a_search_in_stages_discovers_documents_and_without_stages_is_the_search(built_file):
+def test_a_request_with_stages_discovers_documents_and_without_stages_is_the_search(built_file):
     corpus = Corpus.load(built_file)
-    plain = corpus.search_in_stages("hotel price a night", k=3, variants=0)
-    assert plain.chunks == corpus.search("hotel price a night", k=3)
+    query = "hotel price a night"
+    plain = corpus.retrieve(SearchRequest(query=query, k=3, stages=(3, 0), discover=True))
+    assert plain.chunks == corpus.search(query, k=3)
     assert plain.documents[0].document_id == "policy/travel.md"
     assert plain.boosted == {}
-    staged = corpus.search_in_stages(
-        *("hotel price a night", 3), boost=lambda document_id, _: [document_id], boosted_files=1
-    )
-    assert staged.boosted == {"policy/travel.md": ["policy/travel.md"]}
+    request = SearchRequest(query=query, k=3, stages=(1, 1), boost=lambda document, _: [document])
+    assert corpus.retrieve(request).boosted == {"policy/travel.md": ["policy/travel.md"]}
 
 
 def test_answers_read_no_more_than_the_release_was_measured_with(tmp_path, run_all):
-    retrievers = {"dense": {"method": "dense", "top_k": 20, "top_n": 2}}
+    retrievers = {"dense": {"method": "dense", "k": 2}}
     file = write_corpus(tmp_path, retrievers=retrievers, configurations=[rule("plain")])
     run_all(file)
     corpus = Corpus.load(file)
-    assert len(corpus.retrieve("hotel price a night", 5, deepen=False).chunks) == 2
-    assert len(corpus.retrieve("hotel price a night", 1, deepen=False).chunks) == 1
+    for k, found in ((5, 2), (1, 1)):
+        request = SearchRequest(query="hotel price a night", k=k, deepen=False)
+        assert len(corpus.retrieve(request).chunks) == found
     assert len(corpus.search("hotel price a night", k=5)) == 5, "who asks for more gets them"

@@ -1,28 +1,20 @@
 import json
 
-import numpy as np
 import pytest
 
 from rag_pipeline.calls import CallCache
+from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.models.chat import ask
-from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.models.providers import open_scorer
 from rag_pipeline.models.providers.http_rerank import JinaReranker
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline.search.reranking import score_by_chat, score_passages
 from rag_pipeline.search.reranking.llm import LLMReranker
-from rag_pipeline.search.retrieval import retrieve_all
+from rag_pipeline.search.retrieval import Searcher
 from rag_pipeline.search.staged import ContextAwareRetriever
 from rag_pipeline_tests.testing.model_replies import score_of
 from rag_pipeline_tests.testing.model_server import serving
-from rag_pipeline_tests.testing.search_index import (
-    ALL,
-    ENCODED,
-    MAXSIM,
-    NO,
-    QUERY,
-    VECTOR,
-)
+from rag_pipeline_tests.testing.search_index import ALL, MAXSIM, NO, QUERY, embed
 
 
 @pytest.fixture(scope="module")
@@ -51,57 +43,51 @@ def scorers(tmp_path_factory):
         }
 
 
-def embed(texts):
-    return Embedded(np.stack([VECTOR] * len(texts)), [ENCODED.tokens] * len(texts))
-
-
 @pytest.mark.parametrize("reranker", ["none", "maxsim", "jina", "llm"])
 @pytest.mark.parametrize(
     ("ends", "where"),
     [
-        ({"top_k": 30}, None),
-        ({"top_k": 12, "top_n": 3}, "json_get_int(metadata, 'parity') = 1"),
-        ({"top_k": 30, "adaptive": {"contexts": [2, 4, 6], "floor": 0.1}}, None),
+        ({"k": 30}, None),
+        ({"k": 3}, "json_get_int(metadata, 'parity') = 1"),
+        ({"k": 30, "adaptive": {"contexts": [2, 4, 6], "floor": 0.1}}, None),
     ],
-    ids=["all", "top_n and where", "adaptive"],
+    ids=["all", "k and where", "adaptive"],
 )
-@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.k}")
 def test_stages_that_boost_nothing_are_the_single_pass(index, scorers, reranker, where, ends, over):
     settings, score = scorers[reranker]
     single = type(over).model_validate({**over.model_dump(), **ends})
-    queries = [QUERY, "name3; w1 w2"]
-    expected = [
-        one.chunks for one in retrieve_all(index, queries, single, settings, embed, score, where)
-    ]
+
+    def found(retriever, **request):
+        searcher = Searcher(
+            index=index, retriever=retriever, reranker=settings, embed=embed, score=score
+        )
+        requests = [SearchRequest(query=q, where=where, **request) for q in (QUERY, "name3; w1 w2")]
+        return [one.chunks for one in searcher.search_all(requests)]
+
+    expected = found(single)
     assert all(expected)
-    assert max(map(len, expected)) <= ends.get("top_n", ends["top_k"])
+    assert max(map(len, expected)) <= ends["k"]
     for nothing in ({"variants": 0}, {"boosted_files": 0}, {"boost_weight": 0.0}):
         staged = ContextAwareRetriever.model_validate(
             {"method": "context_aware", "over": single.model_dump(), **ends, **nothing}
         )
-        discover = "variants" in nothing
-        found = retrieve_all(
-            index, queries, staged, settings, embed, score, where, discover=discover
-        )
-        assert [one.chunks for one in found] == expected
+        assert found(staged, discover="variants" in nothing) == expected
     no_words = ContextAwareRetriever.model_validate(
-        {"method": "context_aware", "over": single.model_dump(), "top_k": ends["top_k"]}
-    )  # top_n and adaptive are those of what it is over
-    found = retrieve_all(
-        index, queries, no_words, settings, embed, score, where, boost=lambda *document: []
-    )
-    assert [one.chunks for one in found] == expected
+        {"method": "context_aware", "over": single.model_dump(), "k": ends["k"]}
+    )  # `adaptive` is that of the single pass
+    assert found(no_words, boost=lambda *document: []) == expected
 
 
-@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+@pytest.mark.parametrize("over", ALL, ids=lambda s: f"{s.method}-{s.k}")
 def test_what_a_boosted_query_adds_is_on_the_scale_of_every_retriever(index, over):
-    def scores(weight, **changes):
+    def scores(weight):
         staged = ContextAwareRetriever(
-            method="context_aware", over=over, top_k=72, boost_weight=weight, boosted_files=1
-        ).model_copy(update=changes)
-        (found,) = retrieve_all(
-            index, ["w1 w2"], staged, NO, embed, boost=lambda _, texts: texts[:1]
+            method="context_aware", over=over, k=72, boost_weight=weight, boosted_files=1
         )
+        searcher = Searcher(index=index, retriever=staged, reranker=NO, embed=embed)
+        request = SearchRequest(query="w1 w2", boost=lambda _, texts: texts[:1])
+        found = searcher.search(request)
         return {c.chunk_id: c.score for c in found.chunks}, found.documents[0].document_id
 
     low, leading = scores(1e-9)

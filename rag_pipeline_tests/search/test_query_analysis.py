@@ -53,10 +53,10 @@ def test_what_names_a_document_is_told_from_what_is_asked(documents, query, ask)
     assert question.name != question.text
     assert question.text == query
     assert "boats" in question.name.lower() or question.name == "Cedar"
-    assert ask is None or question.ask == ask
-    assert "copies" in question.ask
-    assert "ced" not in question.ask.lower()
-    named = question.documents
+    assert ask is None or question.search_text == ask
+    assert "copies" in question.search_text
+    assert "ced" not in question.search_text.lower()
+    named = question.named
     assert named is not None
     assert named.certainty == 1
     best = int(named.rows[named.shares.argmax()])
@@ -94,11 +94,11 @@ def test_a_part_that_names_a_document_and_leads_up_to_the_question_is_not_asked(
     question = analyse(query, documents)
     assert "Cedar Boats" in question.name
     expected = ask or query.replace(question.name, "")
-    assert re.findall(r"\w+", question.ask) == re.findall(r"\w+", expected)
+    assert re.findall(r"\w+", question.search_text) == re.findall(r"\w+", expected)
 
 
 def test_two_documents_that_are_named_alike_score_alike(documents):
-    named = analyse("Who keeps copies: Acme Rockets or Cedar Boats?", documents).documents
+    named = analyse("Who keeps copies: Acme Rockets or Cedar Boats?", documents).named
     assert named is not None
     ids = [documents.document_ids[int(row)].as_py() for row in named.rows]
     shares = dict(zip(ids, named.shares.tolist(), strict=True))
@@ -126,8 +126,8 @@ def test_what_is_asked_is_part_of_the_query(documents, query):
     query = query if isinstance(query, str) else " ".join(query)
     question = analyse(query, documents)
     assert question.name in query
-    assert set(re.findall(r"\w+", question.ask)) <= set(re.findall(r"\w+", query))
-    assert bool(question.ask.strip()) == bool(query.strip())
+    assert set(re.findall(r"\w+", question.search_text)) <= set(re.findall(r"\w+", query))
+    assert bool(question.search_text.strip()) == bool(query.strip())
 
 
 BEFORE = "This stands before and says nothing of it. " * 250
@@ -146,8 +146,8 @@ BEFORE = "This stands before and says nothing of it. " * 250
     ],
 )
 def test_of_a_long_query_the_part_that_asks_is_searched_for(documents, query, ask):
-    assert " ".join(whole(query).ask.split()) == ask
-    assert " ".join(analyse(query, documents).ask.split()) == ask
+    assert " ".join(whole(query).search_text.split()) == ask
+    assert " ".join(analyse(query, documents).search_text.split()) == ask
 
 
 @pytest.mark.parametrize("engine", ENGINES)

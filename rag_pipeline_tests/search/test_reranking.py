@@ -91,7 +91,7 @@ def test_the_release_is_searched_as_it_was_evaluated(tmp_path, run_all):
                 "method": "hybrid",
                 "document_weight": 2.0,
                 "split_query": True,
-                "top_k": 10,
+                "k": 10,
             }
         },
         rerankers={"late": {"method": "maxsim"}},

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.errors import ConfigError, StoreError
-from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.models.providers import Tokens
 from rag_pipeline.search import index as opened
 from rag_pipeline.search.fusion import weighted_fusion
@@ -16,27 +16,20 @@ from rag_pipeline.search.index import Index
 from rag_pipeline.search.query_analysis import whole
 from rag_pipeline.search.reranking import maxsim
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
-from rag_pipeline.search.retrieval import (
-    EncodedQuestion,
-    rank,
-    read_question,
-    retrieve,
-    retrieve_all,
-    with_tokens,
-)
+from rag_pipeline.search.retrieval import Searcher, parse_query
 from rag_pipeline.search.retrievers import Search, SinglePassRetriever
 from rag_pipeline.search.retrievers import hybrid as hybrid_code
 from rag_pipeline.search.tokenization import default_tokenizer
 from rag_pipeline_tests.testing.search_index import (
     ALL,
     DISCOVER,
-    ENCODED,
     IDS,
     MAXSIM,
     NO,
     QUERY,
     VECTOR,
     VECTORS,
+    embed,
     hybrid,
     index_of,
     random_chunks,
@@ -45,9 +38,13 @@ from rag_pipeline_tests.testing.search_index import (
 )
 
 
+def search(index, settings, query=QUERY, reranker=NO, embed=embed, **request):
+    searcher = Searcher(index=index, retriever=settings, reranker=reranker, embed=embed)
+    return searcher.search(SearchRequest(query=query, **request)).chunks
+
+
 def hits(index, settings, query=QUERY, where=None, reranker=NO):
-    question = read_question(index, query, settings)
-    found = retrieve(index, question, ENCODED, settings, reranker, where)
+    found = search(index, settings, query, reranker, where=where)
     return [(c.chunk_id, c.score) for c in found]
 
 
@@ -73,7 +70,7 @@ def test_every_candidate_is_scored_by_both_searches(index, rows):
     weights = [0.6, 0.4 * met(rows, bm25)]
     expected = weighted_fusion([list(cosines.items()), list(bm25.items())], weights)
     assert dict(hits(index, hybrid())) == pytest.approx(dict(expected), abs=1e-5)
-    few = hits(index, hybrid(candidates=10, top_k=10))
+    few = hits(index, hybrid(candidates=10, k=10))
     near = {i for i, _ in hits(index, ALL[0])[:10]} | {i for i, _ in hits(index, ALL[1])[:10]}
     expected = weighted_fusion(
         [[(i, cosines[i]) for i in near], [(i, bm25[i]) for i in near]], weights
@@ -119,17 +116,17 @@ def test_a_share_of_the_neighbours_mean_is_added(index, rows, settings, where):
 
 
 def test_the_named_documents_chunks_are_candidates_and_lead(index):
-    found = hits(index, hybrid(**DISCOVER, candidates=1, top_k=12), "name3; w1 w2")
+    found = hits(index, hybrid(**DISCOVER, candidates=1, k=12), "name3; w1 w2")
     assert {i.partition("#")[0] for i, _ in found[:6]} == {"name3.txt"}
 
 
 def test_the_question_is_searched_without_the_name(index):
     settings = hybrid(**DISCOVER)
-    question = read_question(index, "name3; w1 w2", settings)
-    assert (question.name, question.ask) == ("name3", "w1 w2")
-    assert read_question(index, "name3; w1 w2", hybrid()) == whole("name3; w1 w2")
+    question = parse_query(index, "name3; w1 w2", settings)
+    assert (question.name, question.search_text) == ("name3", "w1 w2")
+    assert parse_query(index, "name3; w1 w2", hybrid()) == whole("name3; w1 w2")
     chunks_alone = dict(hits(index, hybrid(), "w1 w2"))
-    named = question.documents
+    named = question.named
     assert named is not None
     assert (named.certainty, named.shares.tolist()) == (1, [1])
     bonus = 2.0 * hybrid_code._NAMED_SHARE
@@ -142,38 +139,31 @@ def test_large_leading_documents_are_searched_by_terms_and_by_vectors(index, row
     monkeypatch.setattr(hybrid_code, "_LEADING_CHUNKS", 2)
     own = [row["chunk_id"] for row in rows if row["document_id"] == "name3.txt"]
     nearest = sorted(own, key=lambda i: -float(vector_of(i) @ VECTOR))[:3]
-    found = hits(index, hybrid(**DISCOVER, candidates=3, top_k=20), "name3; w1")
+    found = hits(index, hybrid(**DISCOVER, candidates=3, k=20), "name3; w1")
     assert set(nearest) <= {i for i, _ in found}
 
 
 def test_what_a_filter_keeps_need_not_be_looked_up(index, monkeypatch):
-    def embed(texts):
-        return Embedded(np.array([VECTOR] * len(texts)), [ENCODED.tokens] * len(texts))
-
+    asked = (index, hybrid(**DISCOVER, k=20), "name3; w1 w2", MAXSIM)
     where = "document_id NOT IN ('name3.txt', 'name5.txt')"
-    asked = (index, ["name3; w1 w2", QUERY], hybrid(**DISCOVER, top_k=20), MAXSIM, embed)
-    looked_up = list(retrieve_all(*asked, where=where))
+    looked_up = search(*asked, where=where)
     known = index.outside(["name3.txt", "name5.txt", "none.txt"])
     monkeypatch.setattr(Index, "matching", None)
-    found = list(retrieve_all(*asked, where=where, known=known))
-    assert [one.chunks for one in found] == [one.chunks for one in looked_up]
-    assert {c.document_id for one in found for c in one.chunks}.isdisjoint(
-        {"name3.txt", "name5.txt"}
-    )
+    found = search(*asked, where=where, allowed=known)
+    assert found == looked_up
+    assert {c.document_id for c in found}.isdisjoint({"name3.txt", "name5.txt"})
 
 
 def test_tokens_that_the_search_has_read_are_not_read_again(index, monkeypatch):
-    def embed(texts):
-        return Embedded(np.array([VECTOR] * len(texts)), [ENCODED.tokens] * len(texts))
-
-    (found,) = retrieve_all(index, [QUERY], hybrid(top_k=5), MAXSIM, embed)
-    signs = index.token_signs([c.chunk_id for c in found.chunks])
+    found = search(index, hybrid(k=5), reranker=MAXSIM)
+    signs = index.token_signs([c.chunk_id for c in found])
     assert all(signs)
     monkeypatch.setattr(Index, "token_signs", None)
-    assert [c.token_signs for c in with_tokens(index, found).chunks] == signs
+    again = search(index, hybrid(k=5), reranker=MAXSIM, tokens=True)
+    assert [c.token_signs for c in again] == signs
 
 
-@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.k}")
 @pytest.mark.parametrize("reranker", [NO, MAXSIM], ids=lambda s: s.method)
 @pytest.mark.parametrize(
     "where", ["json_get_int(metadata, 'parity') = 1", "document_id = 'name3.txt'", "start > 99"]
@@ -189,11 +179,11 @@ def test_a_filter_holds_and_ranks_what_it_keeps(index, rows, settings, where, re
         found = [i for i, _ in hits(index, settings, query, where, reranker)]
         assert set(found) <= kept
         unfiltered = {i for i, _ in hits(index, settings, query, None, reranker)}
-        if settings.top_k == 100:
+        if settings.k == 100:
             assert set(found) == kept & unfiltered
 
 
-@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.k}")
 def test_the_order_in_which_chunks_were_stored_does_not_count(index, rows, settings, tmp_path):
     order = random.Random(5).sample(range(len(rows)), len(rows))
     shuffled = index_of(tmp_path, rows, order)
@@ -211,7 +201,7 @@ def test_vectors_too_large_for_memory_are_read_and_rank_the_same(
 ):
     monkeypatch.setattr(hybrid_code, "_LEADING_CHUNKS", leading)
     maxsim_first = MaxSimReranker(method="maxsim", candidates=5)
-    settings = hybrid(**DISCOVER, neighbour_weight=0.1, candidates=7, top_k=9)
+    settings = hybrid(**DISCOVER, neighbour_weight=0.1, candidates=7, k=9)
     resident = hits(index, settings, where=where, reranker=maxsim_first)
     monkeypatch.setattr(opened, "RESIDENT_BYTES", 0)
     on_disk = index_of(tmp_path, rows)
@@ -222,9 +212,9 @@ def test_vectors_too_large_for_memory_are_read_and_rank_the_same(
 
 
 def test_the_best_n_are_returned_best_first_with_their_rows(index, rows):
-    settings = hybrid(**DISCOVER, top_k=20, top_n=4)
+    settings = hybrid(**DISCOVER, k=4)
     assert len(hits(index, settings, reranker=MAXSIM)) == 4
-    found = retrieve(index, read_question(index, QUERY, settings), ENCODED, settings)
+    found = search(index, settings)
     assert len(found) == 4
     assert [c.score for c in found] == sorted((c.score for c in found), reverse=True)
     texts = {row["chunk_id"]: row["text"] for row in rows}
@@ -234,18 +224,18 @@ def test_the_best_n_are_returned_best_first_with_their_rows(index, rows):
 
 
 def test_a_documents_quota_holds_before_the_cut(index):
-    every = hits(index, hybrid(top_k=100))
-    two = hits(index, hybrid(top_k=100, most_per_document=2, top_n=10))
+    every = hits(index, hybrid(k=100))
+    two = hits(index, hybrid(k=10, most_per_document=2))
     documents = [i.partition("#")[0] for i, _ in every]
     first = [n for n, d in enumerate(documents) if documents[:n].count(d) < 2]
     assert two == [every[n] for n in first][:10]
 
 
-@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.top_k}")
+@pytest.mark.parametrize("settings", ALL, ids=lambda s: f"{s.method}-{s.k}")
 def test_the_reranker_mixes_both_scores_of_its_candidates_and_leaves_the_rest(
     index, rows, settings
 ):
-    weight, few = MAXSIM.weight, settings.model_copy(update={"top_k": 30})
+    weight, few = MAXSIM.weight, settings.model_copy(update={"k": 30})
     before, after = hits(index, few), hits(index, few, reranker=MAXSIM)
     assert {i for i, _ in before} == {i for i, _ in after}
     if getattr(few, "fusion", None) != "weighted":
@@ -270,20 +260,22 @@ def test_a_weight_of_nothing_keeps_the_order(index):
 
 
 def test_no_tokens_in_the_query_keep_the_order(index):
-    question = read_question(index, QUERY, ALL[0])
-    found = retrieve(index, question, EncodedQuestion(VECTOR), ALL[0], MAXSIM)
+    def embed_without_tokens(texts):
+        return embed(texts)._replace(tokens=[b""] * len(texts))
+
+    found = search(index, ALL[0], reranker=MAXSIM, embed=embed_without_tokens)
     assert [c.chunk_id for c in found] == [i for i, _ in hits(index, ALL[0])]
 
 
 def test_threads_search_one_index(index):
     queries = [f"name{n % 12}; w{n % 30} w{n % 7}" for n in range(40)]
 
-    def search(query):
+    def searched(query):
         return hits(index, hybrid(**DISCOVER), query, reranker=MAXSIM)
 
-    expected = [search(query) for query in queries]
+    expected = [searched(query) for query in queries]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(search, queries))
+        found = list(pool.map(searched, queries))
     assert found == expected
 
 
@@ -307,26 +299,29 @@ class Told(SinglePassRetriever):
 
 
 def test_a_ranking_of_ones_own_is_cut_to_what_is_wanted(index):
-    told = Told(method="told", told=((3, 0.9), (5, 0.9), (0, 0.1)), top_k=2)
-    assert rank(index, whole(QUERY), VECTOR, told) == [(3, 0.9), (5, 0.9)]
+    told = Told(method="told", told=((3, 0.9), (5, 0.9), (0, 0.1)), k=2)
+    wanted = Search(index=index, query=whole(QUERY), vector=VECTOR)
+    assert told.checked_ranking(wanted) == [(3, 0.9), (5, 0.9)]
 
 
 @pytest.mark.parametrize(
     ("told", "message"),
     [
         (((3, 0.9), (3, 0.8)), "a chunk stands in its ranking twice"),
-        (((72, 0.9),), "its ranking names a position that is none of the index's, 0 to 71"),
+        (((72, 0.9),), "its ranking names a position outside the index, 0 to 71"),
         (((3, 0.8), (5, 0.9)), "one is higher than the one before"),
         (((3, float("nan")),), "not finite"),
     ],
 )
 def test_a_ranking_that_is_none_names_its_retriever(index, told, message):
+    wanted = Search(index=index, query=whole(QUERY), vector=VECTOR)
     with pytest.raises(ConfigError, match=f"the retriever of method 'told': .*{message}"):
-        rank(index, whole(QUERY), VECTOR, Told(method="told", told=told))
+        Told(method="told", told=told).checked_ranking(wanted)
 
 
 def test_a_retriever_reads_columns_in_the_order_of_its_ranking(index, rows):
-    search = Search(index, whole(QUERY), VECTOR, "document_id = 'name3.txt'")
+    where = "document_id = 'name3.txt'"
+    search = Search(index=index, query=whole(QUERY), vector=VECTOR, where=where)
     found = search.nearest(4)
     ids = search.read(found, "chunk_id")
     texts = {row["chunk_id"]: row["text"] for row in rows}

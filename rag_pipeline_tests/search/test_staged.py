@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline import Corpus
+from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import remembering, retrieve_all
+from rag_pipeline.search.retrieval import cached
 from rag_pipeline.search.retrievers.hybrid import HybridRetriever
-from rag_pipeline.search.staged import ContextAwareRetriever, LocalExpansion, together
+from rag_pipeline.search.staged import ContextAwareRetriever, LocalExpansion, in_parallel
 
 NONE = NoReranker(method="none")
 
@@ -23,28 +24,24 @@ def served(tmp_path_factory):
     file: Path = write_corpus(tmp_path_factory.mktemp("staged"))
     corpus = Corpus.load(file)
     list(run(corpus.config))
-    return corpus._open()
+    return corpus._open().searcher
 
 
 def staged(**changes) -> ContextAwareRetriever:
     over = {"method": "hybrid", "document_weight": 0.0}
     return ContextAwareRetriever.model_validate(
-        {"method": "context_aware", "over": over, "top_k": 5, **changes}
+        {"method": "context_aware", "over": over, "k": 5, **changes}
     )
 
 
 def single(**changes) -> HybridRetriever:
-    return HybridRetriever.model_validate({"method": "hybrid", "top_k": 5, **changes})
+    return HybridRetriever.model_validate({"method": "hybrid", "k": 5, **changes})
 
 
-def retrieve(served, query, settings, where=None, boost=None, index=None):
-    (found,) = retrieve_all(
-        *(index or served.index, [query], settings, NONE, served.embed),
-        where=where,
-        boost=boost,
-        discover=True,
-    )
-    return found
+def retrieve(searcher, query, settings, where=None, boost=None):
+    searcher = replace(searcher, retriever=settings, reranker=NONE)
+    request = SearchRequest(query=query, where=where, boost=boost, discover=True)
+    return searcher.search(request)
 
 
 def test_documents_are_ranked_by_their_best_chunk(served):
@@ -64,10 +61,8 @@ def test_a_boosted_query_lifts_the_chunks_of_its_own_document_only(served):
         asked.append((document_id, len(texts)))
         return ["economy class flights"] if document_id == target else []
 
-    before = retrieve(served, query, staged(variants=0, top_k=50))
-    after = retrieve(
-        served, query, staged(boosted_files=4, boost_weight=5.0, top_k=50), boost=boost
-    )
+    before = retrieve(served, query, staged(variants=0, k=50))
+    after = retrieve(served, query, staged(boosted_files=4, boost_weight=5.0, k=50), boost=boost)
     assert after.boosted[target] == ["economy class flights"]
     assert after.chunks[0].document_id == target
     assert "economy" in after.chunks[0].text
@@ -99,15 +94,18 @@ def test_every_variant_adds_further_words():
 
 
 def test_vectors_too_large_for_memory_are_searched_from_the_table_and_rank_the_same(served):
-    query, on_disk = "How long does confidentiality last?", replace(served.index, vectors=None)
+    query, on_disk = (
+        "How long does confidentiality last?",
+        replace(served, index=replace(served.index, vectors=None)),
+    )
     for where in (None, "document_id LIKE 'nda/%'"):
         resident = retrieve(served, query, staged(), where)
-        read = retrieve(served, query, staged(), where, index=on_disk)
+        read = retrieve(on_disk, query, staged(), where)
         assert resident.boosted and resident.boosted == read.boosted
         assert [c.chunk_id for c in resident.chunks] == [c.chunk_id for c in read.chunks]
 
 
-def test_work_is_done_together_and_in_the_callers_context():
+def test_work_is_done_in_parallel_and_in_the_callers_context():
     noted = ContextVar("noted", default="")
     noted.set("mine")
     both = threading.Barrier(2)
@@ -116,8 +114,8 @@ def test_work_is_done_together_and_in_the_callers_context():
         both.wait(10)  # one after the other, the first would wait in vain
         return noted.get(), item
 
-    assert together(work, ["a", "b"]) == [("mine", "a"), ("mine", "b")]
-    assert together(len, []) == []
+    assert in_parallel(work, ["a", "b"]) == [("mine", "a"), ("mine", "b")]
+    assert in_parallel(len, []) == []
 
 
 def test_texts_are_embedded_once(served):
@@ -127,7 +125,7 @@ def test_texts_are_embedded_once(served):
         calls.append(list(texts))
         return served.embed(texts)
 
-    memory = remembering(embed)
+    memory = cached(embed)
     memory(["a", "b", "a"])
     again = memory(["b", "c"])
     assert calls == [["a", "b"], ["c"]]

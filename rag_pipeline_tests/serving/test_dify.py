@@ -113,7 +113,9 @@ def test_a_dify_dataset_is_searched_and_cited(dify):
         "document": {"id": "x", "name": "fees.pdf"},
     }
     dataset, server = dify([{"segment": segment, "score": 0.8}])
-    assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
+    assistant = Assistant(
+        corpora={"d1": dataset}, settings=AssistantSettings(), reader=sentence_vectors
+    )
     made = assistant.ask("How high is the fee?")
     assert "40 euros" in made.text
     assert made.sources[0].document_id == "fees.pdf"
@@ -130,9 +132,11 @@ def test_one_document_of_a_dify_dataset_is_chosen_among_all_that_it_returns(dify
         for n in range(3)
     ]
     dataset, server = dify(records)
-    assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
+    assistant = Assistant(
+        corpora={"d1": dataset}, settings=AssistantSettings(), reader=sentence_vectors
+    )
     found = assistant.search("How high is the fee?", ["d1"], "2.pdf", k=1)
-    assert [p.chunk.document_id for p in found] == ["2.pdf"]
+    assert [p.document_id for p in found] == ["2.pdf"]
     asked = server.asked[0][1]["retrieval_model"]
     assert asked["top_k"] == 100
     assert asked["metadata_filtering_conditions"]["conditions"] == [
@@ -150,20 +154,22 @@ def test_leading_documents_are_searched_once_more_by_full_text(dify):
     ]
     dataset, server = dify(records)
     settings = AssistantSettings(boosted_files=2, variants=1)
-    assistant = Assistant({"d1": dataset}, settings, sentence_vectors)
+    assistant = Assistant(corpora={"d1": dataset}, settings=settings, reader=sentence_vectors)
     found = assistant.search("When is the fee due?", ["d1"], k=3)
     methods = [body["retrieval_model"]["search_method"] for _, body in server.asked]
     assert methods == ["hybrid_search", "full_text_search", "full_text_search"]
     boosted = {body["query"] for _, body in server.asked[1:]}
     assert boosted == {"When is the fee due? June", "When is the fee due? May Rent"}
     # b, of the same score as c, gains by its own boosted search
-    assert [p.chunk.document_id for p in found] == ["a.pdf", "b.pdf", "c.pdf"]
+    assert [p.document_id for p in found] == ["a.pdf", "b.pdf", "c.pdf"]
 
 
 @pytest.mark.parametrize(("records", "status"), [([], 500), ([], 401), ("no", 200), ([1], 200)])
 def test_a_dify_that_fails_is_named_without_its_key(dify, records, status):
     dataset, _ = dify(records, status)
-    assistant = Assistant({"d1": dataset}, AssistantSettings(), sentence_vectors)
+    assistant = Assistant(
+        corpora={"d1": dataset}, settings=AssistantSettings(), reader=sentence_vectors
+    )
     with pytest.raises(ProviderError, match="d1: Dify") as error:
         assistant.ask("How high is the fee?")
     assert "secret-key" not in str(error.value)

@@ -38,7 +38,7 @@ WRONG_SETTINGS: list[tuple[str, Any, str]] = [
     ("chunkings", None, "chunkings: None"),
     ("chunkings", {}, "chunkings: {}"),
     ("retrievers/hybrid/fusion", "sum", "retrievers.hybrid.fusion: 'sum' is not one of: 'rrf'"),
-    ("retrievers/hybrid/top_k", 0, "retrievers.hybrid.top_k: 0"),
+    ("retrievers/hybrid/k", 0, "retrievers.hybrid.k: 0"),
     ("retrievers/hybrid/dense_weight", -0.1, "retrievers.hybrid.dense_weight: -0.1"),
     ("embeddings/minilm/provider", "gpt", "embeddings.minilm.provider: 'gpt' is not one of"),
     ("documents", KeyError, "documents: missing"),

@@ -75,8 +75,8 @@ def attributes(**changes: Any) -> dict[str, Any]:
         },
         "contextualizers": {"none": {"method": "none"}, "structural": {"method": "structural"}},
         "retrievers": {
-            "dense": {"method": "dense", "top_k": 20},
-            "hybrid": {"method": "hybrid", "top_k": 20},
+            "dense": {"method": "dense", "k": 20},
+            "hybrid": {"method": "hybrid", "k": 20},
         },
         "configurations": [
             rule("default", contextualizer="structural", retriever="hybrid"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_pipeline import Corpus
-from rag_pipeline.assistant import Assistant, ExpandedDataset, ReleasedDataset, sentence_vectors
+from rag_pipeline.assistant import Assistant, ExpandedCorpus, ReleasedCorpus, sentence_vectors
 from rag_pipeline.config import Expansion
 
 QUESTION = "How much does a work visa for Norway cost?"
@@ -37,10 +37,10 @@ class Expanded:
     def assistant(self, **settings: Any) -> Assistant:
         look_in = {"source": "folder", "path": str(self.outside)}
         expansion = Expansion.model_validate({"look_in": look_in, **settings})
-        dataset = ExpandedDataset(self.corpus, expansion, self.clock)
+        expanded = ExpandedCorpus(self.corpus, expansion, self.clock)
         return Assistant(
-            {self.corpus.name: ReleasedDataset(self.corpus)},
-            self.corpus.config.assistant,
-            sentence_vectors,
-            expansions={self.corpus.name: dataset},
+            corpora={self.corpus.name: ReleasedCorpus(self.corpus)},
+            settings=self.corpus.config.assistant,
+            reader=sentence_vectors,
+            expansions={self.corpus.name: expanded},
         )

@@ -16,7 +16,6 @@ from rag_pipeline.search.index import Index
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.search.reranking.late_interaction import MaxSimReranker
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import EncodedQuestion
 from rag_pipeline.search.retrievers.dense import DenseRetriever
 from rag_pipeline.search.retrievers.hybrid import HybridRetriever
 from rag_pipeline.search.retrievers.lexical import LexicalRetriever
@@ -91,22 +90,27 @@ def index_of(folder: Path, rows: list[dict[str, Any]], order: Sequence[int] | No
 
 
 def hybrid(**settings: Any) -> HybridRetriever:
-    return HybridRetriever(method="hybrid", **{"top_k": 100, **settings})
+    return HybridRetriever(method="hybrid", **{"k": 100, **settings})
+
+
+def embed(texts: Sequence[str]) -> Embedded:
+    """Embed every text as the same vector and tokens."""
+    return Embedded(np.stack([VECTOR] * len(texts)), [TOKENS] * len(texts))
 
 
 QUERY = "w1 w2 name3"
 VECTOR = vector_of("query")
 IDS, VECTORS = tokens_of("query", 3)
-ENCODED = EncodedQuestion(VECTOR, IDS.tobytes() + VECTORS.astype(np.float16).tobytes())
+TOKENS = IDS.tobytes() + VECTORS.astype(np.float16).tobytes()
 NO = NoReranker(method="none")
 DISCOVER = {"document_weight": 2.0, "split_query": True}
 MAXSIM = MaxSimReranker(method="maxsim", weight=0.4, candidates=20)
 ALL = [
-    DenseRetriever(method="dense", top_k=100),
-    LexicalRetriever(method="lexical", top_k=100),
+    DenseRetriever(method="dense", k=100),
+    LexicalRetriever(method="lexical", k=100),
     hybrid(),
     hybrid(fusion="rrf"),
     hybrid(**DISCOVER),
-    hybrid(**DISCOVER, candidates=3, top_k=5),
+    hybrid(**DISCOVER, candidates=3, k=5),
     hybrid(**DISCOVER, neighbour_weight=0.5),
 ]

@@ -1,10 +1,10 @@
-"""Knowledge that grows: what a question lacks is looked for outside, kept, indexed and marked.
+"""Documents from outside the corpus: found for a question, kept, indexed and marked.
 
-`sources` look outside, `kept` keeps what was found in a store of its own, `dataset` searches it
-with the released configuration. The corpus, its evaluation and its leaderboard see none of it.
+`sources` look outside, `kept` keeps the found documents in a store of their own, `corpus` searches
+them with the released configuration. The corpus, its evaluation and its leaderboard ignore them.
 """
 
-from rag_pipeline.assistant.expansion.dataset import ExpandedDataset as ExpandedDataset
+from rag_pipeline.assistant.expansion.corpus import ExpandedCorpus as ExpandedCorpus
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments as ExpandedDocuments
 from rag_pipeline.assistant.expansion.kept import Kept as Kept
 from rag_pipeline.assistant.expansion.kept import is_expanded as is_expanded

@@ -2,40 +2,37 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from rag_pipeline.answering import (
     DEFAULT,
     NEUTRAL_QUERIES,
     Calibration,
-    Formed,
-    ToAnswer,
+    contexts_of,
     detect,
     distinct,
     form_answers,
-    passages_read,
-    passages_wanted,
+    most_contexts_of,
     sentence_vectors,
 )
-from rag_pipeline.answering.intent import Kind
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.calls.progress import advance
 from rag_pipeline.config import AnswerMethod, Configuration, ExtractiveAnswers
-from rag_pipeline.datamodels import Answer, Query, ScoredChunk
+from rag_pipeline.datamodels import Answer, Query, ScoredChunk, SearchResult
 from rag_pipeline.errors import ProviderError, TextsFailedError
 from rag_pipeline.evaluation.quality.calibration import calibrated
 from rag_pipeline.evaluation.results import ANSWERS, read_as
 from rag_pipeline.evaluation.runs import (
-    load_asks,
     load_queries,
     load_ranked,
+    load_search_texts,
     load_unsearched,
     retrieve_again,
     searched_index,
 )
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.retrieval import Retrieved, with_tokens
+from rag_pipeline.search.ranking import with_tokens
 from rag_pipeline.workspace import Workspace
 
 
@@ -48,42 +45,50 @@ def update_answers(workspace: Workspace, configuration: Configuration) -> dict[s
     settings = workspace.config.evaluation.answers
     source = ANSWERS.made_from(workspace, configuration.name)
     queries = load_queries(workspace)
-    kinds = [detect(query.query).kind for query in queries]
-    asked_of = list(zip(queries, kinds, strict=True))
-    wanted = [passages_read(query.query, kind, settings) for query, kind in asked_of]
-    first = [passages_wanted(query.query, kind, settings) for query, kind in asked_of]
-    ranked = load_ranked(workspace, configuration.name, max(wanted, default=0))
-    passages = [distinct(ranked[q.query_id][:k]) for q, k in zip(queries, wanted, strict=True)]
     counts = CallCounts()
-    made: Sequence[Formed | ProviderError]
+    found, ranked = _found(workspace, configuration, queries)
     calibration = calibrated(workspace, configuration, queries, ranked, counts)
-    # The query without the name of a document: its chunks are chosen already.
-    asks = load_asks(workspace, configuration.name)
+    made: Sequence[Answer | ProviderError]
     if isinstance(settings, AnswerMethod):
-        questions = [
-            ToAnswer(asks.get(q.query_id, q.query), kind, own, query=q.query)
-            for q, kind, own in zip(queries, kinds, passages, strict=True)
-        ]
-        made = settings.answer(questions, workspace.models(counts))
+        made = settings.answer(found, workspace.models(counts))
     else:
         assert isinstance(settings, ExtractiveAnswers)
         index = searched_index(workspace, configuration)
-        asked = [
-            _asked(asks.get(q.query_id, q.query), kind, own, index, q.query, at_first)
-            for q, kind, own, at_first in zip(queries, kinds, passages, first, strict=True)
-        ]
-        made = _extracted(workspace, configuration, asked, settings, counts, index, calibration)
+        found = [_with_tokens(index, one) for one in found]
+        made = _extracted(workspace, configuration, found, settings, counts, index, calibration)
     advance("queries", len(queries))
     unsearched = load_unsearched(workspace, configuration.name)
     answers = [
         ProviderError("its query was not searched: see the retrieval run")
         if query.query_id in unsearched
-        else one.answer
-        if isinstance(one, Formed)
         else one
         for query, one in zip(queries, made, strict=True)
     ]
     return save_answers(workspace, configuration, source, queries, answers, counts, calibration)
+
+
+def _found(
+    workspace: Workspace, configuration: Configuration, queries: Sequence[Query]
+) -> tuple[list[SearchResult], Mapping[str, Sequence[ScoredChunk]]]:
+    """Return each query with the run's chunks that its answer is made from, and all chunks."""
+    settings = workspace.config.evaluation.answers
+    kinds = [detect(query.query).kind for query in queries]
+    asked = list(zip(queries, kinds, strict=True))
+    most = [most_contexts_of(query.query, kind, settings) for query, kind in asked]
+    ranked = load_ranked(workspace, configuration.name, max(most, default=0))
+    # Without the part that names a document: the chunks are of that document already.
+    search_texts = load_search_texts(workspace, configuration.name)
+    found = [
+        SearchResult(
+            query=query.query,
+            search_text=search_texts.get(query.query_id, ""),
+            chunks=distinct(ranked[query.query_id][:k]),
+            kind=kind,
+            contexts=contexts_of(query.query, kind, settings),
+        )
+        for (query, kind), k in zip(asked, most, strict=True)
+    ]
+    return found, ranked
 
 
 def save_answers(
@@ -125,48 +130,41 @@ def load_answers(workspace: Workspace, configuration: str) -> Mapping[str, Answe
 def _extracted(
     workspace: Workspace,
     configuration: Configuration,
-    asked: Sequence[ToAnswer],
+    found: Sequence[SearchResult],
     settings: ExtractiveAnswers,
     counts: CallCounts,
     index: Index | None,
     calibration: Calibration,
-) -> list[Formed]:
-    """Answer from the passages; retry definitions with the passages of neutral queries."""
-    made = form_answers(asked, settings, sentence_vectors, calibration)
+) -> list[Answer]:
+    """Answer from the queries' passages; definitions else from the passages of neutral queries."""
+    made = form_answers(found, settings, sentence_vectors, calibration)
     for neutral in NEUTRAL_QUERIES:
-        open_ = [
+        is_open = [
             n
-            for n, formed in enumerate(made)
-            if asked[n].kind == "definition" and not formed.answer.answered
+            for n, answer in enumerate(made)
+            if found[n].kind == "definition" and not answer.answered
         ]
-        if not open_:
+        if not is_open:
             break
         try:
-            found = distinct(retrieve_again(workspace, configuration, neutral, counts))
+            again = distinct(retrieve_again(workspace, configuration, neutral, counts))
         except TextsFailedError:
             continue
-        more = found[: settings.contexts]
-        again = [_asked(asked[n].ask, asked[n].kind, more, index, asked[n].query) for n in open_]
-        formed_again = form_answers(again, settings, sentence_vectors, calibration)
-        for n, formed in zip(open_, formed_again, strict=True):
-            if formed.answer.answered:
-                made[n] = formed
+        chunks = again[: settings.contexts]
+        asked = [_with_tokens(index, replace(found[n], chunks=chunks, contexts=0)) for n in is_open]
+        answers = form_answers(asked, settings, sentence_vectors, calibration)
+        for n, answer in zip(is_open, answers, strict=True):
+            if answer.answered:
+                made[n] = answer
     return made
 
 
-def _asked(
-    ask: str,
-    kind: Kind,
-    chunks: Sequence[ScoredChunk],
-    index: Index | None,
-    query: str,
-    first: int = 0,
-) -> ToAnswer:
-    """Return a question with its chunks' token weights, as a search of the release does."""
+def _with_tokens(index: Index | None, found: SearchResult) -> SearchResult:
+    """Return a result with its chunks' tokens, as a search of the release returns them."""
     if index is None:
-        return ToAnswer(ask, kind, chunks, query=query, first=first)
-    found = with_tokens(index, Retrieved(list(chunks), ask))
-    return ToAnswer(ask, kind, found.chunks, found.token_weights, query, first)
+        return found
+    chunks = with_tokens(index, found.chunks)
+    return replace(found, chunks=chunks, token_weights=index.token_weights if chunks else None)
 
 
 def load_calibration(workspace: Workspace, configuration: str) -> Calibration:

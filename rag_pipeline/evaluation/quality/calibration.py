@@ -14,24 +14,25 @@ import numpy as np
 from rag_pipeline.answering import (
     DEFAULT,
     Calibration,
+    contexts_of,
     detect,
     distinct,
-    passages_read,
-    passages_wanted,
+    most_contexts_of,
     sentence_vectors,
 )
-from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, fit, read_asked
-from rag_pipeline.answering.interaction import Floats
+from rag_pipeline.answering.confidence import EVIDENCE, FEWEST, fit, read_result
+from rag_pipeline.answering.reading import Floats
 from rag_pipeline.calls import CallCounts
 from rag_pipeline.config import Configuration, ExtractiveAnswers, PassageReranker
-from rag_pipeline.datamodels import Query, ScoredChunk
+from rag_pipeline.datamodels import Query, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import TextsFailedError, UnknownReplyError
 from rag_pipeline.evaluation.relevance import relevance_labels
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.evaluation.runs import load_asks, searched_index
-from rag_pipeline.search.pinned import Pinned, hold_index
+from rag_pipeline.evaluation.runs import load_search_texts, searched_index
+from rag_pipeline.search.pinned import Pinned, open_index
+from rag_pipeline.search.ranking import with_tokens
 from rag_pipeline.search.reranking.none import NoReranker
-from rag_pipeline.search.retrieval import Retrieved, remembering, retrieve_all, with_tokens
+from rag_pipeline.search.retrieval import Searcher, cached
 from rag_pipeline.search.staged import single_pass
 from rag_pipeline.store import quoted
 from rag_pipeline.workspace import Workspace
@@ -93,45 +94,47 @@ def examples(
     if pinned is None:  # a dry run has no run
         return None
     with_signs = searched_index(workspace, configuration)
-    index = with_signs or hold_index(workspace, Pinned(**pinned))
+    index = with_signs or open_index(workspace, Pinned(**pinned))
     most = most or (_ASKED if with_signs else _ASKED_ANEW)
     usable = [q for q in queries if _gold_documents(q) or _UNANSWERABLE in q.tags]
     chosen = sorted(usable, key=lambda q: zlib.crc32(q.query_id.encode()))[:most]
     reranker = config.rerankers[configuration.reranker]
     if isinstance(reranker, PassageReranker):
         reranker = NoReranker(method="none")
-    retriever = single_pass(config.retrievers[configuration.retriever])
-    embed = remembering(workspace.embed(configuration.embedding, counts, "query"))
-    asks = load_asks(workspace, configuration.name)
+    searcher = Searcher(
+        index=index,
+        retriever=single_pass(config.retrievers[configuration.retriever]),
+        reranker=reranker,
+        embed=cached(workspace.embed(configuration.embedding, counts, "query")),
+    )
+    search_texts = load_search_texts(workspace, configuration.name)
     settings = config.evaluation.answers
     rows: list[Floats] = []
     made = Examples(np.empty((0, len(EVIDENCE))), [], [], [], [])
     for query in chosen:
-        ask = asks.get(query.query_id, query.query)
-        asked = [(Retrieved(list(ranked[query.query_id]), ask), False)]
+        text = search_texts.get(query.query_id, "")
+        known = SearchResult(query=query.query, search_text=text, chunks=ranked[query.query_id])
+        asked = [(known, False)]
         if gold := _gold_documents(query):
             where = f"document_id NOT IN ({', '.join(map(quoted, gold))})"
             try:
-                (without,) = retrieve_all(
-                    *(index, [query.query], retriever, reranker, embed),
-                    where=where,
-                    known=index.outside(gold),
-                )
+                request = SearchRequest(query=query.query, where=where, allowed=index.outside(gold))
+                without = replace(searcher.search(request), search_text=known.search_text)
             except UnknownReplyError:  # a dry run, and the query is not embedded yet
                 return None
             except TextsFailedError:  # the run reports it too
                 continue
             asked.append((without, True))
         kind = detect(query.query).kind
-        first = passages_wanted(query.query, kind, settings)
-        contexts = passages_read(query.query, kind, settings)
+        contexts = contexts_of(query.query, kind, settings)
+        most_contexts = most_contexts_of(query.query, kind, settings)
         for searched, removed in asked:
-            found = replace(searched, chunks=distinct(searched.chunks[:contexts]))
+            chunks = distinct(searched.chunks[:most_contexts])
+            weights = None
             if with_signs:
-                found = with_tokens(index, found)
-            read, met = read_asked(
-                *(ask, query.query, found.chunks, first, sentence_vectors, found.token_weights)
-            )
+                chunks, weights = with_tokens(index, chunks), index.token_weights
+            found = replace(searched, chunks=chunks, token_weights=weights)
+            read, met = read_result(found, sentence_vectors, contexts)
             if met is not None:
                 rows.append(met.row)
                 read_chunks = [one.chunk for one in read]

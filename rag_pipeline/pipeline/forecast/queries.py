@@ -28,10 +28,10 @@ from rag_pipeline.pipeline.forecast.payees import (
 from rag_pipeline.pipeline.forecast.tables import Noted, Todo
 from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
-from rag_pipeline.search.pinned import hold_index, pin
+from rag_pipeline.search.pinned import open_index, pin
 from rag_pipeline.search.reranking import RerankInput
 from rag_pipeline.search.reranking.models import passage_scorer
-from rag_pipeline.search.retrieval import read_question
+from rag_pipeline.search.retrieval import parse_query
 
 _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
@@ -90,13 +90,13 @@ class QueryRuns:
     def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
         """Search with the queries that have vectors; return those that are left."""
         dry = self.dry
-        index = hold_index(dry, pin(dry, configuration))
+        index = open_index(dry, pin(dry, configuration))
         settings = dry.config.retrievers[configuration.retriever]
         embed = dry.embed(configuration.embedding, input_type="query")
         embedded, left = [], []
         for query in self.queries:
             try:
-                embed([read_question(index, query.query, settings).ask])
+                embed([parse_query(index, query.query, settings).search_text])
                 embedded.append(query)
             except UnknownReplyError:
                 left.append(query)

@@ -1,63 +1,16 @@
-"""What a single pass over an index promises, and what it searches with; one file a method."""
+"""Retrievers that rank the chunks of an index in a single pass; one file a method."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
+
+import numpy as np
 
 from rag_pipeline.config.plugins import RETRIEVERS, VariantsOf
 from rag_pipeline.config.retrievers import LexicalEngine, RetrieverSettings
-from rag_pipeline.models.providers import Vectors
-from rag_pipeline.search.index import Index, Mask
-from rag_pipeline.search.nearest import Ranking, Scored, nearest, positions_of, ranked
-from rag_pipeline.search.query_analysis import Question
-
-__all__ = ["Ranking", "Search", "SinglePass", "SinglePassRetriever", "TermRetriever"]
-
-
-@dataclass(frozen=True)
-class Search:
-    """One question's search of one index, among the chunks that a filter keeps."""
-
-    index: Index
-    question: Question
-    vector: Vectors
-    """What `question.ask` was embedded as, shape (dimension,)."""
-    where: str | None = None
-    """A filter in LanceDB's SQL."""
-    known: Mask | None = None
-    """The chunks that the filter keeps, where they are known."""
-
-    @cached_property
-    def allowed(self) -> Mask | None:
-        """Return the chunks that the filter keeps; None where all may be found."""
-        if self.known is not None or self.where is None:
-            return self.known
-        return self.index.matching(self.where)
-
-    def nearest(self, k: int) -> Ranking:
-        """Return the k chunks with the nearest vectors, scored by cosine."""
-        return ranked(*self.nearest_scored(k))
-
-    def nearest_scored(self, k: int) -> Scored:
-        """Return what `nearest` ranks, as arrays."""
-        # A search on disk applies the filter by itself.
-        allowed = None if self.index.vectors is None else self.allowed
-        return nearest(self.index, self.vector, k, self.where, allowed)
-
-    def by_terms(self, k: int) -> Ranking:
-        """Return the k chunks that score best by BM25, all of them above 0.
-
-        Raises StoreError unless `lexical_engine` says that a lexical index is searched.
-        """
-        return ranked(*self.index.terms.search(self.question.ask, k, self.allowed))[:k]
-
-    def read(self, ranking: Ranking, column: str) -> list[Any]:
-        """Return a column of the ranked chunks, in order: `text`, `document_id`, `metadata` …"""
-        if not ranking:
-            return []
-        values: list[Any] = self.index.take(positions_of(ranking), [column])[column].to_pylist()
-        return values
+from rag_pipeline.errors import ConfigError
+from rag_pipeline.search.ranking import Ranking as Ranking
+from rag_pipeline.search.ranking import Search as Search
+from rag_pipeline.search.ranking import positions_of
 
 
 class SinglePassRetriever(RetrieverSettings):
@@ -70,9 +23,9 @@ class SinglePassRetriever(RetrieverSettings):
 
     @abstractmethod
     def rank(self, search: Search, depth: int) -> Ranking:
-        """Return chunks, each once, best first; the first `depth` are used.
+        """Return chunks, each once, best first; callers use the first `depth`.
 
-        A deeper ranking must start with the shorter one: let `top_k` and not `depth` say how many
+        A deeper ranking must start with the shorter one: `k`, not `depth`, decides how many
         candidates are compared.
         """
 
@@ -80,9 +33,29 @@ class SinglePassRetriever(RetrieverSettings):
         """Return the settings of a search among the chunks of one document."""
         return self
 
+    def checked_ranking(self, search: Search, depth: int | None = None) -> Ranking:
+        """Return the first `depth` chunks, by default `k`.
+
+        Raises ConfigError if a chunk stands in the ranking twice or in no index, or if scores are
+        not finite or rise.
+        """
+        depth = depth or self.k
+        ranking = self.rank(search, depth)[:depth]
+        positions, scores = positions_of(ranking), np.array([score for _, score in ranking])
+        wrong, size = None, len(search.index)
+        if len(np.unique(positions)) < len(positions):
+            wrong = "a chunk stands in its ranking twice"
+        elif len(positions) and not 0 <= positions.min() <= positions.max() < size:
+            wrong = f"its ranking names a position outside the index, 0 to {size - 1}"
+        elif not np.isfinite(scores).all() or (np.diff(scores) > 0).any():
+            wrong = "the scores of its ranking are not finite, or one is higher than the one before"
+        if wrong:
+            raise ConfigError(f"the retriever of method {self.method!r}: {wrong}; repair its code")
+        return ranking
+
 
 class TermRetriever(SinglePassRetriever):
-    """A single pass that searches a lexical index, which the run builds for it."""
+    """A single pass over a lexical index, which the run builds for it."""
 
     engine: LexicalEngine = "bm25s"
 

@@ -1,50 +1,46 @@
 """Vectors and terms, fused by rank or by score, with documents' and neighbours' scores added."""
 
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from rag_pipeline.config import CorpusFile
 from rag_pipeline.search.filters import filter_of
 from rag_pipeline.search.fusion import reciprocal_rank_fusion, scaled
 from rag_pipeline.search.index import Floats, Index, Positions
-from rag_pipeline.search.nearest import (
+from rag_pipeline.search.query_analysis import ParsedQuery
+from rag_pipeline.search.ranking import (
     best,
-    best_of,
     joined,
     nearest_of,
     nearest_read,
     ranked,
     similarities_at,
 )
-from rag_pipeline.search.query_analysis import Question
 from rag_pipeline.search.retrievers import Ranking, Search, TermRetriever
 from rag_pipeline.store import id_filter
 
 _LEADING_DOCUMENTS = 5
-"""At most this many documents are searched besides the whole corpus."""
+"""Maximum number of documents whose chunks become candidates because the document leads."""
 _LEADING_CHUNKS = 200
-"""Maximum number of their chunks that are compared; of more, the best by terms and the nearest."""
+"""Maximum number of their chunks; of more chunks the best by terms and the nearest are taken."""
 _NAMED_SHARE = 0.6
 _UNNAMED_SHARE = 0.25
-"""Shares of `document_weight` that count for the document that is named, and where none is."""
-
-
+"""Shares of `document_weight` that count if the query names the document, and if it names none."""
 _WELL_MET = 0.25
-"""The share of a question's words, by their rarity, that a chunk meets where BM25 counts fully."""
+"""Share of a query's words, by rarity, that the best chunk must hold for BM25 to count fully."""
 
 
 class HybridRetriever(TermRetriever):
-    """Both, fused: `rrf` (reciprocal rank) or `weighted` (scores scaled to 0..1 per query).
+    """Vectors and BM25, fused: `rrf` by reciprocal rank, `weighted` by scores scaled to 0..1.
 
-    In `weighted`, BM25 counts the less, the fewer of the question's words the best chunk meets.
+    In `weighted`, BM25 counts less if the best chunk holds few of the query's words.
 
-    `document_weight` adds that much of its document's score (0 to about 1: how well the query
-    names it, else how far file name, title and head cover the query) to a chunk's fused score.
-    `split_query` finds the words that name a document, wherever they stand in the query, by file
-    names and heads, and searches chunks with the others.
-    `neighbour_weight` adds that much of the mean score of the chunks before and after a chunk.
+    `document_weight` adds a share of the document's score to a chunk's score. A document's score
+    runs from 0 to about 1: how well the query names the document, else how far its file name, title
+    and head cover the query. `split_query` finds the words that name a document, by file names and
+    heads, and searches chunks with the other words. `neighbour_weight` adds a share of the mean
+    score of the chunks before and after a chunk. Each search finds `candidates` chunks, at least k.
     """
 
     code_version = 3
@@ -70,15 +66,6 @@ class HybridRetriever(TermRetriever):
             raise ValueError("dense_weight and lexical_weight are both 0: nothing to rank by")
         return self
 
-    def made_from(self, config: CorpusFile) -> list[Any]:
-        """Return what tells these rankings from earlier ones.
-
-        BM25 always counted fully, and what leads up to a question was asked with it.
-        """
-        counts = ["words met"] if self.fusion == "weighted" else []
-        asked = ["introductions left out"] if self.split_query else []
-        return [*super().made_from(config), *counts, *asked]
-
     @property
     def splits_query(self) -> bool:
         """Return whether `split_query` is set."""
@@ -90,113 +77,100 @@ class HybridRetriever(TermRetriever):
         return self.fusion == "weighted"
 
     def rank(self, search: Search, depth: int) -> Ranking:
-        """Rank by both searches.
-
-        The candidates, and so their scores, depend on `top_k` and not on `depth`.
-        """
+        """Rank by both searches; the candidates and their scores depend on `k`, not on `depth`."""
         if self.fusion == "weighted":
-            return _weighted(search, self)
-        wanted = max(self.candidates, self.top_k)
+            positions, features = candidate_features(search, self)
+            dense, terms, document = features.T
+            sums = self.dense_weight * dense + self.lexical_weight * terms
+            sums += self.document_weight * document
+            if self.neighbour_weight:
+                sums += self.neighbour_weight * neighbour_means(search.index, positions, sums)
+            return ranked(positions, sums)
+        wanted = max(self.candidates, self.k)
         rankings = [search.nearest(wanted), search.by_terms(wanted)]
         weights = [self.dense_weight, self.lexical_weight]
         return reciprocal_rank_fusion(rankings, self.rrf_k, weights)
 
     def inside_document(self) -> Self:
-        """Leave out what tells documents apart."""
+        """Leave out the settings that tell documents apart."""
         return self.model_copy(update={"document_weight": 0.0, "split_query": False})
 
 
-class ScoredCandidates(NamedTuple):
-    """The chunks that are compared, in the order of their positions, with what scores them."""
+def candidate_features(search: Search, settings: HybridRetriever) -> tuple[Positions, Floats]:
+    """Return the best chunks of each search and of the leading documents, with their features.
 
-    positions: Positions
-    dense: Floats
-    """Cosines, scaled to 0..1 for this question."""
-    terms: Floats
-    """BM25, scaled to 0..1 for this question, or less where its words are hardly met."""
-    document: Floats
-    """The scores of their documents; 0 where `document_weight` is 0."""
-
-
-def candidates_of(search: Search, settings: HybridRetriever) -> ScoredCandidates:
-    """Return the best chunks of each search, and the chunks of the leading documents."""
-    index, question, vector = search.index, search.question, search.vector
-    where, allowed, terms = search.where, search.allowed, index.terms
-    wanted = max(settings.candidates, settings.top_k)
+    The features have the shape (chunks, 3): the cosine and the BM25 score, both scaled to 0..1 for
+    this query, and the document's score, 0 if `document_weight` is 0.
+    """
+    index, terms, vector = search.index, search.index.terms, search.vector
+    wanted = max(settings.candidates, settings.k)
     near = search.nearest_scored(wanted)
     documents = leading = np.empty(0, np.int64)
     scores = np.empty(0)
     if settings.document_weight:
-        scores = _document_scores(index, question)
-        there = scores
-        if allowed is not None:  # documents that the filter leaves nothing of lead nothing
-            kept = np.zeros(len(scores), np.bool_)
-            kept[terms.document_of[allowed]] = True
-            there = np.where(kept, scores, 0.0)
-        documents = best(there, _LEADING_DOCUMENTS)
-        leading = terms.chunks_of(documents, allowed)
+        scores = _document_scores(index, search.query)
+        documents = _leading_documents(search, scores)
+        leading = terms.chunks_of(documents, search.allowed)
     also = np.union1d(near.positions, leading)
-    found, bm25 = terms.search(question.ask, wanted, allowed, also)
+    found, bm25 = terms.search(search.query.search_text, wanted, search.allowed, also)
     by_terms = np.zeros(len(index))
     by_terms[found] = bm25
-    chosen = best_of(found, bm25, wanted)
+    chosen = best(found, bm25, wanted)
     if len(leading) > _LEADING_CHUNKS:
         if index.vectors is not None:
             close = nearest_of(index.vectors, vector, leading, wanted)
         else:
-            inside = id_filter(
-                "document_id", terms.documents.document_ids.take(documents).to_pylist()
-            )
-            close = nearest_read(index, vector, wanted, filter_of(where, inside))
+            names = terms.documents.document_ids.take(documents).to_pylist()
+            inside = filter_of(search.where, id_filter("document_id", names))
+            close = nearest_read(index, vector, wanted, inside)
         near = joined(near, close)
-        leading = best_of(leading, by_terms[leading], _LEADING_CHUNKS)
+        leading = best(leading, by_terms[leading], _LEADING_CHUNKS)
     positions = np.unique(np.concatenate([chosen, near.positions, leading]))
-    similarities = similarities_at(index, vector, positions, near)
-    of_documents = np.zeros(len(positions))
+    features = np.zeros((len(positions), 3))
+    features[:, 0] = scaled(similarities_at(index, vector, positions, near))
+    features[:, 1] = _share_met(search, bm25) * scaled(by_terms[positions])
     if settings.document_weight:
-        of_documents = scores[terms.document_of[positions]]
-    by_terms = _met(index, question.ask, bm25) * scaled(by_terms[positions])
-    return ScoredCandidates(positions, scaled(similarities), by_terms, of_documents)
+        features[:, 2] = scores[terms.document_of[positions]]
+    return positions, features
 
 
-def _met(index: Index, ask: str, scores: Floats) -> float:
-    """Return how far the best chunk meets a question's words; 1 from `_WELL_MET` of them on.
+def _leading_documents(search: Search, scores: Floats) -> Positions:
+    """Return the documents with the highest scores that the filter keeps a chunk of."""
+    if search.allowed is not None:
+        kept = np.zeros(len(scores), np.bool_)
+        kept[search.index.terms.document_of[search.allowed]] = True
+        scores = np.where(kept, scores, 0.0)
+    return best(np.flatnonzero(scores > 0), scores[scores > 0], _LEADING_DOCUMENTS)
 
-    Where it holds a word of many, or the question is in another language, BM25 tells little apart,
-    and scaling its scores to 0..1 would hide that.
+
+def _share_met(search: Search, scores: Floats) -> float:
+    """Return how far the best chunk meets the query's words, 1 from `_WELL_MET` of them on.
+
+    BM25 tells chunks hardly apart if they hold one word of many, or if the query is in another
+    language. Scores scaled to 0..1 would hide that.
     """
-    ideal = _WELL_MET * index.terms.lexical.max_score(ask)
-    return min(1.0, float(scores.max(initial=0.0)) / ideal) if ideal else 1.0
+    enough = _WELL_MET * search.index.terms.lexical.max_score(search.query.search_text)
+    return min(1.0, float(scores.max(initial=0.0)) / enough) if enough else 1.0
 
 
-def _weighted(search: Search, settings: HybridRetriever) -> Ranking:
-    """Score every candidate by both searches, and add its document's and its neighbours'."""
-    found = candidates_of(search, settings)
-    sums = settings.dense_weight * found.dense + settings.lexical_weight * found.terms
-    sums += settings.document_weight * found.document
-    if settings.neighbour_weight:
-        means = neighbour_means(search.index, found.positions, sums)
-        sums += settings.neighbour_weight * means
-    return ranked(found.positions, sums)
+def _document_scores(index: Index, query: ParsedQuery) -> Floats:
+    """Return each document's score.
 
-
-def _document_scores(index: Index, question: Question) -> Floats:
-    """Return each document's score: how well it is named, as far as one is for certain.
-
-    As far as none is, a share of how far its name and head cover the question.
+    As far as the query names documents for certain, the score is how well it names the document.
+    The rest is a share of how far the document's name and head cover the query.
     """
-    documents, named = index.terms.documents, question.documents
+    documents, named = index.terms.documents, query.named
     certainty = named.certainty if named else 0.0
     scores = np.zeros(len(documents))
     if certainty < 1:
-        scores += (1 - certainty) * _UNNAMED_SHARE * documents.scores(question.ask)
+        scores += (1 - certainty) * _UNNAMED_SHARE * documents.scores(query.search_text)
     if named and certainty:
         scores[named.rows] += certainty * _NAMED_SHARE * named.shares
     return scores
 
 
 def neighbour_means(index: Index, positions: Positions, scores: Floats) -> Floats:
-    """Return the mean score of each position's neighbours, 0 for one that is no candidate."""
+    """Return the mean score of each position's neighbours; other chunks than candidates have 0."""
     order = np.argsort(positions)
     ascending = positions[order]
     neighbours = index.neighbours[positions]

@@ -1,4 +1,4 @@
-"""Kept documents -> a dataset that is searched as the release is, and that can grow."""
+"""Kept documents -> a corpus that is searched like the release, and that can grow."""
 
 import threading
 import time
@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from rag_pipeline.answering import Reader, extract_answers
-from rag_pipeline.assistant.datasets import Boost, DatasetSearch, Found
 from rag_pipeline.assistant.expansion.kept import ExpandedDocuments, Kept, is_expanded
 from rag_pipeline.assistant.expansion.sources import Outside, OutsideSource, open_source
 from rag_pipeline.calls.costs import attributed, charging
@@ -18,32 +17,32 @@ from rag_pipeline.config import CorpusConfig, Expansion, ExtractiveAnswers, Key
 from rag_pipeline.config.configurations import ConfigurationRule
 from rag_pipeline.config.endpoints import at_current_endpoint
 from rag_pipeline.corpus import Corpus, Served
-from rag_pipeline.datamodels import Document, ScoredChunk
+from rag_pipeline.datamodels import Document, ScoredChunk, SearchRequest, SearchResult
 from rag_pipeline.errors import InputError, StoreError
 from rag_pipeline.indexing import STAGES, read_documents, update, update_lexical
 from rag_pipeline.release import Release
 from rag_pipeline.search.index import Index
-from rag_pipeline.search.pinned import Pinned, open_index
-from rag_pipeline.store import Store, TableState, quoted, state_digest
+from rag_pipeline.search.pinned import Pinned, open_builds
+from rag_pipeline.store import Store, TableState, state_digest
 from rag_pipeline.workspace import Workspace
 
 _NAME = "released"
-"""Name of every variant here: there is one configuration, whatever the release calls its own."""
+"""Name of every variant here, whatever the release calls its variants."""
 _KEY = Key(_NAME, _NAME, _NAME)
 _CANDIDATES = 3
-"""Number of documents that are looked at for each one that may be kept."""
+"""Number of documents that are read for each document that may be kept."""
 _PASSAGES_READ = 50
 _LEAST_CONFIDENCE = 0.1
-"""Least chance to hold the answer at which a document is kept."""
+"""Least chance to hold the answer for a document that is kept."""
 _HOUR = 3_600.0
 _LOCKS = 16
 
 
-class ExpandedDataset:
-    """What was found outside for one corpus; safe to share between threads.
+class ExpandedCorpus:
+    """The documents found outside for one corpus; safe to share between threads.
 
-    It is chunked, contextualized, embedded and searched with the released configuration's
-    settings, and brought up to date when it is searched.
+    They are chunked, contextualized, embedded and searched with the released configuration's
+    settings. Each search indexes new documents first.
     """
 
     def __init__(
@@ -59,31 +58,27 @@ class ExpandedDataset:
         self.documents = ExpandedDocuments(released.config, settings, clock)
         self._released = released
         self._indexed = _IndexedExpansion(released, self.documents)
-        # Two who ask the same at once look for it once.
+        # Two users who ask the same at once look outside once.
         self._looking = [threading.Lock() for _ in range(_LOCKS)]
 
-    def search(self, wanted: DatasetSearch, boost: Boost | None = None) -> Found:
-        """Search what is kept; its chunks carry their origin as `metadata["expanded"]`."""
-        where = None
-        if wanted.document_id is not None:
-            where = f"document_id = {quoted(wanted.document_id)}"
+    def search(self, request: SearchRequest) -> SearchResult:
+        """Search the kept documents; chunks carry their origin as `metadata["expanded"]`."""
+        own = replace(request, where=None, deepen=True, discover=True, tokens=False)
         with _clear_errors(self._indexed.workspace):
             kept = {k.document_id: k for k in self._prune()}
             if not kept:
-                return Found([], [], {})
-            staged = self._indexed.retrieve(
-                *(wanted.query, wanted.k, where, boost, wanted.stages, wanted.rerank), discover=True
-            )
+                return SearchResult(query=request.query)
+            found = self._indexed.retrieve(own)
         chunks = [
             replace(c, metadata={**c.metadata, "expanded": kept[c.document_id].origin})
-            for c in staged.chunks
+            for c in found.chunks
             if c.document_id in kept
         ]
-        documents = [d for d in staged.documents if d.document_id in kept]
-        return Found(chunks, documents, staged.boosted, staged.ask)
+        documents = [d for d in found.documents if d.document_id in kept]
+        return replace(found, chunks=chunks, documents=documents)
 
     def document(self, document_id: str) -> Document:
-        """Return a kept document; raise InputError where there is none of this id."""
+        """Return a kept document; raise InputError for an unknown id."""
         if is_expanded(document_id):
             live = {k.document_id for k in self.documents.live()}
             if document_id in live:
@@ -92,21 +87,21 @@ class ExpandedDataset:
         raise InputError(f"{self.name}: no expanded document {document_id[:200]!r}")
 
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to search."""
+        """Tell whether no document is kept."""
         with _clear_errors(self._indexed.workspace):
             return not self.documents.live()
 
     def describe(self) -> dict[str, Any]:
-        """Return name, source and how much is kept."""
+        """Return name, source and number of documents."""
         kept = self.documents.live()
         return {"name": self.name, "source": self.source.kind, "documents": len(kept)}
 
     def look_outside(self, query: str, reader: Reader) -> list[Kept]:
-        """Look for what answers a question, and keep what does; return what is new.
+        """Look outside for documents that answer a question, and keep them; return the new ones.
 
-        A question that something is kept for is not looked for again before that expires; who
-        asks what another is looking for gets what that one finds. Raises ProviderError,
-        ConfigError or StoreError where the source or the store fails.
+        A question with kept documents is not looked for again before they expire. Of two threads
+        with one question, the second gets the documents that the first finds. Raises ProviderError,
+        ConfigError or StoreError if the source or the store fails.
         """
         lock = self._looking[hash(query) % _LOCKS]
         waits = not lock.acquire(blocking=False)
@@ -142,11 +137,13 @@ class ExpandedDataset:
 
 
 def to_the_point(query: str, found: Sequence[Outside], reader: Reader) -> list[Outside]:
-    """Return the documents that may hold an answer, by their confidence, best first.
+    """Return the documents that may hold an answer, by confidence, best first.
 
-    See `extract_answers`; the release's calibration is of its own documents, not of these.
+    See `extract_answers`. The release's calibration does not hold for documents from outside.
     """
-    asked = [(query, _passages(number, one)) for number, one in enumerate(found)]
+    asked = [
+        SearchResult(query=query, chunks=_passages(number, one)) for number, one in enumerate(found)
+    ]
     settings = ExtractiveAnswers(contexts=_PASSAGES_READ, sentences=1, confidence=_LEAST_CONFIDENCE)
     answers = extract_answers(asked, settings, reader) if asked else []
     good = [(a.confidence or 0.0, one) for a, one in zip(answers, found, strict=True) if a.answered]
@@ -154,7 +151,7 @@ def to_the_point(query: str, found: Sequence[Outside], reader: Reader) -> list[O
 
 
 def _passages(number: int, found: Outside) -> list[ScoredChunk]:
-    """Return a document in at most so many passages as are read."""
+    """Return a document in at most `_PASSAGES_READ` passages."""
     size = max(500, 2 * len(found.text) // _PASSAGES_READ)
     settings = RecursiveChunking(method="recursive", max_characters=size)
     document = Document(str(number), found.content_hash, found.text)
@@ -173,7 +170,7 @@ class _ExpansionWorkspace(Workspace):
 
 
 class _IndexedExpansion(Corpus):
-    """The kept documents under the release's configuration, indexed when they are searched."""
+    """The kept documents under the release's configuration, indexed at each search."""
 
     def __init__(self, released: Corpus, documents: ExpandedDocuments) -> None:
         super().__init__(released.config)
@@ -198,9 +195,9 @@ class _IndexedExpansion(Corpus):
 
 
 def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
-    """Return the corpus's settings with what the release pins as the only configuration.
+    """Return the corpus's settings with the release's configuration as the only one.
 
-    A `given` chunking has no spans for documents from outside: these are cut recursively.
+    A `given` chunking has no spans for documents from outside, so they are cut recursively.
     """
     pinned = release.typed_settings()
     chunking = pinned.chunking
@@ -227,20 +224,20 @@ def released_config(config: CorpusConfig, release: Release) -> CorpusConfig:
 
 
 def _bring_up_to_date(workspace: Workspace) -> Index:
-    """Index the documents that are new, forget the indexes of those that went, open the rest."""
+    """Index new documents, drop the rows of deleted documents, and open the index."""
     engine = workspace.config.engine(workspace.config.configuration(_NAME))
     for asset in STAGES:
         update(workspace, asset, _KEY)
     update_lexical(workspace, _KEY)
     path = engine and workspace.lexical_path(_KEY, engine)
     vectors = workspace.vector_index(_KEY)
-    index = open_index(workspace, Pinned(vectors.name, vectors.version, path, vectors.count()))
+    index = open_builds(workspace, Pinned(vectors.name, vectors.version, path, vectors.count()))
     _drop_superseded(workspace.store, path)
     return index
 
 
 def _drop_superseded(store: Store, path: str | None) -> None:
-    """Remove lexical indexes that nobody can be about to open any more."""
+    """Remove lexical indexes that no process is about to open."""
     folder = f"lexical/{_KEY.at('contextualizer')}"
     for name in store.list(folder):
         other = f"{folder}/{name}"
@@ -250,9 +247,9 @@ def _drop_superseded(store: Store, path: str | None) -> None:
 
 @contextmanager
 def _clear_errors(workspace: Workspace) -> Iterator[None]:
-    """Turn what a store that another process clears meanwhile makes LanceDB raise into one error.
+    """Turn the errors of a store that another process clears into one StoreError.
 
-    Answers go on without what was found outside.
+    Answers then go on without documents from outside.
     """
     try:
         yield

@@ -1,6 +1,6 @@
 import numpy as np
 
-from rag_pipeline.answering.sentences import SentenceVectors
+from rag_pipeline.answering.reading import SentenceVectors
 
 
 class Lengths:

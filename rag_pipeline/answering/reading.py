@@ -1,12 +1,15 @@
-"""Sentences, questions and passages -> vectors of the packaged model; the last ones are remembered.
+"""Questions and passages, token by token, and how well they meet each other.
 
-A passage's tokens are read from what its index keeps of them, where it keeps any.
+Late interaction is ColBERT's MaxSim (Khattab & Zaharia, SIGIR 2020) with the signs of a passage's
+token vectors alone. A passage's signs come from its index, if the index keeps them; else from the
+packaged model, whose last results stay in memory.
 """
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from threading import Lock
@@ -15,33 +18,41 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rag_pipeline.answering.interaction import Signs
 from rag_pipeline.chunking.sentences import sentence_spans
-from rag_pipeline.datamodels import ScoredChunk, Span
+from rag_pipeline.datamodels import ScoredChunk, Span, Weights
 from rag_pipeline.models.providers import LocalEmbedder, Tokens, Vectors
 from rag_pipeline.models.providers.minilm import MAX_TOKENS, MiniLMTokens, TokenIds
+from rag_pipeline.search.reranking.late_interaction import small_products
 from rag_pipeline.search.tokenization import default_tokenizer
 
-_REMEMBERED = 20_000
-"""Maximum number of vectors of 384 numbers that stay in memory: some 35 MB."""
-_PASSAGES = 2_000
-"""Maximum number of passages whose tokens stay in memory, some 16 kB each."""
+_MAX_VECTORS = 20_000
+"""Maximum number of vectors of 384 numbers in memory, about 35 MB."""
+_MAX_PASSAGES = 2_000
+"""Maximum number of passages whose tokens stay in memory, about 16 kB each."""
+_MAX_EMBEDDED = 8
+"""Maximum number of passages per question that are embedded because no index keeps their tokens."""
 
-_READ_ANEW = 8
-"""Maximum number of passages per question that are embedded, where no index keeps their tokens."""
-
+Floats = npt.NDArray[np.float64]
+Signs = npt.NDArray[np.float32]
+"""1 where a token's vector is above 0, else 0; shape (tokens, dimension)."""
 SentenceEmbed = Callable[[Sequence[str]], Vectors]
 """From texts to unit vectors, shape (texts, dimension)."""
 
 
 @dataclass(frozen=True)
-class PassageTokens:
-    """The tokens of a passage's text; of those of an index, as many as it keeps."""
+class Passage:
+    """A ranked chunk as answers are made from it: text and tokens.
 
-    whole: Signs
-    """Signs of the text's tokens, then of those of the context that the index keeps with it."""
+    Made by `read_passages`; read by `confidence` and `extractive`.
+    """
+
+    chunk: ScoredChunk
+    signs: Signs
+    """Signs of the text's tokens, then of the context's tokens if the index keeps them."""
     cut: Callable[[], tuple[TokenIds, Sequence[Span]]]
-    """Cuts the text into tokens, which most readers of the signs do without."""
+    """Cuts the text into tokens; most readers of the signs do not need them."""
+    rank: int = 1
+    """The chunk's rank, from 1."""
 
     @cached_property
     def _text(self) -> tuple[TokenIds, Sequence[Span]]:
@@ -49,48 +60,91 @@ class PassageTokens:
 
     @property
     def ids(self) -> TokenIds:
-        """Return the text's tokens."""
+        """Return the text's tokens, as many as the index keeps."""
         return self._text[0]
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Return where each of the text's tokens stands."""
+        """Return the span of each of the text's tokens."""
         return self._text[1]
 
 
-class ReadPassage(NamedTuple):
-    """A ranked chunk with its tokens; ranks count from 1."""
-
-    rank: int
-    chunk: ScoredChunk
-    tokens: PassageTokens
-
-
 class Reader(Protocol):
-    """What reads questions and passages token by token."""
+    """Reads questions and passages token by token."""
 
     def question(self, text: str) -> Tokens:
         """Return the tokens that say what a question asks."""
 
-    def passage(self, chunk: ScoredChunk) -> PassageTokens:
-        """Return the tokens of a chunk's text."""
+    def passage(self, chunk: ScoredChunk) -> Passage:
+        """Return a chunk with its tokens."""
+
+
+# --- late interaction ---
+
+
+def cosines(signs: Signs, question: Tokens) -> npt.NDArray[np.float32]:
+    """Return the cosine of each token of a text to each token of a question.
+
+    The shape is (text, question). q . sign = 2 (q . bit) - sum(q), where a bit is 0 or 1.
+    """
+    dimension = question.vectors.shape[1]
+    found = 2 * small_products(signs, question.vectors.T)
+    found -= question.vectors.sum(axis=1)
+    return found / math.sqrt(dimension)
+
+
+def nearest(found: npt.NDArray[np.float32]) -> Floats:
+    """Return the highest cosine of each token of the question, 0 where the text has no tokens."""
+    if not len(found):
+        return np.zeros(found.shape[1])
+    best: Floats = found.max(axis=0).astype(np.float64)
+    return best
+
+
+def rarity(ids: npt.NDArray[np.uint32], weights: Weights | None) -> Floats:
+    """Return each token's weight in the index; 1 without known weights."""
+    if weights is None:
+        return np.ones(len(ids))
+    found: Floats = weights[np.minimum(ids, len(weights) - 1)].astype(np.float64)
+    return found
+
+
+def importance(
+    ids: npt.NDArray[np.uint32], read: Iterable[npt.NDArray[np.uint32]], weights: Weights | None
+) -> Floats:
+    """Return each token's share of a question, by its rarity in the index.
+
+    Without `weights` the rarity is that in `read`, the tokens of each passage.
+    """
+    if weights is None:
+        tokens = [set(one.tolist()) for one in read]
+        holding = Counter(token for one in tokens for token in one)
+        counts = np.array([holding[token] for token in ids.tolist()])
+        shares = np.log(1 + (len(tokens) - counts + 0.5) / (counts + 0.5))
+    else:
+        shares = rarity(ids, weights)
+    total = shares.sum()
+    return shares / total if total else np.full(len(ids), 1 / len(ids))
+
+
+# --- the packaged model ---
 
 
 class SentenceVectors:
-    """Embeds sentences, the same one once; safe to share between threads.
+    """Embeds each sentence once; safe to share between threads.
 
-    Questions are answered from the same few documents again and again, and the model takes most of
-    an answer's time. Texts are remembered by their hashes alone.
+    The model takes most of an answer's time, and questions share their documents. The memory holds
+    the hashes of texts, not the texts.
     """
 
-    def __init__(self, model: LocalEmbedder | None = None, most: int = _REMEMBERED) -> None:
+    def __init__(self, model: LocalEmbedder | None = None, most: int = _MAX_VECTORS) -> None:
         self._given = model
         self._most = most
         self._known: OrderedDict[bytes, Vectors] = OrderedDict()
         self._lock = Lock()
         self._questions = lru_cache(maxsize=256)(_read_question)
-        self._passages = lru_cache(maxsize=_PASSAGES)(_read_passage)
-        self._cuts = lru_cache(maxsize=_PASSAGES)(_cut)
+        self._passages = lru_cache(maxsize=_MAX_PASSAGES)(_read_passage)
+        self._cuts = lru_cache(maxsize=_MAX_PASSAGES)(_cut)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Return the texts' vectors, shape (texts, dimension)."""
@@ -99,10 +153,10 @@ class SentenceVectors:
         with self._lock:
             found = {key: self._known[key] for key in keys if key in self._known}
         missing = {k: t for k, t in zip(keys, texts, strict=True) if k not in found}
-        for together in _of_like_length(list(missing.items())):
-            for batch in model.batches([text for _, text in together]):
-                vectors = model.embed([together[i][1] for i in batch], "document")
-                found |= zip((together[i][0] for i in batch), np.copy(vectors), strict=True)
+        for group in _of_like_length(list(missing.items())):
+            for batch in model.batches([text for _, text in group]):
+                vectors = model.embed([group[i][1] for i in batch], "document")
+                found |= zip((group[i][0] for i in batch), np.copy(vectors), strict=True)
         with self._lock:
             for key in keys:
                 self._known[key] = found[key]
@@ -118,10 +172,10 @@ class SentenceVectors:
         """Return the tokens that say what a question asks."""
         return self._questions(text)
 
-    def passage(self, chunk: ScoredChunk) -> PassageTokens:
-        """Return the tokens of a chunk's text."""
+    def passage(self, chunk: ScoredChunk) -> Passage:
+        """Return a chunk with its tokens."""
         cut: Callable[[str], _Cut] = self._cuts
-        if chunk.token_signs:  # of the text, and of what it was contextualized with
+        if chunk.token_signs:  # of the text and its context
             packed = np.frombuffer(chunk.token_signs, np.uint8)
             packed = packed.reshape(-1, _packaged().dimension // 8)
         else:
@@ -132,7 +186,7 @@ class SentenceVectors:
             kept = spans[: len(packed)].tolist()
             return ids[: len(packed)], [(start, end) for start, end in kept]
 
-        return PassageTokens(np.unpackbits(packed, axis=1).astype(np.float32), tokens)
+        return Passage(chunk, np.unpackbits(packed, axis=1).astype(np.float32), tokens)
 
 
 @lru_cache(maxsize=1)
@@ -152,7 +206,7 @@ def _read_question(text: str) -> Tokens:
 
 
 class _Cut(NamedTuple):
-    """The tokens of a text, and where each stands: pairs of Python's would take 44 kB."""
+    """The tokens of a text with their spans, as an array: Python's pairs would take 44 kB."""
 
     ids: TokenIds
     spans: npt.NDArray[np.int32]
@@ -203,24 +257,24 @@ def _pieces(model: MiniLMTokens, text: str, start: int = 0) -> list[Span]:
     return [*left, *_pieces(model, text[middle:], start + middle)]
 
 
-def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> list[ReadPassage]:
+def read_passages(query: str, chunks: Sequence[ScoredChunk], reader: Reader) -> list[Passage]:
     """Return the chunks that have words, with their tokens.
 
-    Of those whose tokens no index keeps only the 8 that share the most words with the query are
-    embedded; the others are left out.
+    Of the chunks whose tokens no index keeps, only the 8 that share the most words with the query
+    are embedded; the others are left out.
     """
     ranked = [(n, chunk) for n, chunk in enumerate(chunks, 1) if has_terms(chunk.text)]
-    anew = [pair for pair in ranked if not pair[1].token_signs]
-    if len(anew) > _READ_ANEW:
+    unread = [pair for pair in ranked if not pair[1].token_signs]
+    if len(unread) > _MAX_EMBEDDED:
         asked = frozenset(default_tokenizer().tokenize(query))
-        anew.sort(key=lambda pair: (-len(asked & terms_of(pair[1].text)), pair[0]))
-        left_out = {rank for rank, _ in anew[_READ_ANEW:]}
+        unread.sort(key=lambda pair: (-len(asked & terms_of(pair[1].text)), pair[0]))
+        left_out = {rank for rank, _ in unread[_MAX_EMBEDDED:]}
         ranked = [pair for pair in ranked if pair[0] not in left_out]
-    return [ReadPassage(rank, chunk, reader.passage(chunk)) for rank, chunk in ranked]
+    return [replace(reader.passage(chunk), rank=rank) for rank, chunk in ranked]
 
 
 def token_ids(text: str) -> TokenIds:
-    """Return the numbers of a text's tokens, as the packaged model cuts it."""
+    """Return the ids of a text's tokens by the packaged model."""
     return _packaged().tokens_of(text)[0]
 
 
@@ -236,4 +290,4 @@ def terms_of(text: str) -> frozenset[str]:
 
 
 sentence_vectors = SentenceVectors()
-"""The packaged model, opened when it is first asked."""
+"""The packaged model, opened at its first use."""

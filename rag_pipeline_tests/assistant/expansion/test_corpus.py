@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rag_pipeline import Corpus
-from rag_pipeline.assistant import Intent, ReleasedDataset, open_assistant
-from rag_pipeline.assistant.expansion.dataset import released_config
+from rag_pipeline.assistant import Intent, ReleasedCorpus, open_assistant
+from rag_pipeline.assistant.expansion.corpus import released_config
 from rag_pipeline.chunking.recursive import RecursiveChunking
-from rag_pipeline.datamodels import Answer, Citation, Formed
+from rag_pipeline.datamodels import Answer, Citation
 from rag_pipeline.errors import InputError, ProviderError
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import write_file
@@ -19,8 +19,8 @@ from rag_pipeline_tests.testing.expansion import ANSWER, OUTSIDE, QUESTION
 DAY = 86_400
 
 
-def _stage(made):
-    return next(s.detail for s in made.stages if s.name == "expansion")
+def _step(made):
+    return next(s.detail for s in made.trace if s.name == "expansion")
 
 
 def _kept(assistant):
@@ -32,18 +32,18 @@ def test_what_the_release_lacks_is_found_outside_and_says_where(expanded):
     assert made.answered and ANSWER in made.text
     source, *_ = made.sources
     assert source.verified and source.text == ANSWER
-    assert source.document_id.startswith("expanded/") and source.dataset == "tiny"
+    assert source.document_id.startswith("expanded/") and source.corpus == "tiny"
     assert source.origin == {
         "source": "folder",
         "place": "visa/norway.md",
         "time": "2027-01-15T08:00:00+00:00",
         "query": QUESTION,
     }
-    assert _stage(made)["found"] == [source.document_id]
+    assert _step(made)["found"] == [source.document_id]
     name, document = expanded.assistant().find_document(source.document_id)
     assert (name, document.text) == ("tiny", OUTSIDE["visa/norway.md"])
     alone = expanded.assistant().ask("How long does it take?", document_id=source.document_id)
-    assert {p.chunk.document_id for p in alone.passages} == {source.document_id}
+    assert {p.document_id for p in alone.passages} == {source.document_id}
 
 
 def test_it_is_kept_through_a_full_re_index_and_gone_when_removed(expanded):
@@ -60,7 +60,7 @@ def test_it_is_kept_through_a_full_re_index_and_gone_when_removed(expanded):
     again = expanded.assistant().ask(QUESTION)
     assert again.sources[0].text == first.sources[0].text == ANSWER
     assert again.sources[0].origin == first.sources[0].origin is not None
-    assert "looked_in" not in _stage(again)  # it was answered from what is kept
+    assert "looked_in" not in _step(again)  # it was answered from what is kept
 
     # The corpus, its leaderboard included, has seen none of it.
     assert not [i for i in expanded.corpus.document_ids() if i.startswith("expanded/")]
@@ -74,29 +74,29 @@ def test_it_is_kept_through_a_full_re_index_and_gone_when_removed(expanded):
     assistant.expansions["tiny"].documents.remove(first.sources[0].document_id)
     after = assistant.ask(QUESTION)
     assert not any(s.origin for s in after.sources) and ANSWER not in after.text
-    assert all(p.chunk.document_id[:9] != "expanded/" for p in after.passages)
+    assert all(p.document_id[:9] != "expanded/" for p in after.passages)
     with pytest.raises(InputError, match="no document"):
         assistant.find_document(first.sources[0].document_id)
-    assert "no such file or folder" in _stage(after)["failed"]
+    assert "no such file or folder" in _step(after)["failed"]
 
 
 def test_what_the_release_answers_is_answered_without_looking(expanded):
     made = expanded.assistant().ask("When is a doctor's note needed?")
     assert not any(s.origin for s in made.sources)
-    assert set(_stage(made)) == {"confidence"}
+    assert set(_step(made)) == {"confidence"}
 
 
 def test_what_answers_nothing_is_not_kept(expanded):
     assistant = expanded.assistant(min_confidence=1.0)
     made = assistant.ask("Which judge fined the yellow submarine?")
-    assert _stage(made)["looked_in"] == ["folder"]
-    assert _stage(made)["found"] == [] and _kept(assistant) == []
+    assert _step(made)["looked_in"] == ["folder"]
+    assert _step(made)["found"] == [] and _kept(assistant) == []
 
 
 def test_it_is_off_by_default(released):
     assistant = open_assistant([released])
     assert assistant.expansions == {}
-    assert "expansion" not in [s.name for s in assistant.ask(QUESTION).stages]
+    assert "expansion" not in [s.name for s in assistant.ask(QUESTION).trace]
 
 
 def test_it_is_forgotten_after_its_days(expanded):
@@ -112,7 +112,7 @@ def test_what_the_corpus_has_is_not_looked_for(expanded):
     shutil.copytree(expanded.corpus.config.documents_path, expanded.outside, dirs_exist_ok=True)
     assistant = expanded.assistant(min_confidence=1.0)
     made = assistant.ask("How expensive may a hotel be?")
-    assert _stage(made)["looked_in"] == ["folder"] and _stage(made)["found"] == []
+    assert _step(made)["looked_in"] == ["folder"] and _step(made)["found"] == []
     assert made.sources[0].origin is None
 
 
@@ -163,7 +163,7 @@ def test_a_source_that_fails_leaves_the_answer_as_it_is(expanded):
     assistant.expansions["tiny"].source = Down()
     made = assistant.ask("How expensive may a hotel be?")
     assert "180 euros" in made.text and made.sources[0].verified
-    assert _stage(made)["failed"] == "http://search.example: cannot be reached"
+    assert _step(made)["failed"] == "http://search.example: cannot be reached"
 
 
 def test_given_chunks_are_none_for_documents_from_outside(expanded):
@@ -191,19 +191,19 @@ class _Reader:
         for chunk in chunks:
             if ANSWER in chunk.text:
                 place = (chunk.chunk_id, chunk.document_id, chunk.start, chunk.end, chunk.text)
-                return Formed(Answer("540 euros [1].", True, (Citation(1, *place),)))
-        return Formed(Answer("NO ANSWER", answered=False))
+                return Answer("540 euros [1].", True, (Citation(1, *place),))
+        return Answer("NO ANSWER", answered=False)
 
-    def reflect(self, query, intent, formed, chunks, instructions):
+    def reflect(self, query, intent, answer, chunks, instructions):
         raise AssertionError("not asked for")
 
 
 def test_a_model_that_tells_no_confidence_is_measured_by_its_passages(expanded):
     assistant = expanded.assistant()
-    own = assistant.with_backends(assistant.datasets, _Reader(), None)
+    own = assistant.with_backends(assistant.corpora, _Reader(), None)
     made = own.ask(QUESTION)
     assert made.text == "540 euros [1]." and made.sources[0].origin and made.sources[0].verified
-    assert _stage(made)["confidence"] == 0.0
-    assert _stage(made)["confidence_with_expansion"] > 0.5
-    other = assistant.with_backends({"tiny": ReleasedDataset(expanded.corpus)}, _Reader(), None)
+    assert _step(made)["confidence"] == 0.0
+    assert _step(made)["confidence_with_expansion"] > 0.5
+    other = assistant.with_backends({"tiny": ReleasedCorpus(expanded.corpus)}, _Reader(), None)
     assert other.expansions == {}  # what a request brings along gets none of ours

@@ -1,0 +1,286 @@
+"""One question: intent, documents, passages, and an answer with checked citations, step by step."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from rag_pipeline.answering import (
+    NEUTRAL_QUERIES,
+    Reader,
+    contexts_of,
+    form_answers,
+    most_contexts_of,
+)
+from rag_pipeline.answering.intent import Intent, detect
+from rag_pipeline.assistant.corpora import (
+    CorporaSearcher,
+    SearchedCorpus,
+    answers_of,
+    calibration_of,
+    once_per_document,
+)
+from rag_pipeline.assistant.expansion import ExpandedCorpus
+from rag_pipeline.assistant.model import Model, ModelWithFallback, Reflection
+from rag_pipeline.assistant.results import AssistedAnswer, Detail, Progress, TraceEntry, cited
+from rag_pipeline.config import AssistantSettings, ExtractiveAnswers
+from rag_pipeline.datamodels import Answer, Boost, SearchRequest, SearchResult
+from rag_pipeline.errors import ProviderError, RagPipelineError
+from rag_pipeline.search.staged import LocalExpansion
+
+
+@dataclass(eq=False, kw_only=True)
+class Answering:
+    """One question on its way to an answer; made by `Assistant.ask` and used once."""
+
+    searcher: CorporaSearcher
+    settings: AssistantSettings
+    reader: Reader
+    model: Model | None
+    by_model: ModelWithFallback
+    expansions: Sequence[ExpandedCorpus]
+    """The corpora of documents from outside that may be searched and grow."""
+    chosen: Sequence[SearchedCorpus]
+    document_id: str | None
+    where: str | None
+    instructions: str
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        self._trace: list[TraceEntry] = []
+        self._query = ""
+        self._intent = Intent("general", "general", ())
+        self._answers, self._make_answers = answers_of(self.chosen)
+        self._contexts = self._candidates = 0
+        self._boost: Boost | None = None
+
+    def run(self, question: str, rewrite: bool | None, contexts: int | None) -> AssistedAnswer:
+        """Do all steps; `contexts` and `rewrite` replace the settings."""
+        with self._step("intent") as detail:
+            self._read_intent(question, rewrite, detail)
+        kind = self._intent.kind
+        self._contexts = self._candidates = contexts or contexts_of(
+            self._query, kind, self._answers
+        )
+        if contexts is None and self.model is None:
+            self._candidates = most_contexts_of(self._query, kind, self._answers)
+        with self._step("search") as detail:
+            self._boost = self._boost_with(detail)
+            found = self._search(self.chosen)
+            documents = found.documents[: self.settings.files]
+            detail["documents"] = [d.document_id for d in documents]
+            detail["boosted_queries"] = found.boosted
+            detail["passages"] = len(found.chunks)
+        with self._step("answer") as detail:
+            answer, found = self._draft(found, detail)
+        if self.expansions:
+            with self._step("expansion") as detail:
+                answer, found = self._expand(answer, found, detail)
+        if self.model is not None and answer.answered:
+            answer = self._improve(self.model, answer, found)
+        return self._finish(question, answer, found)
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[Detail]:
+        if self.progress is not None:
+            done = len(self._trace)
+            self.progress(name, done, max(3, done + 1))
+        began, started = time.time_ns(), time.perf_counter()
+        detail: Detail = {}
+        yield detail
+        seconds = time.perf_counter() - started
+        self._trace.append(TraceEntry(name=name, seconds=seconds, detail=detail, began=began))
+
+    def _read_intent(self, question: str, rewrite: bool | None, detail: Detail) -> None:
+        query, model = question, self.model
+        rewrites = self.settings.rewrite_queries if rewrite is None else rewrite
+        if model and rewrites:
+            query = self.by_model(
+                detail, "rewriting", lambda: model.rewrite(question), lambda: question
+            )
+            detail["rewritten"] = query
+        intent = detect(query)
+        if model:
+            intent = self.by_model(detail, "intent", lambda: model.detect(query), lambda: intent)
+        detail |= {"kind": intent.kind, "domain": intent.domain, "entities": intent.entities}
+        if self.instructions and model is None:
+            detail["instructions"] = "ignored: no model is configured"
+        self._query, self._intent = query, intent
+
+    def _boost_with(self, detail: Detail) -> Boost | None:
+        model = self.model
+        if model is None:
+            return None
+        return lambda document_id, texts: self.by_model(
+            detail,
+            "keywords",
+            lambda: model.keywords(self._query, document_id, texts, self.instructions),
+            lambda: LocalExpansion(self._query, texts)(document_id, texts),
+            of=document_id,
+        )
+
+    def _search(self, chosen: Sequence[SearchedCorpus]) -> SearchResult:
+        request = SearchRequest(
+            query=self._query,
+            k=self._candidates,
+            deepen=False,
+            document_id=self.document_id,
+            where=self.where,
+            discover=True,
+            stages=self.settings.stages,
+            boost=self._boost,
+        )
+        return self._to_answer(self.searcher.search(request, chosen))
+
+    def _to_answer(self, found: SearchResult) -> SearchResult:
+        return replace(found, kind=self._intent.kind, contexts=self._contexts)
+
+    def _draft(self, found: SearchResult, detail: Detail) -> tuple[Answer, SearchResult]:
+        """Answer from the passages; a definition also from the passages of neutral queries."""
+        answer = self._answer(found, detail)
+        by_method = self._make_answers is not None
+        if answer.answered or by_method or self._intent.kind != "definition":
+            return answer, found
+        for neutral in NEUTRAL_QUERIES:
+            request = SearchRequest(
+                query=neutral,
+                k=self._answers.contexts,
+                deepen=False,
+                document_id=self.document_id,
+                where=self.where,
+                cacheable=True,
+            )
+            more = self.searcher.search(request, self.chosen)
+            more = replace(more, query=found.query, search_text=found.search_text)
+            again = self._answer(self._to_answer(more), detail)
+            detail.setdefault("neutral_queries", []).append(neutral)
+            if again.answered:
+                return again, replace(found, chunks=[*more.chunks, *found.chunks])
+        return answer, found
+
+    def _answer(self, found: SearchResult, detail: Detail) -> Answer:
+        """Answer by the release's method, by the assistant's model, or by verbatim sentences."""
+        model, make = self.model, self._make_answers
+
+        def by_rule() -> Answer:
+            return self._quote(found)
+
+        if not found.chunks:
+            return by_rule()
+        if make is not None and not (model and self.instructions):
+            return self.by_model(detail, "answer", lambda: _raised(make([found])), by_rule)
+        if model is None:
+            return by_rule()
+        chunks = found.chunks
+        return self.by_model(
+            detail,
+            "answer",
+            lambda: model.answer(self._query, self._intent, chunks, self.instructions),
+            by_rule,
+        )
+
+    def _quote(self, found: SearchResult) -> Answer:
+        """Answer by quotes, with default settings if the release's method is a model."""
+        answers = self._answers
+        settings = answers if isinstance(answers, ExtractiveAnswers) else ExtractiveAnswers()
+        return form_answers([found], settings, self.reader, calibration_of(self.chosen))[0]
+
+    def _confidence(self, answer: Answer, found: SearchResult) -> float:
+        """Return the answer's confidence, else that of quotes from its passages."""
+        if not answer.answered:
+            return 0.0
+        if answer.confidence is not None:
+            return answer.confidence
+        plain = SearchResult(
+            query=self._query, chunks=found.chunks, token_weights=found.token_weights
+        )
+        calibration = calibration_of(self.chosen)
+        (quoted,) = form_answers([plain], ExtractiveAnswers(), self.reader, calibration)
+        return quoted.confidence or 0.0
+
+    def _expand(
+        self, answer: Answer, found: SearchResult, detail: Detail
+    ) -> tuple[Answer, SearchResult]:
+        """Answer again with expanded documents; if that is not enough, look outside for more.
+
+        A better answer replaces the first; a failure never does.
+        """
+        confidence = detail["confidence"] = self._confidence(answer, found)
+        for looks in (False, True):
+            lacking = [e for e in self.expansions if confidence < e.settings.min_confidence]
+            try:
+                if looks and lacking:
+                    detail["looked_in"] = [e.source.kind for e in lacking]
+                    kept = [k for e in lacking for k in e.look_outside(self._query, self.reader)]
+                    detail["found"] = [one.document_id for one in kept]
+                    lacking = lacking if kept else []
+                else:
+                    lacking = [e for e in lacking if not e.is_empty()]
+                if not lacking:
+                    continue
+                more = self._search([*self.chosen, *lacking])
+                again = self._answer(more, detail)
+            except RagPipelineError as error:
+                detail["failed"] = str(error)
+                continue
+            better = self._confidence(again, more)
+            if better > confidence:
+                confidence, answer, found = better, again, more
+                detail["confidence_with_expansion"] = better
+        return answer, found
+
+    def _improve(self, model: Model, answer: Answer, found: SearchResult) -> Answer:
+        """Let the model review the answer, as often as `reflections` allows."""
+        for _ in range(self.settings.reflections):
+            with self._step("reflection") as detail:
+                reflection = self._review(model, answer, found, detail)
+                detail |= {**reflection.verdicts, "changed": reflection.better is not None}
+            if reflection.better is None:
+                break
+            answer = reflection.better
+        return answer
+
+    def _review(
+        self, model: Model, answer: Answer, found: SearchResult, detail: Detail
+    ) -> Reflection:
+        return self.by_model(
+            detail,
+            "reflection",
+            lambda: model.reflect(
+                self._query, self._intent, answer, found.chunks, self.instructions
+            ),
+            lambda: Reflection({}),
+        )
+
+    def _finish(self, question: str, answer: Answer, found: SearchResult) -> AssistedAnswer:
+        with self._step("citations") as detail:
+            answer, sources = cited(answer, found.chunks, once_per_document(self.searcher))
+            quoted = {citation.chunk_id for citation in answer.citations}
+            passages = [
+                passage
+                for n, passage in enumerate(found.chunks)
+                if n < self._contexts or passage.chunk_id in quoted
+            ]
+            detail["checked"] = len(answer.citations)
+            detail["verified"] = sum(c.supports for c in answer.citations)
+        return AssistedAnswer(
+            query=question,
+            text=answer.text,
+            answered=answer.answered,
+            intent=self._intent,
+            sources=sources,
+            documents=tuple(found.documents[: self.settings.files]),
+            passages=tuple(passages),
+            confidence=answer.confidence,
+            problems=answer.problems,
+            warnings=self.by_model.warnings,
+            table=answer.table,
+            trace=tuple(self._trace),
+        )
+
+
+def _raised(made: Sequence[Answer | ProviderError]) -> Answer:
+    (one,) = made
+    if isinstance(one, ProviderError):
+        raise one
+    return one

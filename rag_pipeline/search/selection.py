@@ -1,0 +1,106 @@
+"""Ranked chunks -> the chunks that a query needs: varied, relevant, as many as it asks for."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rag_pipeline.config import AdaptiveSelection, RetrieverSettings
+from rag_pipeline.datamodels import ScoredChunk
+
+_WORDS = re.compile(r"\w+")
+_SHINGLE = 3
+"""Number of consecutive words that are compared as one."""
+_ALIKE = 0.9
+"""Least share of common shingles (Jaccard) at which two texts say the same."""
+_SIMPLE = 0.3
+_COMPLEX = 0.7
+_QUESTION_WORD = re.compile(r"\b(?:what|how|why|when|where|which)\b", re.IGNORECASE)
+_TECHNICAL_TERM = re.compile(r"\b[A-Z][A-Za-z]*[A-Z][A-Za-z]*\b")
+
+
+def varied(chunks: Sequence[ScoredChunk], settings: RetrieverSettings) -> list[int]:
+    """Return the places of the ranked chunks that stay, in order.
+
+    `near_duplicates` drops a chunk that says nearly the same as a better chunk, in the same
+    document or in the whole corpus. `most_per_document` drops the chunks past a document's quota.
+    Texts with different figures are no duplicates. Texts are compared by their word shingles
+    (Broder, On the resemblance and containment of documents, 1997), without approximation.
+    """
+    kept: list[int] = []
+    shingled: dict[str, list[_Shingles]] = {}
+    counts: Counter[str] = Counter()
+    for place, chunk in enumerate(chunks):
+        if counts[chunk.document_id] == settings.most_per_document:
+            continue
+        if settings.near_duplicates != "keep":
+            among = chunk.document_id if settings.near_duplicates == "document" else ""
+            earlier = shingled.setdefault(among, [])
+            own = _shingles_of(chunk.text)
+            if any(_is_alike(own, other) for other in earlier):
+                continue
+            earlier.append(own)
+        counts[chunk.document_id] += 1
+        kept.append(place)
+    return kept
+
+
+class _Shingles(NamedTuple):
+    shingles: frozenset[str]
+    figures: frozenset[str]
+
+
+def _shingles_of(text: str) -> _Shingles:
+    words = _WORDS.findall(text.casefold())
+    figures = frozenset(word for word in words if any(c.isdigit() for c in word))
+    if len(words) < _SHINGLE:
+        return _Shingles(frozenset([" ".join(words) or text]), figures)
+    starts = range(len(words) - _SHINGLE + 1)
+    return _Shingles(frozenset(" ".join(words[n : n + _SHINGLE]) for n in starts), figures)
+
+
+def _is_alike(one: _Shingles, other: _Shingles) -> bool:
+    if one.figures != other.figures:
+        return False
+    shared = len(one.shingles & other.shingles)
+    return shared >= _ALIKE * (len(one.shingles) + len(other.shingles) - shared)
+
+
+def query_complexity(query: str) -> float:
+    """Return how much a query asks for, 0..1.
+
+    The sum, at most 1, of: characters / 100, at most 1; 0.2 for each question word; 0.1 for each
+    word with two capitals; 0.3 for each question mark after the first. The published formula
+    also counts the first question mark, and so treats every question as several.
+    """
+    questions = query.count("?")
+    return min(
+        min(len(query) / 100, 1.0)
+        + 0.2 * len(_QUESTION_WORD.findall(query))
+        + 0.1 * len(_TECHNICAL_TERM.findall(query))
+        + 0.3 * max(questions - 1, 0),
+        1.0,
+    )
+
+
+def select(
+    query: str, ranking: Sequence[tuple[int, float]], settings: AdaptiveSelection
+) -> list[tuple[int, float]]:
+    """Return the first chunks of a ranking: as many as the query needs, above the floor.
+
+    Scores are scaled to 0..1 between the ranking's lowest and highest score. The best chunk always
+    stays. If all scores are equal they count as 1.
+
+    Source: "Adaptive Context Selection" in Mastra's article on context-aware evaluation (2025),
+    which takes 3, 5 or 7 contexts with a relevance above 0.5.
+    """
+    if not ranking:
+        return []
+    complexity = query_complexity(query)
+    few, some, many = settings.contexts
+    count = few if complexity < _SIMPLE else some if complexity < _COMPLEX else many
+    scores = [score for _, score in ranking]
+    low, high = min(scores), max(scores)
+    spread = high - low
+    relevant = [p for p in ranking if not spread or (p[1] - low) / spread > settings.floor]
+    return relevant[:count]
