@@ -69,9 +69,6 @@ def _table_asset(name: str) -> "partial[Asset]":
     """Return a row of a table of documents' rows, to be completed."""
     stage = indexing.STAGES[name]
 
-    def plan(workspace: Workspace, key: Key) -> indexing.Plan:
-        return indexing.plan(stage(workspace, key))
-
     def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
         opened = stage(workspace, key)
         return opened.fingerprint, state_digest(opened.upstream.state())
@@ -79,7 +76,7 @@ def _table_asset(name: str) -> "partial[Asset]":
     return partial(
         Asset,
         name=name,
-        plan=plan,
+        plan=lambda workspace, key: indexing.plan(stage(workspace, key)),
         stage=stage,
         made_from=made_from,
         checks=(Check(f"{name}_is_sound", INCREMENTAL_CHECKS[name]),),
@@ -91,13 +88,6 @@ def _table_asset(name: str) -> "partial[Asset]":
 
 def _results_asset(results: JudgedResults) -> "partial[Asset]":
     """Return a row of a file about the queries that models fill, to be completed."""
-
-    def made_from(workspace: Workspace, key: Key) -> tuple[object, ...]:
-        return (results.made_from(workspace, key),)
-
-    def models(config: CorpusConfig, key: Key) -> Sequence[ModelSettings]:
-        return results.chats(config)
-
     return partial(
         Asset,
         name=results.name,
@@ -106,69 +96,18 @@ def _results_asset(results: JudgedResults) -> "partial[Asset]":
         is_current=results.is_current,
         place=results.file,
         is_incomplete=results.is_incomplete,
-        made_from=made_from,
+        made_from=lambda workspace, key: (results.made_from(workspace, key),),
         kind="parquet",
-        models=models,
+        models=lambda config, key: results.chats(config),
         runs_dry=True,
     )
 
 
 # --- documents and queries ---
 
-
-def _documents(workspace: Workspace, _: Key) -> Table:
-    return workspace.documents()
-
-
-def _documents_plan(workspace: Workspace, _: Key) -> indexing.Plan:
-    return indexing.plan_documents(workspace)
-
-
-def _documents_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
-    return (indexing.listing_digest(workspace.config),)
-
-
-def _queries_are_current(workspace: Workspace, _: Key) -> bool:
-    return runs.queries_are_current(workspace)
-
-
-def _queries_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
-    return (runs.queries_digest(workspace),)
-
-
-def _queries_state(workspace: Workspace, _: Key) -> str:
-    return str(QUERIES.digest(workspace))
-
-
-# --- the lexical index ---
-
-
-def _has_lexical_engine(config: CorpusConfig, configuration: Configuration) -> bool:
-    return bool(config.engine(configuration))
-
-
-def _lexical_is_current(workspace: Workspace, key: Key) -> bool:
-    return not indexing.plan_lexical(workspace, key)
-
-
-def _lexical_place(key: Key) -> str:
-    return f"lexical/{key}"
-
-
 def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
     engines = workspace.config.lexical_engines(key)
     return tuple(workspace.lexical_path(key, engine) for engine in engines)
-
-
-def _lexical_state(workspace: Workspace, key: Key) -> str:
-    return " ".join(_lexical_paths(workspace, key))
-
-
-def _count_chunks(workspace: Workspace, key: Key) -> int:
-    return workspace.contextualized_chunks(key).count()
-
-
-# --- evaluation and release ---
 
 
 def _run_is_current(workspace: Workspace, key: Key) -> bool:
@@ -185,46 +124,18 @@ def _run_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
     return (runs.run_digest(workspace, configuration, pin(workspace, configuration)),)
 
 
-def _has_judge(config: CorpusConfig, _: Configuration) -> bool:
-    return config.evaluation.judge is not None
-
-
 def _presence_is_current(workspace: Workspace, key: Key) -> bool:
     return quality.scores_are_current(workspace, workspace.config.configuration(key))
-
-
-def _presence_inputs(workspace: Workspace, key: Key) -> tuple[object, ...]:
-    return (quality.scores_digest(workspace, key),)
 
 
 def _health_alerts(config: CorpusConfig) -> Mapping[str, str]:
     return alert_subjects(config.evaluation.health)
 
 
-def _leaderboard_is_current(workspace: Workspace, _: Key) -> bool:
-    return leaderboard_is_current(workspace)
-
-
-def _leaderboard_place(_: Key) -> str:
-    return LEADERBOARD_FILE
-
-
 def _update_leaderboard(workspace: Workspace, _: Key) -> Materialized:
     readers = partial(configurations_of, workspace.config)
     costs = totals_by(workspace.ledger.charges(), "configuration", readers)
     return updates.leaderboard(workspace, costs)
-
-
-def _leaderboard_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
-    return (leaderboard_digest(workspace),)
-
-
-def _release_is_current(workspace: Workspace, _: Key) -> bool:
-    return release.is_current(workspace)
-
-
-def _release_place(_: Key) -> str:
-    return CURRENT
 
 
 def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
@@ -237,18 +148,14 @@ def _release_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
     return digest, config.serve, config.serve_metric, config.gate.metrics, served
 
 
-def _no_inputs(workspace: Workspace, _: Key) -> tuple[object, ...]:
-    return ()
-
-
 _ROWS = (
     Asset(
         name="documents",
-        table=_documents,
-        plan=_documents_plan,
+        table=lambda workspace, _: workspace.documents(),
+        plan=lambda workspace, _: indexing.plan_documents(workspace),
         update=updates.documents,
         shards=SHARDS_OF_DOCUMENTS,
-        made_from=_documents_inputs,
+        made_from=lambda workspace, _: (indexing.listing_digest(workspace.config),),
         checks=(Check("documents_are_sound", INCREMENTAL_CHECKS["documents"]),),
         of_files=True,
         watched=True,
@@ -263,10 +170,10 @@ _ROWS = (
     Asset(
         name="queries",
         reads=("documents",),
-        is_current=_queries_are_current,
+        is_current=lambda workspace, _: runs.queries_are_current(workspace),
         update=updates.queries,
-        made_from=_queries_inputs,
-        state=_queries_state,
+        made_from=lambda workspace, _: (runs.queries_digest(workspace),),
+        state=lambda workspace, _: str(QUERIES.digest(workspace)),
         checks=(
             Check("gold_spans_lie_in_documents", INCREMENTAL_CHECKS["queries"]),
             Check("no_query_left_out", check_queries_complete, blocking=False),
@@ -300,19 +207,19 @@ _ROWS = (
         name="lexical_index",
         reads=("contextualized_chunks",),
         partitioned_by="contextualizer",
-        applies=_has_lexical_engine,
-        is_current=_lexical_is_current,
-        place=_lexical_place,
+        applies=lambda config, configuration: bool(config.engine(configuration)),
+        is_current=lambda workspace, key: not indexing.plan_lexical(workspace, key),
+        place=lambda key: f"lexical/{key}",
         update=updates.lexical_index,
         cleanup="after",
         made_from=_lexical_paths,
-        state=_lexical_state,
+        state=lambda workspace, key: " ".join(_lexical_paths(workspace, key)),
         checks=(Check("lexical_index_is_sound", INCREMENTAL_CHECKS["lexical_index"]),),
         kind="bm25",
         about="BM25 over contextualized chunks.",
         activity="index all chunks for BM25",
         unit="chunks",
-        total=_count_chunks,
+        total=lambda workspace, key: workspace.contextualized_chunks(key).count(),
         shown_counts=(("rows_written", "chunks"),),
     ),
     _table_asset("vector_index")(
@@ -346,7 +253,7 @@ _ROWS = (
         "with gold.",
         activity="let a chat model judge what was found",
         shown_counts=(("judged", "judged"), ("missing", "missing")),
-        applies=_has_judge,
+        applies=lambda config, _: config.evaluation.judge is not None,
     ),
     Asset(
         name="answer_presence",
@@ -355,7 +262,7 @@ _ROWS = (
         is_current=_presence_is_current,
         place=PRESENCE.file,
         update=updates.answer_presence,
-        made_from=_presence_inputs,
+        made_from=lambda workspace, key: (quality.scores_digest(workspace, key),),
         kind="parquet",
         about="Answer Presence@k and ranking metrics per query, judged by gold spans or relevance "
         "labels.",
@@ -385,10 +292,10 @@ _ROWS = (
     Asset(
         name="leaderboard",
         reads=tuple(results.name for results in SCORES),
-        is_current=_leaderboard_is_current,
-        place=_leaderboard_place,
+        is_current=lambda workspace, _: leaderboard_is_current(workspace),
+        place=lambda _: LEADERBOARD_FILE,
         update=_update_leaderboard,
-        made_from=_leaderboard_inputs,
+        made_from=lambda workspace, _: (leaderboard_digest(workspace),),
         # The comparison leaves out a configuration that can't be built.
         needs_all_inputs=False,
         priority=10,
@@ -400,8 +307,8 @@ _ROWS = (
     Asset(
         name="release",
         reads=("leaderboard",),
-        is_current=_release_is_current,
-        place=_release_place,
+        is_current=lambda workspace, _: release.is_current(workspace),
+        place=lambda _: CURRENT,
         update=updates.publish_release,
         # Before the gate: the store does not grow while the gate refuses releases.
         cleanup="before",
@@ -415,7 +322,7 @@ _ROWS = (
     Asset(
         name="assistant_prompts",
         reads=("queries", "release"),
-        made_from=_no_inputs,
+        made_from=lambda workspace, _: (),
         on_demand=True,
         kind="json",
         about="The prompts of the assistant's model, with examples of good answers where these "
