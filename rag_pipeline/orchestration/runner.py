@@ -15,10 +15,8 @@ from rag_pipeline.orchestration.history import purge_runs
 from rag_pipeline.orchestration.internals import (
     InMemoryJob,
     LoadableTargetOrigin,
-    ManagedGrpcPythonEnvCodeLocationOrigin,
-    RemoteJobOrigin,
-    RemoteRepositoryOrigin,
     execute_run,
+    remote_origin,
 )
 from rag_pipeline.orchestration.names import identifier
 from rag_pipeline.orchestration.observing import Observer
@@ -103,25 +101,27 @@ def _instance() -> dg.DagsterInstance:
 
 def _execute(job: dg.JobDefinition, instance: dg.DagsterInstance, config: CorpusConfig) -> None:
     """Execute a job as a run of the corpus's code location, where the UI's timeline shows it."""
-    origin = None
-    if not instance.is_ephemeral:
-        origin = RemoteJobOrigin(_repository(instance, config), job.name)
     tags = {"corpus": config.corpus, ORIGIN_TAG: "rag run", "dagster/max_retries": "0"}
     created = instance.create_run_for_job(
         job,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         tags={**job.run_tags, **tags, **process_tag()},
-        remote_job_origin=origin,
+        remote_job_origin=_origin(instance, config, job.name),
     )
     execute_run(InMemoryJob(job), created, instance, raise_on_error=True)
 
 
-def _repository(instance: dg.DagsterInstance, config: CorpusConfig) -> RemoteRepositoryOrigin:
-    """Return the repository whose sensors the daemon runs; before its first run, this project's."""
+def _origin(
+    instance: dg.DagsterInstance, config: CorpusConfig, job: str
+) -> remote_origin.RemoteJobOrigin | None:
+    """Return the location of a job: that of the sensors that the daemon runs, or this project."""
+    if instance.is_ephemeral:
+        return None
     mine = identifier(config, "")
     for state in instance.all_instigator_state():
         if state.instigator_name.startswith(mine):
-            return state.origin.repository_origin
+            return remote_origin.RemoteJobOrigin(state.origin.repository_origin, job)
     target = LoadableTargetOrigin(executable_path=sys.executable, module_name=_MODULE)
-    location = ManagedGrpcPythonEnvCodeLocationOrigin(target, _LOCATION)
-    return RemoteRepositoryOrigin(location, "__repository__")
+    location = remote_origin.ManagedGrpcPythonEnvCodeLocationOrigin(target, _LOCATION)
+    repository = remote_origin.RemoteRepositoryOrigin(location, "__repository__")
+    return remote_origin.RemoteJobOrigin(repository, job)

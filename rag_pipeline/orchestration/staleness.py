@@ -1,32 +1,20 @@
 """Make Dagster's own staleness say what `rag plan` says.
 
-Dagster calls a partition stale when the data version of something that it reads differs from the
-one it was materialized with. So the inputs (`inputs`) are observed, and every materialization
-names the versions that it read. What a run found current though something before it was made
-anew, as a release whose choice stays, or what was built without this Dagster instance, is reported
-as materialized without a run: unchanged.
+Dagster calls a partition stale if the data version of one of its inputs differs from the version
+that it was materialized with. So the inputs are observed (`inputs`), and every materialization
+names the versions that it read. A step can be current although Dagster calls it stale: it was
+built without this instance, or an input was made again with the same result. Such a step is
+reported as materialized without a run: unchanged.
 """
 
 from collections.abc import Container, Mapping
+from functools import cached_property
 from typing import Any
 
 import dagster as dg
 
 from rag_pipeline.orchestration.inputs import input_key
-from rag_pipeline.orchestration.internals import (
-    CODE_VERSION_TAG,
-    DATA_VERSION_IS_USER_PROVIDED_TAG,
-    DATA_VERSION_TAG,
-    NULL_EVENT_POINTER,
-    CachingStaleStatusResolver,
-    LoadingContext,
-    StaleStatus,
-    extract_data_provenance_from_entry,
-    extract_data_version_from_entry,
-    get_input_data_version_tag,
-    get_input_event_pointer_tag,
-)
-from rag_pipeline.orchestration.internals import DEFAULT_DATA_VERSION as UNOBSERVED
+from rag_pipeline.orchestration.internals import LoadingContext, data_version
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import upstream_assets
 from rag_pipeline.pipeline.forecast import made_from, stale_steps
@@ -37,21 +25,21 @@ Graph = Any
 """Dagster's asset graph of a corpus."""
 
 _COUNTS = ("seconds", "cost_usd", "calls_made", "calls_saved")
-"""What an event that does nothing must not count again."""
+"""Counts of work, which are 0 in an event of a step that was current."""
 
 
 def version_tags(
     workspace: Workspace, instance: dg.DagsterInstance, step: Step, version: str, run_id: str
 ) -> dict[str, str]:
-    """Return the tags of a materialization that say of which versions of its inputs it is.
+    """Return the tags of a materialization that name the versions of its inputs.
 
     Dagster writes them itself for an asset's own op, not for an event that another op yields.
     """
     config = workspace.config
     tags = {
-        DATA_VERSION_TAG: version,
-        CODE_VERSION_TAG: run_id,
-        DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
+        data_version.DATA_VERSION_TAG: version,
+        data_version.CODE_VERSION_TAG: run_id,
+        data_version.DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
     }
     keys = [asset_key(config, before) for before in upstream_assets(config, step.asset)]
     keys.append(input_key(config, step.asset))
@@ -60,16 +48,15 @@ def version_tags(
         record = latest[key].last_materialization_record if key in latest else None
         if record is None:
             record = next(iter(instance.fetch_observations(key, limit=1).records), None)
-        found = extract_data_version_from_entry(record.event_log_entry) if record else None
-        tags[get_input_data_version_tag(key)] = (found or UNOBSERVED).value
-        tags[get_input_event_pointer_tag(key)] = (
-            str(record.storage_id) if record else NULL_EVENT_POINTER
-        )
+        read = _version(record) or data_version.DEFAULT_DATA_VERSION.value
+        pointer = str(record.storage_id) if record else data_version.NULL_EVENT_POINTER
+        tags[data_version.get_input_data_version_tag(key)] = read
+        tags[data_version.get_input_event_pointer_tag(key)] = pointer
     return tags
 
 
 def observe_for_the_first_time(workspace: Workspace, instance: dg.DagsterInstance) -> None:
-    """Observe inputs that never were: what is made from them must be able to name a version."""
+    """Observe the inputs without any observation, so that materializations can name a version."""
     seen: dict[dg.AssetKey, Container[str | None]] = {}
     for step in steps(workspace.config):
         key = input_key(workspace.config, step.asset)
@@ -80,42 +67,39 @@ def observe_for_the_first_time(workspace: Workspace, instance: dg.DagsterInstanc
 
 
 def reconcile(workspace: Workspace, instance: dg.DagsterInstance, graph: Graph) -> list[Step]:
-    """Observe what has changed and report what was found current; return the stale steps.
+    """Observe what has changed and report current steps; return the stale steps.
 
-    Afterwards Dagster's staleness is that of `rag plan`. To be called while no run of the corpus is
-    at work.
+    Afterwards Dagster's staleness is that of `rag plan`. No other run of the corpus may be at work.
     """
     config = workspace.config
     stale = stale_steps(workspace)
     observe_for_the_first_time(workspace, instance)
-    look, observed = Statuses(instance, graph), False
+    statuses, observed = Statuses(instance, graph), False
     for step in steps(config):
         key, source = asset_key(config, step.asset), input_key(config, step.asset)
-        status = look(key, step.partition)
-        if step in stale and status is StaleStatus.FRESH:
-            # Something else than inputs made it stale, as a table that is gone.
+        if step in stale and statuses.is_fresh(key, step.partition):
+            # It is stale for another reason than its inputs, such as a table that is gone.
             again = _latest(instance, source, step.partition) == stale[step]
             mark = f".{instance.event_log_storage.get_maximum_record_id()}" if again else ""
             _observe(instance, source, step.partition, stale[step] + mark)
             observed = True
-        elif step not in stale and status is StaleStatus.STALE:
+        elif step not in stale and statuses.is_stale(key, step.partition):
             seen = _version_read(instance, key, source, step.partition)
             if seen is not None and seen != _latest(instance, source, step.partition):
                 _observe(instance, source, step.partition, seen)
                 observed = True
     if observed:
-        look.forget()
+        statuses.forget()
     for step in steps(config):
-        if step in stale:
-            continue
-        if look(asset_key(config, step.asset), step.partition) is not StaleStatus.FRESH:
+        key = asset_key(config, step.asset)
+        if step not in stale and not statuses.is_fresh(key, step.partition):
             instance.report_runless_asset_event(unchanged(workspace, instance, step))
-            look.forget()
+            statuses.forget()
     return list(stale)
 
 
 def _observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> Container[str | None]:
-    """Return the partitions of an input that were observed; `None` is that of one without."""
+    """Return the observed partitions of an input, {None} for an input without partitions."""
     found = instance.fetch_observations(key, limit=1).records
     if not found or found[0].partition_key is None:
         return {None} if found else ()
@@ -126,41 +110,42 @@ def _observed(instance: dg.DagsterInstance, key: dg.AssetKey) -> Container[str |
 def _observe(
     instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None, version: str
 ) -> None:
-    tags = {DATA_VERSION_TAG: version}
+    tags = {data_version.DATA_VERSION_TAG: version}
     instance.report_runless_asset_event(dg.AssetObservation(key, partition=partition, tags=tags))
 
 
 def _latest(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str | None) -> str | None:
-    record = instance.get_latest_data_version_record(key, True, partition)
-    found = extract_data_version_from_entry(record.event_log_entry) if record else None
+    return _version(instance.get_latest_data_version_record(key, True, partition))
+
+
+def _version(record: dg.EventLogRecord | None) -> str | None:
+    entry = record.event_log_entry if record else None
+    found = data_version.extract_data_version_from_entry(entry) if entry else None
     return found.value if found else None
 
 
 def _version_read(
     instance: dg.DagsterInstance, key: dg.AssetKey, source: dg.AssetKey, partition: str | None
 ) -> str | None:
-    """Return the version of its input that the last materialization of a partition was made of."""
+    """Return the version of an input that the last materialization of a partition read."""
     made = instance.get_latest_data_version_record(key, False, partition)
-    provenance = extract_data_provenance_from_entry(made.event_log_entry) if made else None
+    entry = made.event_log_entry if made else None
+    provenance = data_version.extract_data_provenance_from_entry(entry) if entry else None
     pointer = provenance.input_storage_ids.get(source) if provenance else None
     if pointer is None:
         return None
-    record = instance.get_latest_data_version_record(
-        source, True, partition, before_cursor=pointer + 1
-    )
-    found = extract_data_version_from_entry(record.event_log_entry) if record else None
-    return found.value if found else None
+    end = pointer + 1
+    return _version(instance.get_latest_data_version_record(source, True, partition, end))
 
 
 def unchanged(
     workspace: Workspace, instance: dg.DagsterInstance, step: Step
 ) -> dg.AssetMaterialization:
-    """Return the event of a step that was found current, as its last one but for what it did."""
+    """Return the event of a step that was current: its last event, with counts of 0."""
     key = asset_key(workspace.config, step.asset)
     record = instance.get_latest_data_version_record(key, False, step.partition)
     before = record.event_log_entry.asset_materialization if record else None
-    found = extract_data_version_from_entry(record.event_log_entry) if record else None
-    version = found.value if found else made_from(workspace, step, {})
+    version = _version(record) or made_from(workspace, step, {})
     metadata: Mapping[str, Any] = before.metadata if before else {}
     return dg.AssetMaterialization(
         key,
@@ -172,7 +157,7 @@ def unchanged(
 
 
 class Statuses:
-    """Dagster's staleness of partitions, looked up anew after events were reported."""
+    """Dagster's staleness of partitions, which is looked up once until `forget`."""
 
     def __init__(self, instance: dg.DagsterInstance, graph: Graph) -> None:
         self._instance = instance
@@ -180,26 +165,31 @@ class Statuses:
         self.forget()
 
     def forget(self) -> None:
-        """Look up everything anew from now on."""
-        context = _Loading(self._instance)
-        self._resolver = CachingStaleStatusResolver(self._instance, self._graph, context)
+        """Look up everything again from now on, because events were reported."""
+        loading = _Loading(self._instance)
+        self._resolver = data_version.CachingStaleStatusResolver(
+            self._instance, self._graph, loading
+        )
 
-    def __call__(self, key: dg.AssetKey, partition: str | None) -> StaleStatus:
-        """Return what Dagster says of a partition."""
-        return self._resolver.get_status(key, partition)
+    def is_fresh(self, key: dg.AssetKey, partition: str | None) -> bool:
+        """Return whether Dagster calls a partition fresh: neither stale nor missing."""
+        return self._resolver.get_status(key, partition) is data_version.StaleStatus.FRESH
+
+    def is_stale(self, key: dg.AssetKey, partition: str | None) -> bool:
+        """Return whether Dagster calls a partition stale."""
+        return self._resolver.get_status(key, partition) is data_version.StaleStatus.STALE
 
 
 class _Loading(LoadingContext):
-    """Where Dagster keeps what it has looked up."""
+    """Keeps what Dagster has looked up."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self._instance = instance
-        self._loaders: dict[type, Any] = {}
 
     @property
     def instance(self) -> dg.DagsterInstance:
         return self._instance
 
-    @property
+    @cached_property
     def loaders(self) -> dict[type, Any]:
-        return self._loaders
+        return {}

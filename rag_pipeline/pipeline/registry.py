@@ -4,14 +4,13 @@ Plans, Dagster's definitions and sensors, the command line's texts, costs and re
 these rows. A new asset is a row and its function.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from rag_pipeline import indexing, release
 from rag_pipeline.calls.costs import totals_by
 from rag_pipeline.config import (
     ChatSettings,
-    Configuration,
     CorpusConfig,
     EmbeddingSettings,
     Key,
@@ -45,7 +44,7 @@ from rag_pipeline.release.checks import check_queries_complete
 from rag_pipeline.release.incremental_checks import INCREMENTAL_CHECKS
 from rag_pipeline.release.manifest import CURRENT
 from rag_pipeline.search.pinned import pin
-from rag_pipeline.store import Table, state_digest
+from rag_pipeline.store import state_digest
 from rag_pipeline.workspace import Workspace
 
 
@@ -104,6 +103,7 @@ def _results_asset(results: JudgedResults) -> "partial[Asset]":
 
 
 # --- documents and queries ---
+
 
 def _lexical_paths(workspace: Workspace, key: Key) -> tuple[str, ...]:
     engines = workspace.config.lexical_engines(key)

@@ -16,7 +16,6 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
-from rag_pipeline.orchestration.internals import StaleStatus
 from rag_pipeline.orchestration.names import asset_key, identifier
 from rag_pipeline.orchestration.observing import graph_of
 from rag_pipeline.orchestration.staleness import Statuses
@@ -48,7 +47,8 @@ def seen(file: Path, instance: dg.DagsterInstance) -> list[Step]:
     return [
         step
         for step in steps(workspace.config)
-        if look(asset_key(workspace.config, step.asset), step.partition) is not StaleStatus.FRESH
+        if look(asset_key(workspace.config, step.asset), step.partition)
+        is not data_version.StaleStatus.FRESH
     ]
 
 
