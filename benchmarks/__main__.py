@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 BENCHMARKS = (
-    "cycles rot at_once memory overhead lexical calls datasets ablation significance verdicts "
+    "cycles integrity at_once memory overhead lexical calls datasets ablation significance "
+    "verdicts "
     "questions languages migrate wordings answers stages evaluation serving expansion"
 ).split()
 

@@ -67,11 +67,11 @@ def test_only_what_changed_is_worked_on(tmp_path, built_file, run_dagster):
     write_documents(documents, {"nda/cedar.txt": edited, "policy/gifts.md": "# Gifts\n\nNone.\n"})
     (documents / "policy/leave.md").unlink()
     results = {str(r.step): r for r in run_dagster(built_file)}
-    loaded = results["documents"].facts
+    loaded = results["documents"].metadata
     assert (loaded["documents_worked_on"], loaded["documents_dropped"]) == (2, 1)
     for key in ("chunks recursive_150", "vector_index recursive_150.none.minilm"):
-        assert results[key].facts["documents_worked_on"] == 2
-        assert results[key].facts["documents_dropped"] == 1
+        assert results[key].metadata["documents_worked_on"] == 2
+        assert results[key].metadata["documents_dropped"] == 1
 
     workspace = Workspace(load_config(built_file))
     left = {"nda/acme.txt", "nda/cedar.txt", "policy/gifts.md", "policy/travel.md"}

@@ -11,7 +11,7 @@ from rag_pipeline.config import fingerprint, load_config
 from rag_pipeline.config.endpoints import endpoints_of, moved_models, with_first_endpoints
 from rag_pipeline.corpus import Corpus
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.pipeline.forecast import forecast
+from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import run
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file
@@ -59,7 +59,7 @@ def test_nothing_is_asked_again_of_a_server_that_has_moved_and_what_is_new_is_as
     assert asked > 10
 
     write_file(tmp_path, **settings(after))
-    assert not any(step.runs for step in forecast(Workspace(load_config(file))))
+    assert not any(step.runs for step in plan_run(Workspace(load_config(file))))
     assert run_all(file) == []
     assert after.requests == []
     show_plan(file, as_json=False)
@@ -91,7 +91,7 @@ def test_another_model_of_the_same_name_is_one_where_the_file_says_so(
     file = write_corpus(tmp_path, **settings(before))
     run_all(file)
     write_file(tmp_path, **settings(after, cache_identity="another"))
-    found = {f.step.asset: f for f in forecast(Workspace(load_config(file)))}
+    found = {f.step.asset: f for f in plan_run(Workspace(load_config(file)))}
     assert found["vector_index"].runs
     assert found["contextualized_chunks"].asks
     run_all(file)

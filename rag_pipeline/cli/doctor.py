@@ -18,7 +18,7 @@ from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
 from rag_pipeline.pipeline.inspection import inspect
-from rag_pipeline.pipeline.rot import Finding, unhashed
+from rag_pipeline.pipeline.integrity import Finding, unhashed
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 from rag_pipeline.workspace import Workspace
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_pipeline.calls.costs import ChargedTokens, Totals
-from rag_pipeline.pipeline.forecast import ERROR, Forecast, is_known
+from rag_pipeline.pipeline.dry_run import ERROR, PlannedStep, is_known
 from rag_pipeline.workspace import Workspace
 
 _LAST_RUN = "costs/last_run.json"
 _NO_PRICE = "an unknown price, set the model's `price` in the corpus file"
 
 
-def estimate_lines(found: Sequence[Forecast]) -> list[str]:
+def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
     """Return the estimated costs of a run, a line per paid model."""
     lines = []
     for model in dict.fromkeys(f.model for f in found if f.model):
@@ -36,12 +36,12 @@ def estimate_lines(found: Sequence[Forecast]) -> list[str]:
     return lines
 
 
-def outcome(estimate: Sequence[Forecast], actual: Totals) -> str:
+def outcome(estimate: Sequence[PlannedStep], actual: Totals) -> str:
     """Return estimate and actual costs side by side."""
     return _side_by_side(_summary(estimate), actual)
 
 
-def keep_outcome(workspace: Workspace, estimate: Sequence[Forecast], actual: Totals) -> None:
+def keep_outcome(workspace: Workspace, estimate: Sequence[PlannedStep], actual: Totals) -> None:
     """Write estimate and actual costs of the last run to the store."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     note = {"time": now, "estimate": _summary(estimate), "actual": asdict(actual)}
@@ -60,7 +60,7 @@ def outcome_line(note: Mapping[str, Any]) -> str:
     return f"last run ({note['time'][:16].replace('T', ' ')} UTC): {said}"
 
 
-def _summary(estimate: Sequence[Forecast]) -> dict[str, Any]:
+def _summary(estimate: Sequence[PlannedStep]) -> dict[str, Any]:
     tokens = sum((f.tokens for f in estimate if f.model), ChargedTokens())
     known = all(f.usd is not None for f in estimate if f.model)
     return {**asdict(tokens), "usd": sum(f.usd or 0.0 for f in estimate) if known else None}

@@ -12,13 +12,13 @@ from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.config.endpoints import moved_models
-from rag_pipeline.pipeline.forecast import (
+from rag_pipeline.pipeline.dry_run import (
     ERROR,
     RERANKING,
-    Forecast,
-    forecast,
-    hold_budget,
+    PlannedStep,
     is_known,
+    plan_run,
+    require_budget,
 )
 from rag_pipeline.pipeline.migration import METRIC, Prediction, predict
 from rag_pipeline.pipeline.registry import ASSETS
@@ -30,10 +30,10 @@ def show_plan(file: Path, as_json: bool) -> None:
     config = load_config(file)
     check_inputs(config)
     workspace = Workspace(config)
-    found = forecast(workspace)
+    found = plan_run(workspace)
     if as_json:
         print_json([_row(f) for f in found])
-        hold_budget(workspace, found)
+        require_budget(workspace, found)
         return
     busy = [f for f in found if f.runs]
     if not busy:
@@ -74,7 +74,7 @@ def show_plan(file: Path, as_json: bool) -> None:
             f"Whether it keeps within budget_usd {config.budget_usd:g} is known once the size of "
             f"what '?' stands for is: a run tells before it asks, and stops at the budget."
         )
-    hold_budget(workspace, found)
+    require_budget(workspace, found)
     show_next(rag("run", file=file, corpus=config.corpus))
 
 
@@ -128,18 +128,18 @@ def _notes(config: CorpusConfig) -> Iterator[str]:
         yield config.unmeasured
 
 
-def describe(row: Forecast) -> str:
+def describe(row: PlannedStep) -> str:
     """Return in words what a run would do in one step."""
     documents = _documents(row)
     return f"{_doing(row)}: {documents}" if documents else _doing(row)
 
 
-def _doing(row: Forecast) -> str:
+def _doing(row: PlannedStep) -> str:
     asset = row.step.asset
     return ASSETS[asset].activity if asset in ASSETS else "let a model reorder what was found"
 
 
-def totals(found: Sequence[Forecast]) -> list[str]:
+def totals(found: Sequence[PlannedStep]) -> list[str]:
     """Return what all steps add up to."""
     found = [f for f in found if f.step.asset != RERANKING]  # within their retrieval runs
     busy = [f for f in found if f.runs]
@@ -169,7 +169,7 @@ def totals(found: Sequence[Forecast]) -> list[str]:
     return lines
 
 
-def _row(row: Forecast) -> dict[str, object]:
+def _row(row: PlannedStep) -> dict[str, object]:
     record = asdict(row)
     step, _ = record.pop("step"), record.pop("why")
     return {**step, **record, "what": describe(row) if row.runs else ""}
@@ -179,7 +179,7 @@ def _number(value: int | None, exact: bool) -> str:
     return "?" if value is None else f"{'' if exact else '~'}{value:,}"
 
 
-def _documents(row: Forecast) -> str:
+def _documents(row: PlannedStep) -> str:
     parts = []
     if row.stale:
         noun = "document" if row.stale == 1 else "documents"

@@ -26,7 +26,7 @@ from rag_pipeline.errors import InputError
 from rag_pipeline.indexing import plan_documents, read_documents, update_documents
 from rag_pipeline.loading.queries import QueryRecord, resolve_queries
 from rag_pipeline.models.chat import expected_tokens
-from rag_pipeline.pipeline.forecast.payees import payee_of, price
+from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.questions import files, review
 from rag_pipeline.questions.certification import Candidate, Certifier
 from rag_pipeline.questions.generation import Made, make_questions
@@ -132,7 +132,7 @@ def _show_plan(
         ChargedTokens(),
     )
     asked = len(prompts)
-    usd = price(workspace, payee_of(workspace, settings), tokens)
+    usd = price(workspace, priced_model(workspace, settings), tokens)
     if as_json:
         print_json({"prompts": asked, "input_tokens": tokens.input, "usd": usd})
         return

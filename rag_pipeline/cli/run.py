@@ -35,8 +35,8 @@ from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.runs import left_out, load_queries
 from rag_pipeline.indexing import code_warning, text_warnings, window_warnings
 from rag_pipeline.pipeline.driver import Done, Event, Started
-from rag_pipeline.pipeline.forecast import Outlook
-from rag_pipeline.pipeline.forecast.payees import asks_a_chat
+from rag_pipeline.pipeline.dry_run import RunPlan
+from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.template import check_target, write_file
 from rag_pipeline.store.lease import lease
@@ -87,15 +87,15 @@ def run_corpus(
 
 def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) -> list[Done]:
     started = time.perf_counter()
-    outlook = Outlook(workspace, steps(config, configuration), always=True)
-    costs = _Costs(outlook)
-    outlook.look_ahead()
+    plan = RunPlan(workspace, steps(config, configuration), always=True)
+    costs = _Costs(plan)
+    plan.estimate()
     with costs.kept(), outside_capture(), progress_bar() as progress:
-        live = _Live(progress, outlook.wanted)
+        live = _Live(progress, plan.steps)
         # Dagster takes seconds to import: not before the files are known to be right.
         from rag_pipeline.orchestration.runner import run_steps
 
-        results = run_steps(outlook, live.listen, live.advance)
+        results = run_steps(plan, live.listen, live.advance)
     ran = [r for r in results if r.ran]
     calls = CallCounts()
     for result in ran:
@@ -118,14 +118,14 @@ def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) 
 class _Costs:
     """What a run was expected to cost, and did."""
 
-    def __init__(self, outlook: Outlook) -> None:
-        self._workspace = outlook.workspace
-        self._outlook = outlook
-        self._start = self._workspace.ledger.position() if outlook.pays else 0
+    def __init__(self, plan: RunPlan) -> None:
+        self._workspace = plan.workspace
+        self._plan = plan
+        self._start = self._workspace.ledger.position() if plan.pays else 0
 
     def show(self) -> None:
         if self._is_worth_telling:
-            console.print(outcome(self._outlook.found, self._actual))
+            console.print(outcome(self._plan.planned, self._actual))
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -134,7 +134,7 @@ class _Costs:
             yield
         finally:
             if self._is_worth_telling:
-                keep_outcome(self._workspace, self._outlook.found, self._actual)
+                keep_outcome(self._workspace, self._plan.planned, self._actual)
 
     @property
     def _actual(self) -> Totals:
@@ -145,8 +145,8 @@ class _Costs:
 
     @property
     def _is_worth_telling(self) -> bool:
-        return self._outlook.pays and bool(
-            self._actual.calls or any(f.usd != 0 for f in self._outlook.found if f.model)
+        return self._plan.pays and bool(
+            self._actual.calls or any(f.usd != 0 for f in self._plan.planned if f.model)
         )
 
 
@@ -229,7 +229,7 @@ def summarize_run(
 
 
 def _line(number: int, total: int, result: Done) -> str:
-    metadata: Mapping[str, Any] = result.facts
+    metadata: Mapping[str, Any] = result.metadata
     words = (*result.step.row.shown_counts, *_SHARED_WORDS)
     parts = [f"{metadata[key]:,} {word}" for key, word in words if metadata.get(key)]
     if metadata.get("release"):

@@ -37,9 +37,9 @@ from rag_pipeline.orchestration.pools import PoolPlace, pool_of, store_pool
 from rag_pipeline.orchestration.step_values import clear_step_values, step_values_key
 from rag_pipeline.orchestration.unstable import unstable
 from rag_pipeline.pipeline.driver import Failed, Made, Started, describe, drive
-from rag_pipeline.pipeline.facts import Materialized
-from rag_pipeline.pipeline.forecast import Outlook, pays
-from rag_pipeline.pipeline.making import place_facts
+from rag_pipeline.pipeline.dry_run import RunPlan, pays
+from rag_pipeline.pipeline.making import place_metadata
+from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.store.lease import lease, wait_for_others
@@ -183,7 +183,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
     failed: dict[Step, Exception] = {}
     for event in drive(
         workspace,
-        Outlook(workspace, wanted),
+        RunPlan(workspace, wanted),
         forced=wanted,
         checks=False,
         keep_going=True,
@@ -203,7 +203,7 @@ def _made(workspace: Workspace, context: dg.AssetExecutionContext, name: str) ->
         one = None if several else made[wanted[0]]
         yield dg.MaterializeResult(
             asset_key=key,
-            metadata=metadata_of(one.facts) if one else None,
+            metadata=metadata_of(one.metadata) if one else None,
             data_version=dg.DataVersion(one.version) if one else None,
         )
     for step, outcome in made.items():
@@ -274,7 +274,7 @@ def _sharded_asset(
         step, key = opened(context)
         with clear_failures():
             if pays(workspace, step):
-                Outlook(workspace, [step]).look_ahead()
+                RunPlan(workspace, [step]).estimate()
             planned, found, told = shards.plan(workspace, key)
         context.log.info(f"{step}: {told}")
         for number, shard in enumerate(planned):
@@ -312,12 +312,12 @@ def _sharded_asset(
         step, key = opened(context)
         with clear_failures():
             outcome = shards.finish(workspace, key, found, made)
-            placed = place_facts(workspace, step)
+            placed = place_metadata(workspace, step)
         clear_step_values(workspace, context.run)
         version = dg.DataVersion(outcome.version)
         with unstable():
-            facts = {"cost_usd": 0.0, **placed, **outcome.facts}
-            return dg.Output(None, metadata=metadata_of(facts), data_version=version)
+            metadata = {"cost_usd": 0.0, **placed, **outcome.metadata}
+            return dg.Output(None, metadata=metadata_of(metadata), data_version=version)
 
     def graph(**inputs: Any) -> Any:
         planned, found = plan(**inputs)

@@ -7,7 +7,7 @@ from rag_pipeline.orchestration.metadata import metadata_of
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.staleness import version_tags
 from rag_pipeline.pipeline.asset import Check
-from rag_pipeline.pipeline.facts import Materialized, examples, rounded_values
+from rag_pipeline.pipeline.metadata import Materialized, examples, rounded_values
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.workspace import Workspace
@@ -24,7 +24,7 @@ def materialization(
     return dg.AssetMaterialization(
         asset_key(workspace.config, step.asset),
         partition=step.partition,
-        metadata=metadata_of(outcome.facts),
+        metadata=metadata_of(outcome.metadata),
         tags=version_tags(workspace, instance, step, outcome.version, run_id),
     )
 
@@ -43,14 +43,14 @@ def alert_result(key: dg.AssetKey, alert: Alert) -> dg.AssetCheckResult:
 
 def check_result(key: dg.AssetKey, check: Check, result: CheckResult) -> dg.AssetCheckResult:
     """Return the result of an asset's check; one that does not block is a warning."""
-    facts = {"checked": result.checked, **examples("failures", result.failures)}
+    metadata = {"checked": result.checked, **examples("failures", result.failures)}
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=check.name,
         passed=result.passed,
         severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
         description=result.description,
-        metadata=metadata_of(facts),
+        metadata=metadata_of(metadata),
     )
 
 

@@ -1,4 +1,4 @@
-"""What Dagster's UI shows of a materialization, made of the pipeline's facts."""
+"""What Dagster's UI shows of a materialization, made of the pipeline's metadata."""
 
 import base64
 from collections.abc import Mapping
@@ -6,17 +6,25 @@ from typing import Any
 
 import dagster as dg
 
-from rag_pipeline.pipeline.facts import Columns, Fact, FactRows, Link, Listing, Picture, Record
+from rag_pipeline.pipeline.metadata import (
+    Columns,
+    Link,
+    Listing,
+    MetadataValue,
+    Picture,
+    Record,
+    RowTable,
+)
 
 
-def metadata_of(facts: Mapping[str, Fact]) -> dict[str, Any]:
-    """Return facts as metadata: numbers are charted, tables, lists and pictures are shown."""
-    return {name: _shown(fact) for name, fact in facts.items()}
+def metadata_of(metadata: Mapping[str, MetadataValue]) -> dict[str, Any]:
+    """Return metadata as metadata: numbers are charted, tables, lists and pictures are shown."""
+    return {name: _shown(fact) for name, fact in metadata.items()}
 
 
-def _shown(fact: Fact) -> Any:
+def _shown(fact: MetadataValue) -> Any:
     match fact:
-        case FactRows(records):
+        case RowTable(records):
             return _table(records)
         case Listing(items):
             return dg.MetadataValue.md("\n".join(f"- {item}" for item in items))

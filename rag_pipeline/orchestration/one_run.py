@@ -41,7 +41,7 @@ from rag_pipeline.pipeline.driver import (
     describe,
     drive,
 )
-from rag_pipeline.pipeline.forecast import Outlook
+from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 
@@ -95,7 +95,7 @@ def _update_of_all(workspace: Workspace) -> Update:
             changed = loaded_listing(workspace) != listing_digest(workspace.config)
             events = drive(
                 workspace,
-                Outlook(workspace, steps(workspace.config)),
+                RunPlan(workspace, steps(workspace.config)),
                 forced=[Step("documents")] if changed else (),
                 keep_going=True,
                 progress=LoggedProgress(context.log.info),

@@ -11,7 +11,7 @@ import dagster as dg
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.orchestration.internals import InstanceConcurrencyContext
 from rag_pipeline.orchestration.names import identifier
-from rag_pipeline.pipeline.forecast import called_vendor
+from rag_pipeline.pipeline.dry_run import called_vendor
 from rag_pipeline.pipeline.planning import steps, steps_of
 
 _POLL_SECONDS = 1.0

@@ -23,7 +23,7 @@ from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.one_run import build_update_job, raise_failures, shown
 from rag_pipeline.orchestration.recovery import process_tag
 from rag_pipeline.pipeline.driver import Done, Event, Progress, drive
-from rag_pipeline.pipeline.forecast import Outlook
+from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import steps
 from rag_pipeline.workspace import Workspace
 
@@ -35,11 +35,11 @@ _LOCATION, _MODULE = "rag_pipeline", "rag_pipeline.definitions"
 def run(config: CorpusConfig, configuration: str | None = None) -> list[Done]:
     """Make every stale step of the corpus, or of one configuration; see `run_steps`."""
     workspace = Workspace(config)
-    return run_steps(Outlook(workspace, steps(config, configuration)))
+    return run_steps(RunPlan(workspace, steps(config, configuration)))
 
 
 def run_steps(
-    outlook: Outlook,
+    plan: RunPlan,
     listen: Callable[[Event], object] = lambda event: None,
     progress: Progress = lambda step, what, count: None,
 ) -> list[Done]:
@@ -49,11 +49,11 @@ def run_steps(
     raises CheckFailedError or BudgetError where that is the cause, else RagPipelineError with the
     step's message. Earlier steps stay finished. Raises KeyboardInterrupt for SIGINT and SIGTERM.
     """
-    workspace = outlook.workspace
+    workspace = plan.workspace
     done: list[Done] = []
 
     def reported(run_id: str) -> Iterator[Event]:
-        for event in drive(workspace, outlook, progress=progress, run_id=run_id):
+        for event in drive(workspace, plan, progress=progress, run_id=run_id):
             if isinstance(event, Done):
                 done.append(event)
             listen(event)

@@ -17,7 +17,7 @@ from rag_pipeline.orchestration.inputs import input_key
 from rag_pipeline.orchestration.internals import LoadingContext, data_version
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import upstream_assets
-from rag_pipeline.pipeline.forecast import made_from, stale_steps
+from rag_pipeline.pipeline.dry_run import made_from, stale_steps
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 

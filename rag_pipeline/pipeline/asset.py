@@ -14,7 +14,7 @@ from rag_pipeline.config import (
     KeyLevel,
 )
 from rag_pipeline.indexing import Plan, TableStage
-from rag_pipeline.pipeline.facts import Materialized
+from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.sharding import Shards
 from rag_pipeline.release.checks import CheckResult
 from rag_pipeline.store import Table

@@ -18,9 +18,9 @@ from rag_pipeline.errors import CheckFailedError, RagPipelineError
 from rag_pipeline.indexing import Plan, open_stage
 from rag_pipeline.memory import release_memory
 from rag_pipeline.pipeline.asset import Check
-from rag_pipeline.pipeline.facts import Fact, Materialized
-from rag_pipeline.pipeline.forecast import Outlook, pays
+from rag_pipeline.pipeline.dry_run import RunPlan, pays
 from rag_pipeline.pipeline.making import make
+from rag_pipeline.pipeline.metadata import Materialized, MetadataValue
 from rag_pipeline.pipeline.planning import Step, plan_step, upstream, why
 from rag_pipeline.pipeline.verdicts import passed, record
 from rag_pipeline.release.checks import CheckResult
@@ -73,9 +73,9 @@ class Done:
     """Why it was made although its own inputs are the same, "" for new or changed inputs."""
 
     @property
-    def facts(self) -> Mapping[str, Fact]:
+    def metadata(self) -> Mapping[str, MetadataValue]:
         """Return the metadata of its result, {} where it was current."""
-        return self.outcome.facts if self.outcome else {}
+        return self.outcome.metadata if self.outcome else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ Progress = Callable[[Step, str, int], None]
 
 def drive(
     workspace: Workspace,
-    outlook: Outlook,
+    plan: RunPlan,
     *,
     forced: Collection[Step] = (),
     checks: bool = True,
@@ -109,7 +109,7 @@ def drive(
     """
     failed: set[Step] = set()
     made: set[Step] = set()
-    for step in outlook.wanted:
+    for step in plan.steps:
         before = upstream(workspace.config, step)
         missing = [each for each in before if each in failed]
         if missing and (step.row.needs_all_inputs or len(missing) == len(before)):
@@ -126,7 +126,7 @@ def drive(
             if todo is not None and todo.must_run:
                 reason = todo.why or why(workspace, step, made)
             if pays(workspace, step):
-                outlook.look_ahead()
+                plan.estimate()
             documents = todo.documents if todo else None
             yield Started(step, _total(workspace, step, documents))
             with (
@@ -139,8 +139,8 @@ def drive(
             if checks:
                 yield from _checked(workspace, step)
             release_memory()  # the next step would take more beside what this one has freed
-            facts = outcome.facts
-            calls = CallCounts(_count(facts["calls_made"]), _count(facts["calls_saved"]))
+            metadata = outcome.metadata
+            calls = CallCounts(_count(metadata["calls_made"]), _count(metadata["calls_saved"]))
             yield Done(step, True, time.perf_counter() - started, calls, outcome, reason)
         except Exception as error:  # noqa: BLE001 (a bug in one step is reported like its errors)
             failed.add(step)
@@ -198,5 +198,5 @@ def _texts(workspace: Workspace, step: Step) -> int:
     return row.table(workspace, step.key(workspace.config)).count()
 
 
-def _count(fact: Fact) -> int:
+def _count(fact: MetadataValue) -> int:
     return fact if isinstance(fact, int) else 0

@@ -11,8 +11,14 @@ from functools import partial
 from rag_pipeline import release as releases
 from rag_pipeline.config import CorpusConfig, Key
 from rag_pipeline.errors import NotReleasedError, RagPipelineError, StoreError
+from rag_pipeline.pipeline.integrity import (
+    Finding,
+    corrupt_calls,
+    corrupt_tables,
+    lost_pins,
+    restored,
+)
 from rag_pipeline.pipeline.planning import Step, steps, upstream
-from rag_pipeline.pipeline.rot import Finding, lost_pins, restored, rotten_calls, rotten_tables
 from rag_pipeline.release import Release
 from rag_pipeline.release.checks import CHECKS
 from rag_pipeline.release.manifest import CURRENT, readable
@@ -31,7 +37,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
     Reads every table's keys; if `full`, every byte of the store, and holds it against its hash.
     """
     states: dict[str, TableState] = {}
-    findings = list(rotten_tables(workspace)) if full else []
+    findings = list(corrupt_tables(workspace)) if full else []
     rotten = {f.place for f in findings}
     for name in workspace.store.tables():
         if name not in rotten:
@@ -43,7 +49,7 @@ def inspect(workspace: Workspace, full: bool = False) -> list[Finding]:
         findings += _judged(workspace, broken)
         # Of a broken table they are looked at when it is mended, which may remove it.
         findings += [f for f in lost_pins(workspace) if f.place not in broken]
-        findings += rotten_calls(workspace)
+        findings += corrupt_calls(workspace)
     findings += _results(workspace, full)
     findings += _releases(workspace, broken, full)
     findings += _lexical(workspace, full)

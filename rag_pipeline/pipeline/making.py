@@ -6,7 +6,13 @@ from rag_pipeline import indexing
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.indexing import Plan
 from rag_pipeline.pipeline import retention
-from rag_pipeline.pipeline.facts import Columns, Fact, Materialized, cost_facts, examples
+from rag_pipeline.pipeline.metadata import (
+    Columns,
+    Materialized,
+    MetadataValue,
+    cost_metadata,
+    examples,
+)
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace
@@ -19,7 +25,7 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
     `assistant_prompts` is made by its own command.
     """
     row, key = step.row, step.key(workspace.config)
-    removed: dict[str, Fact] = {}
+    removed: dict[str, MetadataValue] = {}
     started = time.perf_counter()
     with workspace.charging(step.asset, key) as costs:
         if row.cleanup == "before":
@@ -36,19 +42,19 @@ def make(workspace: Workspace, step: Step, plan: Plan | None = None) -> Material
         if row.cleanup == "after":
             removed = _clean_up(workspace)
     # Every materialization has these keys, so that Dagster charts them over time.
-    always: dict[str, Fact] = {
+    always: dict[str, MetadataValue] = {
         "seconds": round(time.perf_counter() - started, 3),
         "cost_usd": 0.0,
-        "calls_made": made.facts.get("inputs_sent", 0),
-        "calls_saved": made.facts.get("inputs_cached", 0),
+        "calls_made": made.metadata.get("inputs_sent", 0),
+        "calls_saved": made.metadata.get("inputs_cached", 0),
     }
-    placed = place_facts(workspace, step)
-    missing = {name: fact for name, fact in always.items() if name not in made.facts}
-    facts = {**made.facts, **placed, **removed, **missing, **cost_facts(costs)}
-    return Materialized(made.version, facts, made.alerts)
+    placed = place_metadata(workspace, step)
+    missing = {name: fact for name, fact in always.items() if name not in made.metadata}
+    metadata = {**made.metadata, **placed, **removed, **missing, **cost_metadata(costs)}
+    return Materialized(made.version, metadata, made.alerts)
 
 
-def place_facts(workspace: Workspace, step: Step) -> dict[str, Fact]:
+def place_metadata(workspace: Workspace, step: Step) -> dict[str, MetadataValue]:
     """Return where a step's result stands: the name, columns and address of a table or file."""
     row, key = step.row, step.key(workspace.config)
     if row.table is None:
@@ -63,7 +69,7 @@ def place_facts(workspace: Workspace, step: Step) -> dict[str, Fact]:
     }
 
 
-def _clean_up(workspace: Workspace) -> dict[str, Fact]:
+def _clean_up(workspace: Workspace) -> dict[str, MetadataValue]:
     """Remove what is past its time; an error there stops no build and no release."""
     try:
         freed = retention.sweep(workspace)

@@ -24,7 +24,7 @@ from rag_pipeline.evaluation.runs import load_groups, load_queries
 from rag_pipeline.evaluation.significance import Comparison, compare_family
 from rag_pipeline.models.embedding import embed_tokens
 from rag_pipeline.models.providers import Vectors
-from rag_pipeline.pipeline.forecast.payees import payee_of, price
+from rag_pipeline.pipeline.dry_run.priced_models import price, priced_model
 from rag_pipeline.search.vector_index import indexed_texts, vectors_of
 from rag_pipeline.workspace import Workspace
 
@@ -110,7 +110,7 @@ def predict(workspace: Workspace, old: str, new: str, most_chunks: int = MOST_CH
         gain,
         left,
         tokens.input,
-        price(workspace, payee_of(workspace, workspace.config.embeddings[new]), tokens),
+        price(workspace, priced_model(workspace, workspace.config.embeddings[new]), tokens),
         left / speed if speed else None,
     )
 
@@ -164,9 +164,9 @@ def _left(workspace: Workspace, new: str, table: Any) -> tuple[int, ChargedToken
     """Return how many texts the new model has not embedded yet, and their tokens."""
     dry = RecordingCache(workspace.cache.path)
     embedder = workspace.embedder(new)
-    payee = payee_of(workspace, workspace.config.embeddings[new])
-    if payee is not None:
-        known = workspace.ledger.learned(payee.provider, payee.model, "embedding", "vector_index")
+    model = priced_model(workspace, workspace.config.embeddings[new])
+    if model is not None:
+        known = workspace.ledger.learned(model.provider, model.model, "embedding", "vector_index")
         dry.learned = lambda kind, _: known
     calls: dict[bytes, ChargedTokens] = {}
     for batch in table.read(["document_id", "text", "context"], batch_rows=_TEXTS_AT_ONCE):

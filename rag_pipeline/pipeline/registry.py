@@ -37,7 +37,7 @@ from rag_pipeline.evaluation.results import (
 )
 from rag_pipeline.pipeline import updates
 from rag_pipeline.pipeline.asset import Asset, Check, ModelSettings
-from rag_pipeline.pipeline.facts import Materialized
+from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.sharding import SHARDS_OF_DOCUMENTS, shards_of_table
 from rag_pipeline.release.candidate import check_gate
 from rag_pipeline.release.checks import check_queries_complete

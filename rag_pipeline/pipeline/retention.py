@@ -15,7 +15,7 @@ from rag_pipeline import release as releases
 from rag_pipeline.config import LEVELS
 from rag_pipeline.errors import RagPipelineError, StoreError
 from rag_pipeline.evaluation.results import RUN
-from rag_pipeline.pipeline.forecast import needed_calls
+from rag_pipeline.pipeline.dry_run import needed_calls
 from rag_pipeline.pipeline.planning import step_stored_as, steps
 from rag_pipeline.release import Release
 from rag_pipeline.release.incremental_checks import FOLDER

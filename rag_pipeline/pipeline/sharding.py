@@ -7,7 +7,7 @@ from typing import Any
 from rag_pipeline import indexing
 from rag_pipeline.config import Key
 from rag_pipeline.indexing import Loaded, LoadFound, Report, TableStage
-from rag_pipeline.pipeline.facts import Materialized
+from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.updates import documents_outcome, table_outcome
 from rag_pipeline.workspace import Workspace
 

@@ -1,4 +1,4 @@
-"""What making each asset is: one domain call, and the facts to show of it.
+"""What making each asset is: one domain call, and the metadata to show of it.
 
 The functions of the registry's rows. A sharded table is built in `rag_pipeline.indexing` instead.
 """
@@ -18,18 +18,18 @@ from rag_pipeline.evaluation.results import PRESENCE, QUERIES
 from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report, TableStage
 from rag_pipeline.loading import duplicate_groups
-from rag_pipeline.pipeline.facts import (
-    Fact,
+from rag_pipeline.pipeline.metadata import (
     Link,
     Materialized,
+    MetadataValue,
     Record,
-    cost_facts,
+    cost_metadata,
     examples,
     first_rows,
     images,
     leaderboard_rows,
     preview,
-    report_facts,
+    report_metadata,
     rounded,
     rounded_values,
     rows,
@@ -52,9 +52,9 @@ def documents_outcome(workspace: Workspace, report: Report) -> Materialized:
     same = duplicate_groups((i, s.content_hash) for i, s in state.items())
     quarantine = workspace.quarantine("documents")
     doubtful = indexing.text_warnings(workspace)
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "dagster/row_count": len(state),
-        **report_facts(report),
+        **report_metadata(report),
         "documents_in_quarantine": quarantine.count(),
         "documents_of_doubtful_text": len(doubtful),
         **examples("text_warnings", doubtful),
@@ -62,40 +62,40 @@ def documents_outcome(workspace: Workspace, report: Report) -> Materialized:
         **examples("same_bytes", [", ".join(group) for group in same]),
         **rows("preview", preview(workspace.documents().open())),
     }
-    return Materialized(state_digest(state), facts)
+    return Materialized(state_digest(state), metadata)
 
 
 def table_outcome(
     stage: TableStage, state: TableState, report: Report, shards: int
 ) -> Materialized:
     """Return what building a sharded table came to, over all its shards."""
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "dagster/row_count": sum(s.rows for s in state.values()),
         "documents_in_table": len(state),
-        **report_facts(report),
+        **report_metadata(report),
         "shards": shards,
         "fingerprint": stage.fingerprint,
-        **cost_facts(report.costs),
+        **cost_metadata(report.costs),
         **examples("quarantined", [f"{d}: {r}" for d, r in report.quarantined.items()]),
         **examples("failed", [f"{d}: {r}" for d, r in report.failed.items()]),
         **examples("longer_than_window", sorted(report.too_long)),
         **rows("preview", preview(stage.table.open())),
     }
-    return Materialized(state_digest(state), facts)
+    return Materialized(state_digest(state), metadata)
 
 
 def queries(workspace: Workspace, _: Key) -> Materialized:
     """Resolve the queries' gold spans against the documents."""
     problems = runs.update_queries(workspace)
     queries = runs.load_queries(workspace)
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "dagster/row_count": len(queries),
         "gold_spans": sum(len(q.gold_spans) for q in queries),
         "left_out": runs.count_left_out(workspace),
         **examples("problems", problems),
         **rows("preview", ({"query_id": q.query_id, "query": q.query} for q in queries[:5])),
     }
-    return Materialized(str(QUERIES.digest(workspace)), facts)
+    return Materialized(str(QUERIES.digest(workspace)), metadata)
 
 
 def lexical_index(workspace: Workspace, key: Key) -> Materialized:
@@ -103,19 +103,19 @@ def lexical_index(workspace: Workspace, key: Key) -> Materialized:
     report = indexing.update_lexical(workspace, key)
     engines = workspace.config.lexical_engines(key)
     paths = [workspace.lexical_path(key, engine) for engine in engines]
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "dagster/row_count": workspace.contextualized_chunks(key).count(),
-        **report_facts(report),
+        **report_metadata(report),
         "engines": ", ".join(engines),
         **examples("paths", paths),
     }
-    return Materialized("+".join(paths) or "none", facts)
+    return Materialized("+".join(paths) or "none", metadata)
 
 
 def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
     """Search with every query."""
     note = runs.update_run(workspace, workspace.config.configuration(key))
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "queries": note["queries"],
         "calls_made": note["calls"]["made"],
         "calls_saved": note["calls"]["saved"],
@@ -127,8 +127,8 @@ def retrieval_run(workspace: Workspace, key: Key) -> Materialized:
         "searched": Record(note["pinned"]),
     }
     if note["weights"] is not None:
-        facts["weights"] = Record(note["weights"])
-    return Materialized(note["digest"], facts)
+        metadata["weights"] = Record(note["weights"])
+    return Materialized(note["digest"], metadata)
 
 
 def relevance_labels(workspace: Workspace, key: Key) -> Materialized:
@@ -139,14 +139,14 @@ def relevance_labels(workspace: Workspace, key: Key) -> Materialized:
         {"gold": "YES", "judge YES": agreed["both_yes"], "judge NO": agreed["only_gold"]},
         {"gold": "NO", "judge YES": agreed["only_judge"], "judge NO": agreed["both_no"]},
     ]
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "judged": note["judged"],
         "missing": note["missing"],
         **({} if agreed["kappa"] is None else {"kappa": round(agreed["kappa"], 4)}),
         **(rows("agreement_with_gold", table) if agreed["n"] else {}),
         **examples("errors", note["errors"]),
     }
-    return Materialized(note["digest"], facts)
+    return Materialized(note["digest"], metadata)
 
 
 def answer_presence(workspace: Workspace, key: Key) -> Materialized:
@@ -155,11 +155,11 @@ def answer_presence(workspace: Workspace, key: Key) -> Materialized:
     labels = quality.load_labels(workspace, key) if judge is not None else None
     summaries = quality.update_scores(workspace, workspace.config.configuration(key), labels)
     headline = {name: summaries[name].mean for name in headline_metrics() if name in summaries}
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         **rounded_values(headline),
         **rows("metrics", ({"metric": n, **rounded(asdict(s))} for n, s in summaries.items())),
     }
-    return Materialized(str(PRESENCE.digest(workspace, key)), facts)
+    return Materialized(str(PRESENCE.digest(workspace, key)), metadata)
 
 
 def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materialized:
@@ -172,7 +172,7 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
     }
     content = report.collect(workspace)
     workspace.store.write_bytes(report.REPORT_FILE, seal_page(report.render(content)))
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         **rows("leaderboard", leaderboard_rows(board)),
         "configurations": len(board.configurations),
         **rounded_values(best),
@@ -182,14 +182,14 @@ def leaderboard(workspace: Workspace, costs: Mapping[str, Totals]) -> Materializ
         "report": Link(workspace.store.address(report.REPORT_FILE)),
         **images(report.images(content)),
     }
-    return Materialized(board.digest, facts)
+    return Materialized(board.digest, metadata)
 
 
 def publish_release(workspace: Workspace, _: Key) -> Materialized:
     """Release the chosen configuration, if its gate lets it through."""
     served = release.publish(workspace)
     means = {name: served.metrics.get(name, {}).get("mean") for name in headline_metrics()}
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "release": served.release_id,
         "configuration": served.configuration,
         "created": served.created,
@@ -201,7 +201,7 @@ def publish_release(workspace: Workspace, _: Key) -> Materialized:
         **examples("reasons", served.reasons),
         "manifest": Record(asdict(served)),
     }
-    return Materialized(served.release_id, facts)
+    return Materialized(served.release_id, metadata)
 
 
 # --- answers and what is judged of them ---
@@ -215,7 +215,7 @@ def answers(workspace: Workspace, key: Key) -> Materialized:
 
 
 def entity_scores(workspace: Workspace, key: Key) -> Materialized:
-    """Hold the answers to the facts of the queries."""
+    """Hold the answers to the metadata of the queries."""
     note = quality.update_entity_scores(workspace, workspace.config.configuration(key))
     summary = note["summary"]
     means = ("mean_precision", "mean_recall", "mean_f1", "mean_critical_recall")
@@ -228,13 +228,13 @@ def entity_scores(workspace: Workspace, key: Key) -> Materialized:
         {"type": kind, **counts}
         for kind, counts in [*summary["by_type"].items(), ("all", summary["micro"])]
     ]
-    facts: dict[str, Fact] = {
+    metadata: dict[str, MetadataValue] = {
         "annotated_queries": note["annotated"],
         **rounded_values(macro),
         **rows("by_type", map(rounded, by_type)),
         **_judgements(note),
     }
-    return Materialized(note["digest"], facts)
+    return Materialized(note["digest"], metadata)
 
 
 def context_scores(workspace: Workspace, key: Key) -> Materialized:
@@ -242,8 +242,8 @@ def context_scores(workspace: Workspace, key: Key) -> Materialized:
     note = quality.update_context_scores(workspace, workspace.config.configuration(key))
     thresholds = workspace.config.evaluation.health
     alerts = find_alerts(Health(**note["health"]), thresholds, _released_relevance(workspace))
-    facts = {**rounded_values(note["health"]), **_judgements(note)}
-    return Materialized(note["digest"], facts, tuple(alerts))
+    metadata = {**rounded_values(note["health"]), **_judgements(note)}
+    return Materialized(note["digest"], metadata, tuple(alerts))
 
 
 def _released_relevance(workspace: Workspace) -> float | None:
@@ -256,7 +256,7 @@ def _released_relevance(workspace: Workspace) -> float | None:
     return None if mean is None else mean / workspace.config.evaluation.context.scale
 
 
-def _judgements(note: Note) -> dict[str, Fact]:
+def _judgements(note: Note) -> dict[str, MetadataValue]:
     return {
         "missing_judgements": note["missing"],
         "inputs_sent": note["calls"]["made"],

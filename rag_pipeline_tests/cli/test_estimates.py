@@ -18,7 +18,7 @@ from rag_pipeline.config import fingerprint, load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.models.chat import Prompt, expected_tokens
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.pipeline.forecast import forecast, hold_budget, is_known, pays
+from rag_pipeline.pipeline.dry_run import is_known, pays, plan_run, require_budget
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, paid_contexts, write_corpus, write_file
@@ -44,12 +44,12 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
     file = write_corpus(tmp_path, **paid_contexts(tmp_path, server.url))
     workspace = Workspace(load_config(file))
     assert pays(workspace, CONTEXTS)
-    before = {f.step: f for f in forecast(workspace)}
+    before = {f.step: f for f in plan_run(workspace)}
     assert (before[CONTEXTS].asks, before[CONTEXTS].usd) == (None, None)
     assert not is_known(list(before.values()))
     load_and_chunk(workspace)
 
-    found = {f.step: f for f in forecast(workspace)}
+    found = {f.step: f for f in plan_run(workspace)}
     chunks = workspace.chunks("markdown").count()
     mine = found[CONTEXTS]
     assert (mine.asks, mine.calls, mine.exact) == (chunks, 0, True)
@@ -72,7 +72,7 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
     assert server.requests == [], "and nothing was asked"
 
     indexing.update(workspace, "contextualized_chunks", "markdown.llm")
-    after = {f.step: f for f in forecast(workspace)}
+    after = {f.step: f for f in plan_run(workspace)}
     assert (after[CONTEXTS].asks, after[CONTEXTS].tokens) == (0, ChargedTokens())
     assert after[Step("vector_index", "markdown.llm.minilm")].exact
     actual = Totals()
@@ -119,8 +119,8 @@ def _reach_the_budget(tmp_path: Any, server: ModelServer, run_dagster: Any) -> N
     workspace = Workspace(load_config(file))
     assert len(server.requests) == workspace.chunks("markdown").count(), "nothing asked twice"
     (contexts,) = (r for r in results if r.step == CONTEXTS)
-    assert contexts.facts["charged_calls"] == len(server.requests) - asked
-    assert contexts.facts["cost_usd"] > 0
+    assert contexts.metadata["charged_calls"] == len(server.requests) - asked
+    assert contexts.metadata["cost_usd"] > 0
     board = workspace.store.read_json("evaluation/leaderboard.json")
     assert board["configurations"][0]["costs"]["usd"] == pytest.approx(workspace.ledger.spent())
 
@@ -130,7 +130,7 @@ def test_a_budget_of_zero_is_one_clear_line(tmp_path, server: ModelServer):
     workspace = Workspace(load_config(file))
     load_and_chunk(workspace)
     with pytest.raises(BudgetError, match="more than budget_usd 0"):
-        hold_budget(workspace, forecast(workspace))
+        require_budget(workspace, plan_run(workspace))
     with pytest.raises(BudgetError, match="budget_usd 0 is reached"):
         indexing.update(workspace, "contextualized_chunks", "markdown.llm")
     assert server.requests == []
@@ -158,11 +158,11 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
     }
     file = write_corpus(tmp_path, **settings)
     workspace = Workspace(load_config(file))
-    before = {f.step: f for f in forecast(workspace)}
+    before = {f.step: f for f in plan_run(workspace)}
     assert before[Step("relevance_labels", "by_llm")].asks is None
     assert before[Step("reranking", "by_llm")].usd is None
     load_and_chunk(workspace)
-    found = {f.step: f for f in forecast(workspace)}
+    found = {f.step: f for f in plan_run(workspace)}
 
     # 4 queries; none is annotated with entities. Configurations that show the same ask the same.
     asks = {str(step): f.asks for step, f in found.items() if f.asks}
@@ -198,7 +198,7 @@ def test_estimates_learn_tokens_and_replies_from_what_was_charged(
     before = len(server.requests)
     indexing.update_documents(workspace)
     indexing.update(workspace, "chunks", "markdown")
-    (contexts,) = (f for f in forecast(workspace) if f.step == CONTEXTS)
+    (contexts,) = (f for f in plan_run(workspace) if f.step == CONTEXTS)
     assert contexts.asks
     assert contexts.tokens.output == 5 * contexts.asks
     indexing.update(workspace, "contextualized_chunks", "markdown.llm")
@@ -235,8 +235,8 @@ def test_a_plan_of_unknown_price_is_within_no_budget_and_asks_for_it(
         show_plan(file, as_json=False)
     settings["chats"]["small"]["price"] = {"input": 1.0, "output": 10.0}
     workspace = Workspace(load_config(write_file(tmp_path, **settings)))
-    found = forecast(workspace)
-    hold_budget(workspace, found)
+    found = plan_run(workspace)
+    require_budget(workspace, found)
     (contexts,) = (f for f in found if f.step == CONTEXTS)
     assert contexts.usd == pytest.approx(
         (contexts.tokens.input + 10 * contexts.tokens.output) / 1e6

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.config import load_config
-from rag_pipeline.pipeline.forecast import forecast, tables
+from rag_pipeline.pipeline.dry_run import plan_run, tables
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, said
@@ -25,7 +25,7 @@ SEMANTIC = {"method": "semantic", "threshold": 1.0, "min_characters": 20}
 
 
 def planned(file: Path) -> dict[Step, Any]:
-    return {f.step: f for f in forecast(Workspace(load_config(file)))}
+    return {f.step: f for f in plan_run(Workspace(load_config(file)))}
 
 
 def test_a_new_corpus(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_what_changed_in_the_documents(tmp_path: Path, built_file: Path, run_all
     results = {r.step: r for r in run_all(file)}
     for step, before in plan.items():
         assert results[step].ran == before.runs or step.asset == "release"
-        worked_on = results[step].facts.get("documents_worked_on", 0)
+        worked_on = results[step].metadata.get("documents_worked_on", 0)
         if step.row.table:
             assert worked_on == before.stale, step
-            assert results[step].facts["documents_dropped"] == before.orphaned, step
+            assert results[step].metadata["documents_dropped"] == before.orphaned, step
 
 
 def configurations(chunking: str) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def test_calls_after_a_changed_setting_are_exactly_those_of_the_run(
         assert before.calls == results[step].calls.made, step
         assert before.exact
         if before.runs and step.row.stage:
-            assert before.chunks == results[step].facts["rows_written"], step
+            assert before.chunks == results[step].metadata["rows_written"], step
     assert sum(f.calls for f in plan.values()) > 0
 
 

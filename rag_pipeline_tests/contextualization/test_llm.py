@@ -12,7 +12,7 @@ from rag_pipeline.errors import ConfigError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import Usage
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.pipeline.facts import Listing
+from rag_pipeline.pipeline.metadata import Listing
 from rag_pipeline.pipeline.updates import table_outcome
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import TEMPLATE, attributes, llm_contexts, write_corpus
@@ -78,7 +78,7 @@ def test_documents_longer_than_the_window_are_named(tmp_path):
         report = indexing.update(workspace, "contextualized_chunks", "recursive_150.llm")
     assert report.too_long == ["long.txt"]
     stage = indexing.open_stage(workspace, "contextualized_chunks", "recursive_150.llm")
-    facts = table_outcome(stage, stage.table.state(), report, 1).facts
+    facts = table_outcome(stage, stage.table.state(), report, 1).metadata
     assert facts["documents_longer_than_window"] == 1
     assert facts["longer_than_window"] == Listing(("long.txt",))
 

@@ -13,7 +13,7 @@ from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.partitions import asset_names
-from rag_pipeline.pipeline.forecast import forecast
+from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.store.lease import FILE as LEASE
 from rag_pipeline.workspace import Workspace
@@ -129,7 +129,7 @@ def test_a_plan_over_the_budget_is_refused_before_anything_is_asked(tmp_path, in
         indexing.update(Workspace(load_config(file)), "chunks", "recursive_150")
         contexts = {
             found.step.partition: found.usd
-            for found in forecast(Workspace(load_config(file)))
+            for found in plan_run(Workspace(load_config(file)))
             if found.step.asset == "contextualized_chunks"
         }
         assert max(contexts.values()) < 0.02 < sum(contexts.values())

@@ -20,7 +20,7 @@ from rag_pipeline.orchestration.partitions import asset_names
 from rag_pipeline.orchestration.pools import pool_of
 from rag_pipeline.orchestration.recovery import PROCESS_TAG, fail_lost_runs
 from rag_pipeline.pipeline.driver import Made
-from rag_pipeline.pipeline.facts import Materialized
+from rag_pipeline.pipeline.metadata import Materialized
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.builds import build

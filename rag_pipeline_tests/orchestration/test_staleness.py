@@ -14,7 +14,7 @@ from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.requests import survey
-from rag_pipeline.pipeline.forecast import forecast
+from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.pipeline.registry import ASSETS
 from rag_pipeline.workspace import Workspace
@@ -65,7 +65,7 @@ def home(built, instance):
 
 def planned(file):
     workspace = Workspace(load_config(file))
-    return [f.step for f in forecast(workspace) if f.runs]
+    return [f.step for f in plan_run(workspace) if f.runs]
 
 
 def observe(file, home):

@@ -11,7 +11,7 @@ import pytest
 from rag_pipeline.config import load_config
 from rag_pipeline.orchestration.observing import Observer
 from rag_pipeline.orchestration.partitions import asset_names
-from rag_pipeline.pipeline.forecast import forecast
+from rag_pipeline.pipeline.dry_run import plan_run
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.browser import BROWSER_MILLISECONDS, needs_chromium
@@ -94,7 +94,7 @@ def test_what_the_page_is_told_is_stale_is_what_a_run_would_make(server, folder)
     )
     with urllib.request.urlopen(asked) as answer:
         told = [found["staleStatus"] for found in json.load(answer)["data"].values()]
-    stale = {found.step for found in forecast(workspace) if found.runs}
+    stale = {found.step for found in plan_run(workspace) if found.runs}
     file.write_text(good)
     assert Step("chunks", "recursive_150") in stale
     assert told == ["STALE" if step in stale else "FRESH" for step in every]

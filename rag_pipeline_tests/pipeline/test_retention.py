@@ -9,7 +9,7 @@ from rag_pipeline import Corpus, indexing, release
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import NotReleasedError
 from rag_pipeline.pipeline import retention
-from rag_pipeline.pipeline.forecast import needed_calls
+from rag_pipeline.pipeline.dry_run import needed_calls
 from rag_pipeline.pipeline.planning import plan_step, steps
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import rule, write_corpus, write_file

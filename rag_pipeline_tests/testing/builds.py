@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.pipeline.driver import Done, Failed, drive
-from rag_pipeline.pipeline.forecast import Outlook
+from rag_pipeline.pipeline.dry_run import RunPlan
 from rag_pipeline.pipeline.planning import Step, steps
 from rag_pipeline.workspace import Workspace
 
@@ -25,7 +25,7 @@ def run(config: CorpusConfig, configuration: str | None = None) -> Iterator[Done
 
 
 def _driven(workspace: Workspace, wanted: list[Step], *, forced: bool = False) -> Iterator[Done]:
-    for event in drive(workspace, Outlook(workspace, wanted), forced=wanted if forced else ()):
+    for event in drive(workspace, RunPlan(workspace, wanted), forced=wanted if forced else ()):
         if isinstance(event, Failed):
             raise event.error
         if isinstance(event, Done):

@@ -47,8 +47,7 @@ def seen(file: Path, instance: dg.DagsterInstance) -> list[Step]:
     return [
         step
         for step in steps(workspace.config)
-        if look(asset_key(workspace.config, step.asset), step.partition)
-        is not data_version.StaleStatus.FRESH
+        if not look.is_fresh(asset_key(workspace.config, step.asset), step.partition)
     ]
 
 

@@ -1,8 +1,8 @@
 """Queries -> the calls of searching, reranking, answering and judging, run dry.
 
-The prompts are made as the steps make them. A search that can't be done before the run, as its
-index or a vector is not there yet, is stood for by the configuration's last run, else by chunks of
-the usual length, as many as may be shown: that is the most that it can be.
+The prompts are those of the steps. A search needs an index and vectors; where one is missing, the
+configuration's last run stands for it. Without a last run, chunks of the mean length do, as many as
+the search may return: the estimate is then an upper bound.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,14 +19,14 @@ from rag_pipeline.errors import UnknownReplyError
 from rag_pipeline.evaluation import quality, runs
 from rag_pipeline.evaluation.results import ANSWERS, RUN
 from rag_pipeline.loading.queries import read_queries
-from rag_pipeline.pipeline.forecast.payees import (
+from rag_pipeline.pipeline.dry_run.priced_models import (
     asks_a_chat,
     learned_of,
     paid_reranker,
     searching_models,
 )
-from rag_pipeline.pipeline.forecast.tables import Noted, Todo
-from rag_pipeline.pipeline.forecast.workspace import DryWorkspace
+from rag_pipeline.pipeline.dry_run.tables import DryResult, PendingDocuments
+from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.search.pinned import open_index, pin
 from rag_pipeline.search.reranking import RerankInput
@@ -37,24 +37,24 @@ _USUAL_ANSWER = "x" * (4 * USUAL_OUTPUT)
 
 
 @dataclass(slots=True)
-class QueryRuns:
+class DryQueries:
     """The steps about queries, run one after the other."""
 
     dry: DryWorkspace
     chosen: Collection[Step]
-    """The steps that are foretold."""
+    """The steps of the plan."""
     queries: Sequence[Query]
     estimated: set[Step] = field(default_factory=set)
-    """Steps whose results are not those that the run will have."""
+    """Steps whose dry results differ from those of the run."""
     unknown: set[Step] = field(default_factory=set)
-    """Steps whose results are not known at all."""
+    """Steps whose results are unknown."""
 
-    def search(self, step: Step, index_stays: bool) -> tuple[Noted, Noted | None]:
-        """Search with every query; return the calls of embedding, and of a reranker that counts.
+    def search(self, step: Step, index_stays: bool) -> tuple[DryResult, DryResult | None]:
+        """Search with every query; return the calls of the embedding and of the reranker.
 
-        The reranker counts if it is paid or asks prompts. `index_stays` tells whether the run
-        will search the indexes that there are now. What a search found is needed, and is done
-        here as far as the queries' vectors are known, only if a model is to read it.
+        The reranker's are None unless it is paid or uses prompts. `index_stays` tells whether the
+        run searches the present indexes. The queries with known vectors are only searched if a
+        model reads what they find.
         """
         dry, config = self.dry, self.dry.config
         configuration = config.configuration(step.partition or "")
@@ -76,7 +76,7 @@ class QueryRuns:
         found = index_stays and not left
         if index_stays and left and is_read:
             left = self._search_embedded(configuration)
-        searching = Noted(exact=found or self._is_certain(configuration, index_stays))
+        searching = DryResult(exact=found or self._is_certain(configuration, index_stays))
         searching.calls = dict(dry.cache.missing.get("embedding", {}))
         scoring_known = found or not counts or self._rerank_usual(configuration, left)
         scores = {**dry.cache.missing.get("chat", {}), **dry.cache.missing.get("rerank", {})}
@@ -84,11 +84,11 @@ class QueryRuns:
             self.estimated.add(step)
         if not found and is_read and not self._stand_in(configuration):
             self.unknown.add(step)
-        scoring = Noted(calls=scores, calls_known=scoring_known, exact=found)
+        scoring = DryResult(calls=scores, calls_known=scoring_known, exact=found)
         return searching, scoring if counts else None
 
     def _search_embedded(self, configuration: Configuration) -> Sequence[Query]:
-        """Search with the queries that have vectors; return those that are left."""
+        """Search with the queries that have vectors; return the others."""
         dry = self.dry
         index = open_index(dry, pin(dry, configuration))
         settings = dry.config.retrievers[configuration.retriever]
@@ -105,8 +105,8 @@ class QueryRuns:
             return left
         return self.queries
 
-    def judge(self, step: Step) -> Noted:
-        """Answer every query, or judge what was found and answered."""
+    def judge(self, step: Step) -> DryResult:
+        """Answer every query, or judge its contexts or answer."""
         config = self.dry.config
         asks = asks_a_chat(config, step)
         searching = self._search_for_more(step)
@@ -114,27 +114,27 @@ class QueryRuns:
             return searching
         assert step.row.update is not None
         before = {Step(asset, step.partition) for asset in step.row.reads}
-        noted = Noted(calls_known=not before & self.unknown, exact=not before & self.estimated)
+        result = DryResult(calls_known=not before & self.unknown, exact=not before & self.estimated)
         self.dry.cache.learned = learned_of(self.dry, step)
         self.dry.cache.begin()
         answered = False
-        if noted.calls_known:
+        if result.calls_known:
             with suppress(UnknownReplyError):
                 step.row.update(self.dry, step.key(config))
                 answered = not any(self.dry.cache.missing.values())
-        if step.asset == "answers" and not (answered and noted.exact):
+        if step.asset == "answers" and not (answered and result.exact):
             self.estimated.add(step)
             self._stand_in_answers(config.configuration(step.partition or ""))
         if not asks:
             return searching
-        noted.calls = dict(self.dry.cache.missing.get("chat", {}))
-        return noted
+        result.calls = dict(self.dry.cache.missing.get("chat", {}))
+        return result
 
-    def _search_for_more(self, step: Step) -> Noted:
-        """Search as answers by quotes do where a question has none; that is the most it can be."""
+    def _search_for_more(self, step: Step) -> DryResult:
+        """Search again as extractive answers do if they find nothing; an upper bound."""
         dry = self.dry
         if not searching_models(dry, step):
-            return Noted()
+            return DryResult()
         configuration = dry.config.configuration(step.partition or "")
         reranker = dry.config.rerankers[configuration.reranker]
         dry.cache.learned = learned_of(dry, step)
@@ -146,10 +146,10 @@ class QueryRuns:
         embedded, scored = missing.get("embedding", {}), missing.get("rerank", {})
         dry.cache.asked |= dict.fromkeys(embedded, dry.config.embeddings[configuration.embedding])
         dry.cache.asked |= dict.fromkeys(scored, reranker)
-        return Noted(calls={**embedded, **scored, **missing.get("chat", {})}, exact=False)
+        return DryResult(calls={**embedded, **scored, **missing.get("chat", {})}, exact=False)
 
     def _is_read(self, step: Step) -> bool:
-        """Return whether a chat model is to read what a step of a configuration makes."""
+        """Return whether a chat model reads the result of a step."""
         return any(
             asks_a_chat(self.dry.config, after) or self._is_read(after)
             for after in self.chosen
@@ -159,16 +159,15 @@ class QueryRuns:
         )
 
     def _is_certain(self, configuration: Configuration, index_stays: bool) -> bool:
-        """Return whether the queries are embedded as they stand, or as the index that stays says.
+        """Return whether the texts of the queries to embed are known before the run.
 
-        Boosted queries have words that are not known before, and a retriever may take the name of
-        a document out of a query, by what its index knows of the documents.
+        A retriever may add words to a query, or remove the name of a document that its index knows.
         """
         settings = self.dry.config.retrievers[configuration.retriever]
         return not settings.adds_queries and (index_stays or not settings.splits_query)
 
     def _rerank_usual(self, configuration: Configuration, queries: Sequence[Query]) -> bool:
-        """Note the reranking of passages of the usual length; False where none is known."""
+        """Note the reranking of passages of the mean length; return False if that is unknown."""
         settings = self.dry.config.rerankers[configuration.reranker]
         score = passage_scorer(self.dry, settings)
         length = self._usual_length(configuration, with_context=True)
@@ -178,9 +177,9 @@ class QueryRuns:
         return True
 
     def _stand_in(self, configuration: Configuration) -> bool:
-        """Let every query have found chunks, those of the last run where it has some.
+        """Give every query chunks: those of the last run, or chunks of the mean length.
 
-        Returns False where there are no chunks whose length could be the usual one.
+        Returns False if the mean length is unknown.
         """
         rows = RUN.read(self.dry, configuration.name)
         if rows is None:
@@ -206,7 +205,7 @@ class QueryRuns:
 
     @property
     def _depth(self) -> int:
-        """Return how many passages of a query are judged or answered from, at most."""
+        """Return the maximum number of a query's passages that are judged or answered from."""
         evaluation = self.dry.config.evaluation
         passages = evaluation.judge.passages if evaluation.judge else 0
         return max(passages, evaluation.answers.contexts, evaluation.context.contexts)
@@ -221,7 +220,7 @@ class QueryRuns:
         quality.save_answers(self.dry, configuration, source, self.queries, answers)
 
     def _usual_length(self, configuration: Configuration, *, with_context: bool) -> int | None:
-        """Return the mean characters of the chunks as they are now, None if there are none."""
+        """Return the mean characters of the present chunks, None without chunks."""
         import pyarrow.compute as pc
 
         tables = [(self.dry.chunks(configuration.key), ["text"])]
@@ -239,12 +238,9 @@ class QueryRuns:
         return None
 
 
-def hold_queries(dry: DryWorkspace, documents: Todo) -> None:
-    """Hold the queries that would be searched with.
-
-    Their gold spans are not known while documents are yet to be loaded.
-    """
-    if documents.pending:
+def keep_queries(dry: DryWorkspace, documents: PendingDocuments) -> None:
+    """Keep the queries of the run in memory, without gold spans if documents are not loaded."""
+    if documents.stale:
         path = dry.config.queries_path
         records = read_queries(path) if path else []
         queries = [
@@ -256,11 +252,11 @@ def hold_queries(dry: DryWorkspace, documents: Todo) -> None:
             for record in records
         ]
         runs.save_queries(dry, runs.queries_digest(dry), queries, [], len(records))
-    elif documents.gone or not runs.queries_are_current(dry):
-        dry.dry_table("documents").hold(documents.gone, ())
+    elif documents.orphaned or not runs.queries_are_current(dry):
+        dry.dry_table("documents").hold(documents.orphaned, ())
         runs.update_queries(dry)
 
 
 def _passages(query: Query, count: int, length: int) -> tuple[str, ...]:
-    """Return passages of a length, unlike those of any other query."""
+    """Return distinct passages of a length; no two queries share one."""
     return tuple(f"{query.query_id} {place} ".ljust(length, "x") for place in range(count))

@@ -1,37 +1,38 @@
-"""Hold what calls would cost against the corpus's budget, before they are made."""
+"""Compare the estimated cost of calls with the corpus's budget, before they are made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rag_pipeline.calls.costs import ESTIMATE_ERROR
 from rag_pipeline.errors import BudgetError
-from rag_pipeline.pipeline.forecast.payees import pays
-from rag_pipeline.pipeline.forecast.steps import RERANKING, Forecast, forecast
+from rag_pipeline.pipeline.dry_run.plan import RERANKING, PlannedStep, plan_run
+from rag_pipeline.pipeline.dry_run.priced_models import pays
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 
 ERROR = f"± {ESTIMATE_ERROR:.0%}".replace("%", " %")
-"""Relative error that an estimate may have, as messages write it."""
+"""Relative error of an estimate, as messages write it."""
 
 
-def is_known(found: Sequence[Forecast]) -> bool:
-    """Return whether it is known what calls would be made to models that are paid."""
-    return all(f.calls is not None and f.asks is not None for f in found if f.model)
+def is_known(planned: Sequence[PlannedStep]) -> bool:
+    """Return whether the number of calls of every paid model is known."""
+    return all(p.calls is not None and p.asks is not None for p in planned if p.model)
 
 
-def hold_budget(workspace: Workspace, found: Sequence[Forecast]) -> None:
-    """Raise BudgetError where what is foretold would cost more than is left of the budget."""
+def require_budget(workspace: Workspace, planned: Sequence[PlannedStep]) -> None:
+    """Raise BudgetError if planned steps cost more than is left of the budget."""
     budget = workspace.config.budget_usd
     if budget is None:
         return
-    # A reranking that is only estimated may all be answered where a run before has paid for it.
+    # An estimated reranking may be answered completely if an earlier run has paid for one.
     before = {c.partition for c in workspace.ledger.charges() if c.asset == "retrieval_run"}
-    sure = [
-        f for f in found if f.step.asset != RERANKING or f.exact or f.step.partition not in before
-    ]
-    expected = sum(f.usd or 0.0 for f in sure)
+    expected = sum(
+        p.usd or 0.0
+        for p in planned
+        if p.step.asset != RERANKING or p.exact or p.step.partition not in before
+    )
     spent = workspace.ledger.spent()
-    unpriced = sorted({f.model for f in found if f.model and f.usd is None and is_known([f])})
+    unpriced = sorted({p.model for p in planned if p.model and p.usd is None and is_known([p])})
     if unpriced:
         raise BudgetError(
             f"the price of {', '.join(unpriced)} is unknown, so the run can't be held within "
@@ -46,30 +47,33 @@ def hold_budget(workspace: Workspace, found: Sequence[Forecast]) -> None:
 
 
 @dataclass(slots=True)
-class Outlook:
+class RunPlan:
     """The steps of a run, in order, and their estimated cost."""
 
     workspace: Workspace
-    wanted: Sequence[Step]
+    steps: Sequence[Step]
     always: bool = False
-    """Whether to estimate the cost even without a budget, to show it."""
+    """Whether to estimate the cost without a budget too, to show it."""
     pays: bool = field(init=False)
-    found: Sequence[Forecast] = field(init=False, default=())
+    planned: Sequence[PlannedStep] = field(init=False, default=())
     _refusal: BudgetError | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.pays = any(pays(self.workspace, step) for step in self.wanted)
+        self.pays = any(pays(self.workspace, step) for step in self.steps)
 
-    def look_ahead(self) -> None:
-        """Estimate the cost until it is known; raise BudgetError, from then on, over the budget."""
+    def estimate(self) -> None:
+        """Estimate the cost unless it is known.
+
+        Raises BudgetError if it is over the budget, then also in every later call.
+        """
         if self._refusal is not None:
             raise self._refusal
         wanted = self.always or self.workspace.config.budget_usd is not None
-        if not self.pays or not wanted or (self.found and is_known(self.found)):
+        if not self.pays or not wanted or (self.planned and is_known(self.planned)):
             return
-        self.found = forecast(self.workspace, self.wanted)
+        self.planned = plan_run(self.workspace, self.steps)
         try:
-            hold_budget(self.workspace, self.found)
+            require_budget(self.workspace, self.planned)
         except BudgetError as error:
             self._refusal = error
             raise

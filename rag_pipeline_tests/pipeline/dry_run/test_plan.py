@@ -15,13 +15,13 @@ import yaml
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.orchestration import runner
-from rag_pipeline.pipeline.forecast import (
+from rag_pipeline.pipeline.dry_run import (
     RERANKING,
-    Forecast,
-    Outlook,
-    forecast,
+    PlannedStep,
+    RunPlan,
     needed_calls,
     pays,
+    plan_run,
 )
 from rag_pipeline.pipeline.making import make
 from rag_pipeline.pipeline.planning import Step, steps
@@ -128,8 +128,8 @@ def built(template: tuple[Path, ModelServer], tmp_path: Path) -> tuple[Path, Mod
     return write_file(tmp_path, **settings_for(tmp_path, server.url)), server
 
 
-def foretold(file: Path) -> list[Forecast]:
-    return forecast(Workspace(load_config(file)))
+def planned(file: Path) -> list[PlannedStep]:
+    return plan_run(Workspace(load_config(file)))
 
 
 def written(folder: Path) -> dict[str, str]:
@@ -170,7 +170,7 @@ def agree(file: Path, server: ModelServer) -> dict[str, int | None]:
     """Hold a plan against the run that follows; return what the plan says, None if not exact."""
     store = file.parent / "store"
     before, asked = written(store), len(server.requests)
-    plan = foretold(file)
+    plan = planned(file)
     assert written(store) == before
     assert len(server.requests) == asked
     expected: Counter[Step] = Counter()
@@ -183,8 +183,8 @@ def agree(file: Path, server: ModelServer) -> dict[str, int | None]:
     made = billed_by_step(file, server)
     for step in {group_of(row.step) for row in plan} - inexact:
         assert made[step] == expected[step], step
-    assert foretold(file)[0].stale == 0
-    assert not any(row.calls or row.asks or row.runs for row in foretold(file))
+    assert planned(file)[0].stale == 0
+    assert not any(row.calls or row.asks or row.runs for row in planned(file))
     steps = {group_of(row.step): None for row in plan}
     return {str(s): None if s in inexact else expected[s] for s in steps}
 
@@ -238,7 +238,7 @@ def test_a_new_question_leaves_those_known_that_were_asked_before(
     file, server = built
     new = question("q5", "Who made the leave policy?", "policy/leave.md", "Acme Rockets")
     write_questions(tmp_path, [*read_questions(tmp_path), new])
-    plan = {row.step: row for row in foretold(file)}
+    plan = {row.step: row for row in planned(file)}
     assert plan[Step("retrieval_run", "by_llm")].calls == 1, "its vector"
     assert plan[Step(RERANKING, "by_llm")].asks == 4, "its passages alone"
     assert plan[Step("retrieval_run", "by_voyage")].calls == 1, "it does not split the query"
@@ -255,11 +255,11 @@ def test_a_deleted_document_takes_its_rows_and_its_question_along(
     file = write(tmp_path, **settings_for(tmp_path, server.url))
     billed_by_step(file, server)
     (tmp_path / "documents" / "policy" / "travel.md").unlink()
-    reranking = {row.step: row for row in foretold(file)}[Step(RERANKING, "by_llm")]
+    reranking = {row.step: row for row in planned(file)}[Step(RERANKING, "by_llm")]
     assert reranking.asks == 3 * 4, "three questions are left, of four passages each"
     chunkings = {"recursive_150": {"method": "recursive", "max_characters": 130}}
     write_file(tmp_path, **settings_for(tmp_path, server.url, chunkings=chunkings))
-    chunks = {row.step: row for row in foretold(file)}[Step("chunks", "recursive_150")]
+    chunks = {row.step: row for row in planned(file)}[Step("chunks", "recursive_150")]
     assert (chunks.stale, chunks.orphaned) == (3, 1), "it is not cut once more"
 
 
@@ -304,7 +304,7 @@ def test_local_models_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise AssertionError("a model was run")
 
     monkeypatch.setattr("rag_pipeline.models.providers.minilm.MiniLM._run", never)
-    plan = {row.step.asset: row for row in foretold(file)}
+    plan = {row.step.asset: row for row in planned(file)}
     assert (plan["chunks"].calls, plan["chunks"].exact) == (0, True), "all sentences are known"
     assert plan["vector_index"].chunks
 
@@ -344,16 +344,16 @@ def test_a_step_s_budget_counts_exactly_its_own_calls(tmp_path: Path, server: Mo
     text = DOCUMENTS["nda/cedar.txt"].replace("two (2) years", "seven (7) years")
     write_documents(tmp_path / "documents", {"nda/cedar.txt": text})
     step = Step("vector_index", "recursive_150.none.remote")
-    (own,) = forecast(workspace, [step])
+    (own,) = plan_run(workspace, [step])
     assert own.exact and own.calls and own.usd
 
     write_file(tmp_path, **settings, budget_usd=0.9 * own.usd)
     with pytest.raises(BudgetError, match="a run would cost about"):
-        Outlook(Workspace(load_config(file)), [step]).look_ahead()
+        RunPlan(Workspace(load_config(file)), [step]).estimate()
     assert not server.requests
     write_file(tmp_path, **settings, budget_usd=2 * own.usd)
     workspace = Workspace(load_config(file))
-    Outlook(workspace, [step]).look_ahead()
+    RunPlan(workspace, [step]).estimate()
     make(workspace, step)
     assert server.billed.total() == own.calls
 

@@ -41,7 +41,7 @@ def restored(table: Table, problem: str, older: int | None, drop: Callable[[], o
     return Finding(table.name, problem, cure, partial(table.restore, older))
 
 
-def rotten_tables(workspace: Workspace) -> Iterator[Finding]:
+def corrupt_tables(workspace: Workspace) -> Iterator[Finding]:
     """Yield the tables of which files of the newest or of a pinned version are gone or altered."""
     store = workspace.store
     for name in store.tables():
@@ -144,7 +144,7 @@ def unhashed(workspace: Workspace) -> list[str]:
     return [n for n in store.tables() if not store.hashes_of(n) and store.table(n, None).count()]
 
 
-def rotten_calls(workspace: Workspace) -> Iterator[Finding]:
+def corrupt_calls(workspace: Workspace) -> Iterator[Finding]:
     """Yield what is wrong with the call cache's file and the ledger's, and with their rows."""
     for kept, what, then in (
         (workspace.cache, "answers", "are asked for again when they are needed"),

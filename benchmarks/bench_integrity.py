@@ -1,6 +1,6 @@
 """Damage files of a store at random: `rag doctor --full` must see it, `--repair` and a run heal it.
 
-`python -m benchmarks.bench_rot [TRIALS [SEED]]`: 200 by default, of every kind of file in turn.
+`python -m benchmarks.bench_integrity [TRIALS [SEED]]`: 200 by default, every kind of file in turn.
 """
 
 import json

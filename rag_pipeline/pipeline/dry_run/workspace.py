@@ -1,4 +1,4 @@
-"""A workspace in which steps run dry: what they write stays in memory, their calls are noted."""
+"""A workspace for dry runs: results stay in memory, and calls are only noted."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -16,15 +16,12 @@ StoredRows = dict[str, list[pa.RecordBatch]]
 
 
 class DryTable(Table):
-    """A table of the store, with other rows for the documents that were made anew."""
+    """A table of the store, with rows in memory for the documents that were built dry."""
 
     made: StoredRows
 
     def hold(self, document_ids: Iterable[str], batches: Iterable[pa.RecordBatch]) -> int:
-        """Put rows, each batch of one document, in the place of all that the documents have.
-
-        Returns the number of rows. They stay in memory.
-        """
+        """Replace the documents' rows in memory, a batch each; return the number of rows."""
         self.made.update((document_id, []) for document_id in document_ids)
         rows = 0
         for batch in batches:
@@ -33,7 +30,7 @@ class DryTable(Table):
         return rows
 
     def rows(self, document_ids: Iterable[str]) -> int:
-        """Return how many rows the documents have."""
+        """Return the number of rows of the documents."""
         stored = self.state()
         return sum(
             sum(batch.num_rows for batch in self.made[document_id])
@@ -50,7 +47,7 @@ class DryTable(Table):
         version: int | None = None,
         batch_rows: int = 4096,
     ) -> Iterator[pa.RecordBatch]:
-        """Stream some columns, of all stored documents or of these."""
+        """Stream some columns of all stored documents, or of these."""
         if document_ids is not None:
             for document_id in document_ids:
                 for batch in self.made.get(document_id, ()):
@@ -61,11 +58,11 @@ class DryTable(Table):
         yield from super().read(columns, document_ids, version, batch_rows)
 
     def pin(self, tag: str, version: int) -> None:
-        """Do nothing: what is searched in a dry run is not released."""
+        """Do nothing: a dry run releases nothing."""
 
 
 class DryStore(Store):
-    """A store of which only its own memory is written."""
+    """A store that keeps everything written in memory."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store.url, store.corpus)
@@ -74,17 +71,17 @@ class DryStore(Store):
         self._written: dict[str, bytes] = {}
 
     def table(self, name: str, schema: pa.Schema) -> DryTable:
-        """Return a handle on a table, with the rows that were made of it."""
+        """Return a table, with its rows in memory."""
         table = DryTable(self._database, name, schema, self._keep_versions, self._states)
         table.made = self._rows.setdefault(name, {})
         return table
 
     def forget(self) -> None:
-        """Let go of the rows that were made, not of the files."""
+        """Drop the rows in memory, not the files."""
         self._rows.clear()
 
     def read_bytes(self, path: str) -> bytes | None:
-        """Return a file's content as it was written here, else as it is stored."""
+        """Return the content of a file in memory, else in the store."""
         return self._written.get(path) or super().read_bytes(path)
 
     def write_bytes(self, path: str, content: bytes) -> None:
@@ -96,33 +93,33 @@ class DryWorkspace(Workspace):
     """The handles of a corpus for a dry run."""
 
     def __init__(self, workspace: Workspace) -> None:
-        super().__init__(_going_on(workspace.config))
+        super().__init__(_keeping_order(workspace.config))
         self._real = workspace
 
     @cached_property
     def store(self) -> DryStore:
-        """Return the store with what the dry run has made."""
+        """Return the store with the results of the dry run."""
         return DryStore(self._real.store)
 
     @cached_property
     def cache(self) -> RecordingCache:
-        """Return the call cache that notes calls."""
+        """Return the cache that notes calls."""
         return RecordingCache(self._real.store.calls_path, self._real.cache.exchange)
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Return the corpus's ledger, which a dry run only reads: it makes no call."""
+        """Return the corpus's ledger, which a dry run only reads."""
         return self._real.ledger
 
     def dry_table(self, name: str) -> DryTable:
-        """Return a table by its name, to hold rows."""
+        """Return a table by its name."""
         return self.store.table(name, pa.schema([]))
 
 
-def _going_on(config: CorpusConfig) -> CorpusConfig:
-    """Return settings under which a reranker's unknown scores keep the order.
+def _keeping_order(config: CorpusConfig) -> CorpusConfig:
+    """Return settings whose rerankers keep the order of candidates without a score.
 
-    With `on_error: raise`, the first query without scores would end the search for the others.
+    With `on_error: raise`, the first query without scores would end the search.
     """
     rerankers = {
         name: settings.model_copy(update={"on_error": "keep_order"})

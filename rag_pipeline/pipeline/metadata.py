@@ -11,7 +11,7 @@ from rag_pipeline.evaluation.scores import headline_metrics
 from rag_pipeline.indexing import Report
 
 
-class FactRows(NamedTuple):
+class RowTable(NamedTuple):
     """A table: records of the same fields. None is shown as empty."""
 
     records: tuple[Mapping[str, Any], ...]
@@ -48,7 +48,7 @@ class Columns(NamedTuple):
     types: tuple[tuple[str, str], ...]
 
 
-Fact = int | float | str | FactRows | Listing | Record | Picture | Link | Columns
+MetadataValue = int | float | str | RowTable | Listing | Record | Picture | Link | Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Materialized:
     """What an asset was made into."""
 
     version: str
-    facts: Mapping[str, Fact]
+    metadata: Mapping[str, MetadataValue]
     alerts: tuple[Alert, ...] = ()
     """What was held to a limit that the corpus file sets."""
 
@@ -94,18 +94,18 @@ def _leaderboard_row(
     }
 
 
-def images(charts: Mapping[str, str]) -> dict[str, Fact]:
+def images(charts: Mapping[str, str]) -> dict[str, MetadataValue]:
     """Return SVG files as pictures, by their titles."""
     return {title: Picture(title, svg) for title, svg in charts.items()}
 
 
-def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, Fact]:
+def rows(name: str, records: Iterable[Mapping[str, Any]]) -> dict[str, MetadataValue]:
     """Return records of the same fields as a table, {} where there are none."""
     kept = tuple(records)
-    return {name: FactRows(kept)} if kept else {}
+    return {name: RowTable(kept)} if kept else {}
 
 
-def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Fact]:
+def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, MetadataValue]:
     """Return some of many messages as a list; {} where there are none."""
     if not items:
         return {}
@@ -113,7 +113,7 @@ def examples(name: str, items: Sequence[str], limit: int = 50) -> dict[str, Fact
     return {name: Listing((*items[:limit], *more))}
 
 
-def report_facts(report: Report) -> dict[str, Fact]:
+def report_metadata(report: Report) -> dict[str, MetadataValue]:
     """Return what a materialization did, as numbers to chart."""
     return {
         "documents_worked_on": report.documents,
@@ -128,7 +128,7 @@ def report_facts(report: Report) -> dict[str, Fact]:
     }
 
 
-def cost_facts(costs: Totals) -> dict[str, Fact]:
+def cost_metadata(costs: Totals) -> dict[str, MetadataValue]:
     """Return what a materialization's calls used and cost, {} where no call was charged.
 
     `cost_usd` is of the calls whose price is known; the others are counted beside it.
@@ -173,7 +173,7 @@ def rounded(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _round(value) for name, value in record.items()}
 
 
-def rounded_values(values: Mapping[str, float | None]) -> dict[str, Fact]:
+def rounded_values(values: Mapping[str, float | None]) -> dict[str, MetadataValue]:
     """Return numbers with four decimals, those that are None left out: Dagster charts numbers."""
     return {name: _round(value) for name, value in values.items() if value is not None}
 

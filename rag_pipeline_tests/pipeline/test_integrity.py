@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from benchmarks import bench_rot
+from benchmarks import bench_integrity
 from benchmarks.bench_cycles import reindex
 from rag_pipeline import Corpus
 from rag_pipeline import release as releases
@@ -28,7 +28,7 @@ def built(tmp_path_factory):
     """Return a folder with a corpus of two releases; change it nowhere but in a copy."""
     folder = tmp_path_factory.mktemp("built") / "whole"
     before = tables.SORTED_ROWS
-    bench_rot.build(folder)
+    bench_integrity.build(folder)
     tables.SORTED_ROWS = before
     return folder
 
@@ -116,7 +116,7 @@ def test_rows_of_a_table_with_a_rotten_file_are_not_read(workspace, monkeypatch,
 @pytest.mark.long
 def test_no_damage_stays_unseen_and_all_that_can_be_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "SORTED_ROWS", tables.SORTED_ROWS)
-    made = list(bench_rot.trials(tmp_path, TRIALS))
+    made = list(bench_integrity.trials(tmp_path, TRIALS))
     assert len({trial.kind for trial in made}) == TRIALS
     assert [trial for trial in made if trial.outcome in ("silent", "broken")] == []
     assert sum(trial.outcome == "healed" for trial in made) > TRIALS // 2

@@ -1,4 +1,4 @@
-"""Whose models the steps of a corpus call, and whether they are paid."""
+"""The models that the steps of a corpus call, and their prices."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from rag_pipeline.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
-class Payee:
-    """Who charges for a step's calls."""
+class PricedModel:
+    """A model whose calls are paid."""
 
     provider: str
     model: str
@@ -33,37 +33,33 @@ class Payee:
         return f"{self.provider} {self.model}"
 
 
-def paid_models(workspace: Workspace, step: Step) -> list[Payee]:
-    """Return whose calls a step makes, without those that are free: by a model on this machine.
-
-    A retrieval run's reranker is left out; see `paid_reranker`.
-    """
-    models = _models_of(workspace.config, step)
-    payees = [payee_of(workspace, settings) for settings in models]
-    return list(dict.fromkeys(payee for payee in payees if payee is not None))
+def paid_models(workspace: Workspace, step: Step) -> list[PricedModel]:
+    """Return the paid models that a step calls, without a run's reranker; see `paid_reranker`."""
+    priced = (priced_model(workspace, used) for used in _models_of(workspace.config, step))
+    return list(dict.fromkeys(model for model in priced if model is not None))
 
 
 def calls_a_model(config: CorpusConfig, step: Step) -> bool:
-    """Return whether a step calls a model, here or elsewhere."""
+    """Return whether a step calls a model, local or remote."""
     return bool(_models_of(config, step))
 
 
 def called_vendor(config: CorpusConfig, step: Step) -> str | None:
-    """Return whose model a step calls first, here or elsewhere; None if it calls none."""
+    """Return the vendor of the first model that a step calls, None without a model."""
     return next((_vendor(settings) for settings in _models_of(config, step)), None)
 
 
-def paid_reranker(workspace: Workspace, configuration: Configuration) -> Payee | None:
-    """Return who charges for reranking a configuration's candidates, None where it is free."""
+def paid_reranker(workspace: Workspace, configuration: Configuration) -> PricedModel | None:
+    """Return the model that reranks a configuration's candidates, None if it is free."""
     config = workspace.config
     reranker = config.rerankers[configuration.reranker]
     if not isinstance(reranker, PassageReranker):
         return None
-    return payee_of(workspace, reranker.chat_used(config) or reranker)
+    return priced_model(workspace, reranker.chat_used(config) or reranker)
 
 
 def pays(workspace: Workspace, step: Step) -> bool:
-    """Return whether a step calls a model that is not free."""
+    """Return whether a step calls a paid model."""
     if paid_models(workspace, step):
         return True
     if step.asset == "retrieval_run":
@@ -72,7 +68,7 @@ def pays(workspace: Workspace, step: Step) -> bool:
 
 
 def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | PassageReranker]:
-    """Return the models, paid or prompted, that answers search with for want of an answer."""
+    """Return the paid models that extractive answers search with again if they find nothing."""
     config = workspace.config
     if step.asset != "answers" or not isinstance(config.evaluation.answers, ExtractiveAnswers):
         return []
@@ -82,58 +78,59 @@ def searching_models(workspace: Workspace, step: Step) -> list[ModelSettings | P
     used: list[ModelSettings | PassageReranker] = [embedding]
     if isinstance(reranker, PassageReranker):
         used.append(reranker.chat_used(config) or reranker)
-    return [one for one in used if payee_of(workspace, one) is not None]
+    return [one for one in used if priced_model(workspace, one) is not None]
 
 
 def learned_of(workspace: Workspace, step: Step) -> Callable[[CallKind, Settings | None], Learned]:
-    """Return what is known of the tokens of the models that a step pays, by the kind of call."""
+    """Return a function to the known token counts of a step's models, by the kind of call."""
     config = workspace.config
-    payees: dict[CallKind, Payee | None] = {}
+    priced: dict[CallKind, PricedModel | None] = {}
     for model in _models_of(config, step)[:1]:
         own: CallKind = "chat" if isinstance(model, ChatSettings) else "embedding"
-        payees[own] = payee_of(workspace, model)
+        priced[own] = priced_model(workspace, model)
     if step.asset == "retrieval_run":
         configuration = _configuration(config, step)
         reranker = config.rerankers[configuration.reranker]
         scoring: CallKind = "chat" if reranker.chat_used(config) else "rerank"
-        payees[scoring] = paid_reranker(workspace, configuration)
+        priced[scoring] = paid_reranker(workspace, configuration)
 
     @cache
-    def of_payee(kind: CallKind, payee: Payee | None) -> Learned:
-        if payee is None:
+    def of_model(kind: CallKind, model: PricedModel | None) -> Learned:
+        if model is None:
             return Learned()
-        return workspace.ledger.learned(payee.provider, payee.model, kind, step.asset)
+        return workspace.ledger.learned(model.provider, model.model, kind, step.asset)
 
     def learned(kind: CallKind, model: Settings | None) -> Learned:
         if isinstance(model, ChatSettings | EmbeddingSettings | PassageReranker):
-            return of_payee(kind, payee_of(workspace, model))
-        return of_payee(kind, payees.get(kind))
+            return of_model(kind, priced_model(workspace, model))
+        return of_model(kind, priced.get(kind))
 
     return learned
 
 
-def price(workspace: Workspace, payee: Payee | None, tokens: ChargedTokens | None) -> float | None:
-    """Return what calls would cost in USD, None where their tokens or their price is not known."""
-    if payee is None:
+def price(
+    workspace: Workspace, model: PricedModel | None, tokens: ChargedTokens | None
+) -> float | None:
+    """Return the cost of calls in USD, None if their tokens or their price are unknown."""
+    if model is None:
         return 0.0
-    known = workspace.ledger.prices.price(payee.provider, payee.model)
-    return None if known is None or tokens is None else known.usd(tokens, payee.batch)
+    known = workspace.ledger.prices.price(model.provider, model.model)
+    return None if known is None or tokens is None else known.usd(tokens, model.batch)
 
 
 def asks_a_chat(config: CorpusConfig, step: Step) -> bool:
-    """Return whether a step asks a chat model, a run's reranker left out."""
+    """Return whether a step calls a chat model, without a run's reranker."""
     return any(isinstance(model, ChatSettings) for model in _models_of(config, step))
 
 
-def payee_of(workspace: Workspace, settings: ModelSettings | PassageReranker) -> Payee | None:
-    """Return who charges for a model's calls, None where it is free."""
+def priced_model(
+    workspace: Workspace, settings: ModelSettings | PassageReranker
+) -> PricedModel | None:
+    """Return the paid model of some settings, None if it is free."""
     provider, model = _vendor(settings), model_of(settings)
-    is_free = workspace.ledger.prices.price(provider, model) == FREE
-    return (
-        None
-        if is_free
-        else Payee(provider, model, isinstance(settings, ChatSettings) and settings.batch)
-    )
+    if workspace.ledger.prices.price(provider, model) == FREE:
+        return None
+    return PricedModel(provider, model, isinstance(settings, ChatSettings) and settings.batch)
 
 
 def _vendor(settings: ModelSettings | PassageReranker) -> str:

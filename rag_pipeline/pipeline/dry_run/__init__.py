@@ -1,0 +1,19 @@
+"""The plan of a run and its cost, found by running its steps dry.
+
+The builders of the tables, the search and the judges run on a `DryWorkspace`: their results stay in
+memory, and their calls are noted where the call cache is asked for them (`calls.recording`). A call
+that depends on a missing reply is estimated, or unknown.
+"""
+
+from rag_pipeline.pipeline.dry_run.budget import ERROR as ERROR
+from rag_pipeline.pipeline.dry_run.budget import RunPlan as RunPlan
+from rag_pipeline.pipeline.dry_run.budget import is_known as is_known
+from rag_pipeline.pipeline.dry_run.budget import require_budget as require_budget
+from rag_pipeline.pipeline.dry_run.plan import RERANKING as RERANKING
+from rag_pipeline.pipeline.dry_run.plan import PlannedStep as PlannedStep
+from rag_pipeline.pipeline.dry_run.plan import needed_calls as needed_calls
+from rag_pipeline.pipeline.dry_run.plan import plan_run as plan_run
+from rag_pipeline.pipeline.dry_run.priced_models import called_vendor as called_vendor
+from rag_pipeline.pipeline.dry_run.priced_models import pays as pays
+from rag_pipeline.pipeline.dry_run.staleness import made_from as made_from
+from rag_pipeline.pipeline.dry_run.staleness import stale_steps as stale_steps

@@ -1,0 +1,178 @@
+"""Every step of a run with its documents, calls and cost; and the calls that a corpus needs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from rag_pipeline.calls.costs import ChargedTokens
+from rag_pipeline.config import ChatSettings, EmbeddingSettings, PassageReranker
+from rag_pipeline.evaluation.runs import load_queries
+from rag_pipeline.pipeline.dry_run.priced_models import (
+    PricedModel,
+    asks_a_chat,
+    calls_a_model,
+    paid_models,
+    paid_reranker,
+    price,
+    priced_model,
+)
+from rag_pipeline.pipeline.dry_run.queries import DryQueries, keep_queries
+from rag_pipeline.pipeline.dry_run.staleness import is_stale
+from rag_pipeline.pipeline.dry_run.tables import (
+    DOCUMENTS,
+    NOTHING_PENDING,
+    QUERIES,
+    DryResult,
+    build_tables,
+    needed_by_table,
+    pending_documents,
+)
+from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
+from rag_pipeline.pipeline.planning import Step, plan_step, steps, upstream, why
+from rag_pipeline.workspace import Workspace
+
+RERANKING = "reranking"
+"""The part of a retrieval run that has a row of its own, because it calls another model."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """What a run would do in one step.
+
+    `stale`, `orphaned` and `current` count documents. `chunks` would be written, and `calls` texts
+    sent to a model. Both are None until documents are loaded or sentences embedded. They are not
+    `exact` if they are scaled, or depend on a reply that does not exist.
+    """
+
+    step: Step
+    runs: bool
+    stale: int = 0
+    orphaned: int = 0
+    current: int = 0
+    chunks: int | None = 0
+    calls: int | None = 0
+    exact: bool = True
+    asks: int | None = 0
+    """Number of prompts that would be sent to a chat model."""
+    model: str = ""
+    """The paid models of these calls, "" for none."""
+    tokens: ChargedTokens = field(default_factory=ChargedTokens)
+    usd: float | None = 0.0
+    """None if the model's price or the calls are unknown."""
+    why: str = ""
+    """Why the step runs again, "" for new or changed inputs."""
+
+
+def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list[PlannedStep]:
+    """Return what a run would do, step by step in its order; call no model and write nothing.
+
+    `wanted` are the steps of the run in the order of the flow, by default all of the corpus. The
+    results of other steps are read as they are.
+    """
+    config = workspace.config
+    chosen = steps(config) if wanted is None else wanted
+    workspace.cache.refresh()
+    dry = DryWorkspace(workspace)
+    pending = pending_documents(workspace, chosen)
+    tables: dict[Step, DryResult] = {}
+    for chunking in dict.fromkeys(s.key(config).chunking for s in pending if s.row.stage):
+        tables |= build_tables(dry, chunking, pending)
+    if QUERIES in chosen:
+        keep_queries(dry, pending.get(DOCUMENTS, NOTHING_PENDING))
+    queries = DryQueries(dry, chosen, load_queries(dry))
+    answered: dict[bytes, bool] = {}
+    found: dict[Step, PlannedStep] = {}
+    for step in chosen:
+        before = [s for s in upstream(config, step) if s in chosen]
+        running = [s for s in before if found[s].runs]
+        runs = is_stale(workspace, step, pending, set(running))
+        result, reranking = tables.get(step, DryResult()), None
+        if runs and step.asset == "retrieval_run":
+            stays = not any(s.asset != "queries" for s in running)
+            result, reranking = queries.search(step, stays)
+        elif runs and step.row.runs_dry:
+            result = queries.judge(step)
+        models = paid_models(workspace, step) if runs else []
+        made = _planned(dry, step, runs, result, models, asks_a_chat(config, step), answered)
+        if step in pending:
+            own = pending[step]
+            found[step] = replace(
+                made,
+                stale=len(own.stale),
+                orphaned=len(own.orphaned),
+                current=own.current,
+                why=own.why,
+            )
+        else:
+            found[step] = replace(made, why=why(workspace, step, running) if runs else "")
+        if reranking is not None:
+            part = Step(RERANKING, step.partition)
+            reranker = paid_reranker(workspace, config.configuration(step.partition or ""))
+            models = [reranker] if reranker else []
+            found[part] = _planned(dry, part, True, reranking, models, True, answered)
+    return list(found.values())
+
+
+def _planned(
+    dry: DryWorkspace,
+    step: Step,
+    runs: bool,
+    result: DryResult,
+    models: Sequence[PricedModel],
+    is_chat: bool,
+    answered: dict[bytes, bool],
+) -> PlannedStep:
+    """Return the plan of a step; `answered` maps the calls of earlier steps to their certainty.
+
+    Each call has the price of its own model, or of the first of `models` if that was not noted.
+    """
+    new = [key for key in result.calls if key not in answered]
+    certain = all(answered.get(key, True) for key in result.calls)
+    exact = result.exact and result.scale == 1.0 and certain
+    answered.update(dict.fromkeys(new, exact))
+    first = models[0] if models else None
+    texts = prompts = 0
+    paid: dict[PricedModel | None, ChargedTokens] = {}
+    for key in new:
+        asked, model = dry.cache.asked.get(key), first
+        if isinstance(asked, ChatSettings | EmbeddingSettings | PassageReranker):
+            model = priced_model(dry, asked)
+        paid[model] = paid.get(model, ChargedTokens()) + result.calls[key]
+        is_prompt = is_chat if asked is None else not isinstance(asked, EmbeddingSettings)
+        texts, prompts = texts + (not is_prompt), prompts + is_prompt
+    prices = [price(dry, model, own * result.scale) for model, own in paid.items()]
+    known = [usd for usd in prices if usd is not None]
+    usd = sum(known) if len(known) == len(prices) else None
+    unknown = not result.calls_known
+    return PlannedStep(
+        step,
+        runs,
+        chunks=round(result.chunks * result.scale) if result.chunks_known else None,
+        calls=None if unknown and not is_chat else round(texts * result.scale),
+        exact=exact,
+        asks=None if unknown and is_chat else round(prompts * result.scale),
+        model=" + ".join(str(p) for p in dict.fromkeys([*models, *paid]) if p is not None),
+        tokens=sum(paid.values(), ChargedTokens()) * result.scale,
+        usd=price(dry, first, None) if unknown else usd,
+    )
+
+
+def needed_calls(workspace: Workspace) -> Iterator[bytes]:
+    """Yield the keys of the answered calls that a complete rebuild would look up, some repeatedly.
+
+    They are those of the tables' present rows: stale documents have other texts.
+    """
+    config = workspace.config
+    dry = DryWorkspace(workspace)
+    every = steps(config)
+    for step in every:
+        if step.row.stage and calls_a_model(config, step):
+            yield from needed_by_table(dry, step)
+    queries = DryQueries(dry, every, load_queries(dry))
+    for step in every:
+        if step.asset == "retrieval_run":
+            before = (s for s in upstream(config, step) if s.asset != "queries")
+            queries.search(step, not any(plan_step(workspace, s).must_run for s in before))
+            yield from dry.cache.known_keys
+        elif step.row.runs_dry:
+            queries.judge(step)
+            yield from dry.cache.known_keys

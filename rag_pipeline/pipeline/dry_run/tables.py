@@ -1,0 +1,187 @@
+"""Documents that a run would work on -> the chunks and calls of each table, built dry in batches.
+
+Documents that one step would change are also built in the steps after it. Their rows are kept in
+memory while the next tables are built, 64 documents at a time.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from rag_pipeline.calls.costs import ChargedTokens
+from rag_pipeline.errors import UnknownReplyError
+from rag_pipeline.indexing import Report, TableStage, open_stage, plan, plan_documents
+from rag_pipeline.pipeline.dry_run.priced_models import asks_a_chat, learned_of
+from rag_pipeline.pipeline.dry_run.workspace import DryWorkspace
+from rag_pipeline.pipeline.planning import Step, upstream
+from rag_pipeline.workspace import Workspace
+
+MOST_CHARACTERS = 3_000_000
+"""Maximum characters of a chunking's documents that are built dry; larger counts are scaled."""
+_AT_ONCE = 64
+"""Number of documents whose rows are in memory together."""
+
+DOCUMENTS = Step("documents")
+QUERIES = Step("queries")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDocuments:
+    """The documents that a step would work on, would drop, and would leave."""
+
+    stale: frozenset[str] = frozenset()
+    orphaned: frozenset[str] = frozenset()
+    current: int = 0
+    why: str = ""
+    """Why unchanged documents are read again."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to do."""
+        return not (self.stale or self.orphaned)
+
+
+NOTHING_PENDING = PendingDocuments()
+"""Of a step outside the plan: the steps after it read it as it is."""
+
+
+@dataclass(slots=True)
+class DryResult:
+    """The result of one step run dry: chunks to write, and calls without an answer, each once."""
+
+    chunks: int = 0
+    calls: dict[bytes, ChargedTokens] = field(default_factory=dict)
+    chunks_known: bool = True
+    calls_known: bool = True
+    exact: bool = True
+    """Whether no call depends on a reply that does not exist."""
+    scale: float = 1.0
+    """Factor of all counts, where a sample of the documents stands for all."""
+
+
+def pending_documents(
+    workspace: Workspace, chosen: Sequence[Step], as_loaded: bool = False
+) -> dict[Step, PendingDocuments]:
+    """Return the pending documents of the tables among some steps, in the order of the flow.
+
+    With `as_loaded`, the files are known to be unchanged.
+    """
+    config = workspace.config
+    pending: dict[Step, PendingDocuments] = {}
+    for step in chosen:
+        if step == DOCUMENTS:
+            if as_loaded and workspace.documents().exists():
+                pending[step] = PendingDocuments(current=len(workspace.documents().state()))
+                continue
+            own = plan_documents(workspace)
+            gone, stale = frozenset(own.orphaned), frozenset(own.stale)
+            pending[step] = PendingDocuments(stale, gone, own.current, own.why)
+        elif step.row.stage:
+            (before,) = (pending.get(s, NOTHING_PENDING) for s in upstream(config, step))
+            stage = step.row.stage(workspace, step.key(config))
+            own = plan(stage)
+            here = set(stage.table.state()) | set(stage.quarantine.state())
+            gone = (before.orphaned & here) | set(own.orphaned)
+            carried = {d for d in before.stale if stage.covers(d)}
+            stale = frozenset(set(own.stale) | carried) - before.orphaned
+            pending[step] = PendingDocuments(stale, gone, len(here - stale - gone), own.why)
+    return pending
+
+
+def build_tables(
+    dry: DryWorkspace, chunking: str, pending: Mapping[Step, PendingDocuments]
+) -> dict[Step, DryResult]:
+    """Build the pending documents in the tables of one chunking, as far as they are loaded."""
+    unloaded = pending.get(DOCUMENTS, NOTHING_PENDING).stale
+    mine = [s for s in pending if s.row.stage and s.key(dry.config).chunking == chunking]
+    results = {step: DryResult() for step in mine}
+    for step in mine:
+        if pending[step].stale & unloaded:
+            results[step].chunks_known = results[step].calls_known = False
+    wanted = sorted(set().union(*(pending[step].stale for step in mine)) - unloaded)
+    if not wanted:
+        return results
+    stages = {step: open_stage(dry, step.asset, step.partition or "") for step in mine}
+    sample = _sample(dry, wanted)
+    for first in range(0, len(sample), _AT_ONCE):
+        unknown: dict[Step, set[str]] = {}
+        for step in mine:
+            result = results[step]
+            result.scale = len(wanted) / len(sample)
+            own = [d for d in sample[first : first + _AT_ONCE] if d in pending[step].stale]
+            (before,) = upstream(dry.config, step)
+            waiting = unknown.get(before, set())
+            unknown[step] = waiting.intersection(own)
+            if unknown[step]:
+                result.chunks_known = False
+                if _embeds(step) or asks_a_chat(dry.config, step):
+                    result.calls_known = False
+            possible = [d for d in own if d not in waiting]
+            if possible:
+                unknown[step] |= _build(dry, step, stages[step], possible, result)
+            if _embeds(step) and before in results:
+                result.exact &= not results[before].calls
+        dry.store.forget()
+    return results
+
+
+def _build(
+    dry: DryWorkspace, step: Step, stage: TableStage, document_ids: Sequence[str], result: DryResult
+) -> set[str]:
+    """Build the rows of documents and keep them; return the documents whose rows are unknown."""
+    report = Report()
+    dry.cache.learned = learned_of(dry, step)
+    _begin(dry, step)
+    if _embeds(step):
+        # No step reads the vectors: there are as many rows as chunks.
+        with suppress(UnknownReplyError):
+            list(stage.build(document_ids, report))
+        rows = dry.dry_table(stage.upstream.name).rows(document_ids)
+    else:
+        rows = dry.dry_table(stage.table.name).hold(document_ids, stage.build(document_ids, report))
+    result.chunks += rows
+    for calls in dry.cache.missing.values():
+        result.calls.update(calls)
+    result.exact &= not dry.cache.guessed or _cuts(step)
+    unknown = set(report.failed) if _cuts(step) else set()
+    result.chunks_known &= not unknown
+    return unknown
+
+
+def _begin(dry: DryWorkspace, step: Step) -> None:
+    # Other replies would give other chunks: without the replies, the chunks are unknown.
+    dry.cache.begin(reads=not _embeds(step), stands_in=not _cuts(step))
+
+
+def _embeds(step: Step) -> bool:
+    return step.row.unit == "texts"
+
+
+def _cuts(step: Step) -> bool:
+    return step.row.partitioned_by == "chunking"
+
+
+def _sample(dry: DryWorkspace, document_ids: Sequence[str]) -> Sequence[str]:
+    """Return the first documents that have MOST_CHARACTERS together."""
+    sizes: dict[str, int] = {}
+    for batch in dry.documents().read(["document_id", "characters"], document_ids):
+        columns = batch.to_pydict()
+        sizes.update(zip(columns["document_id"], columns["characters"], strict=True))
+    characters = 0
+    for number, document_id in enumerate(document_ids, 1):
+        characters += sizes.get(document_id, 0)
+        if characters >= MOST_CHARACTERS:
+            return document_ids[:number]
+    return document_ids
+
+
+def needed_by_table(dry: DryWorkspace, step: Step) -> Iterator[bytes]:
+    """Yield the keys of the answered calls that a complete rebuild of a table would look up."""
+    stage = open_stage(dry, step.asset, step.partition or "")
+    document_ids = sorted(stage.upstream.state())
+    for first in range(0, len(document_ids), _AT_ONCE):
+        _begin(dry, step)
+        with suppress(UnknownReplyError):
+            for _ in stage.build(document_ids[first : first + _AT_ONCE], Report()):
+                pass
+        yield from dry.cache.known_keys
