@@ -21,7 +21,6 @@ def decode_html(document_id: str, raw: bytes) -> str:
 
 
 def _text_encoding(declared: str) -> str:
-    """Return the encoding that a browser uses for a declared encoding."""
     name = declared.lower()
     if name in ("iso-8859-1", "latin-1", "latin1", "us-ascii", "ascii"):
         return "windows-1252"

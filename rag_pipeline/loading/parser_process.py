@@ -60,8 +60,7 @@ class _Parsers:
 
 
 @atexit.register
-def _end_idle() -> None:
-    """End the idle parsers when this process ends; busy parsers end themselves."""
+def _end_idle_parsers() -> None:
     for process in _parsers().idle:
         process.kill()
         process.communicate()

@@ -241,7 +241,6 @@ def _clean(text: str) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Suppress the parsers' logging and warnings."""
     loggers = [logging.getLogger(name) for name in _NOISY_LOGGERS]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -154,13 +154,12 @@ def _row(text: str, start: int) -> int:
 
 
 def _in_json(text: str, start: int, end: int) -> Place:
-    first, last = _pointer(text, start), _pointer(text, max(end - 1, start))
+    first, last = _json_pointer(text, start), _json_pointer(text, max(end - 1, start))
     label = first or "the whole file"
     return Place(label if last.startswith(first) else f"{first} to {last}", pointer=first)
 
 
-def _pointer(text: str, offset: int) -> str:
-    """Return the JSON Pointer of the innermost value or key at an offset."""
+def _json_pointer(text: str, offset: int) -> str:
     path: list[int | str | None] = []
     for token in _tokens(text, offset):
         if token == "{":

@@ -120,7 +120,7 @@ def read_queries(path: Path) -> list[QueryRecord]:
     records: list[QueryRecord] = []
     first_lines: dict[str, int] = {}
     mistakes: list[str] = []
-    for number, line in _lines(path):
+    for number, line in _numbered_lines(path):
         where = f"{path}:{number}"
         try:
             value = json.loads(line)
@@ -150,8 +150,7 @@ def read_queries(path: Path) -> list[QueryRecord]:
     return records
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines that aren't blank, with their numbers from 1."""
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         raw = path.read_bytes()
     except (OSError, ValueError) as error:

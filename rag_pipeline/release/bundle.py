@@ -263,7 +263,6 @@ def _batches(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
 
 
 def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the schema's columns; missing columns are null."""
     columns = [
         batch.column(field.name)
         if field.name in batch.schema.names

@@ -79,7 +79,6 @@ def _choose_best(
 
 
 def _rolled_back(workspace: Workspace, names: Collection[str]) -> list[str]:
-    """Return the configurations whose last run was served and rolled back."""
     held_back = set((workspace.store.read_json(CURRENT) or {}).get("held_back", []))
     if not held_back:
         return []

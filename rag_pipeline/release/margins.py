@@ -70,7 +70,7 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
         return "not measured", "not measured on both, so not compared"
     gains, groups = [gain for gain, _ in measured], [group for _, group in measured]
     n, gain = len(gains), math.fsum(gains) / len(gains)
-    where = _sample(found, n, groups)
+    where = _sample_size(found, n, groups)
     if n < gate.minimum_queries:
         minimum = gate.minimum_queries
         return "too few", f"refused: compared {where}, and gate.minimum_queries is {minimum}"
@@ -91,8 +91,7 @@ def decide_metric(found: MetricComparison, gate: Gate, alpha: float) -> tuple[Ou
     )
 
 
-def _sample(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
-    """Describe the compared questions: number, origin, groups."""
+def _sample_size(found: MetricComparison, n: int, groups: Sequence[str]) -> str:
     text = f"on {n} questions"
     if found.synthetic:
         text += f" ({found.synthetic} of {len(found.pairs)} synthetic)"

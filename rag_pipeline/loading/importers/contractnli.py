@@ -75,7 +75,7 @@ def _add(
     where: str,
     dataset: DataSet,
 ) -> None:
-    document_id = _document_id(document.file_name, dataset)
+    document_id = _unique_file_name(document.file_name, dataset)
     dataset.documents[document_id] = document.text
     for key, annotation in document.annotation_sets[0].annotations.items():
         place = f"{where}.annotation_sets[0].annotations.{key}"
@@ -108,8 +108,7 @@ def _evidence(
     return [GivenSpan(document_id, *document.spans[i]) for i in sorted(annotation.spans)]
 
 
-def _document_id(file_name: str, dataset: DataSet) -> str:
-    """Return a safe, unique file name with the suffix .txt."""
+def _unique_file_name(file_name: str, dataset: DataSet) -> str:
     name = UNSAFE.sub("_", file_name)
     name = re.sub(r'[/\\:*?"<>|]', "_", name).strip(" .")
     name = re.sub(r"\.txt$", "", name, flags=re.IGNORECASE)

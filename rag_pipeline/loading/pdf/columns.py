@@ -203,7 +203,7 @@ def _supported(band: _Band) -> list[tuple[int, int]]:
     found = []
     for gutter in gutters:
         width = gutter[1] - gutter[0]
-        lines = _lines_beside(band, [gutter])
+        lines = _count_lines_beside(band, [gutter])
         if lines and _is_margin_of_marks(band, gutter):
             continue
         if (lines >= 4) or (lines >= 2 and width >= _WIDE * size) or (
@@ -217,15 +217,13 @@ def _smallest(band: _Band) -> float:
     return max(min(strip.size for strip in band.strips), 1.0)
 
 
-def _lines_beside(band: _Band, gutters: Sequence[tuple[int, int]]) -> float:
-    """Return the number of lines with text on both sides of a gutter."""
+def _count_lines_beside(band: _Band, gutters: Sequence[tuple[int, int]]) -> float:
     height = 1.2 * _smallest(band)
     both = (s for s in band.strips if any(_both_sides(s, gutter) for gutter in gutters))
     return sum(max((s.y1 - s.y0) / height, 1.0) for s in both)
 
 
 def _is_margin_of_marks(band: _Band, gutter: tuple[int, int]) -> bool:
-    """Return whether only marks of list items are left of the gutter."""
     marks = 0
     for strip in band.strips:
         if _both_sides(strip, gutter):
@@ -258,7 +256,7 @@ def _extends(band: _Band, ahead: Sequence[_Strip], head: float) -> bool:
     if not lost:
         return True
     # A wide gap between two words is not yet a gutter.
-    weak = all(_lines_beside(band, [gutter]) < _NARROW for gutter in lost)
+    weak = all(_count_lines_beside(band, [gutter]) < _NARROW for gutter in lost)
     return weak and len(lost) < len(guides)
 
 
@@ -281,7 +279,6 @@ def _is_full(band: _Band) -> bool:
 
 
 def _is_centred(strip: _Strip, band: _Band) -> bool:
-    """Return whether a short line is centred below the columns."""
     ends = [((m & -m).bit_length() - 1, m.bit_length()) for m in (strip.mask, band.mask)]
     (left, right), (first, last) = ends
     middle = abs((left + right) - (first + last)) / 2
@@ -330,7 +327,7 @@ def _merged(bands: list[_Band]) -> list[_Band]:
     """Merge neighbouring bands without columns; one line with a gap has no columns."""
     result: list[_Band] = []
     for band in bands:
-        if band.gutters and _lines_beside(band, band.gutters) < 2:
+        if band.gutters and _count_lines_beside(band, band.gutters) < 2:
             band.gutters = []
         if result and not result[-1].gutters and not band.gutters:
             result[-1].strips += band.strips

@@ -67,7 +67,7 @@ def figure_tables(words: Sequence[Word]) -> list[TableCells]:
 
 def _row(words: list[Word]) -> _Row:
     size = statistics.median(word.size for word in words)
-    groups = _groups(words, size)
+    groups = _split_at_gaps(words, size)
     first = next((i for i, group in enumerate(groups) if _is_figure(group)), len(groups))
     label = [word for group in groups[:first] for word in group]
     while label and first and _CURRENCY.fullmatch(label[-1].text) and len(groups[first - 1]) == 1:
@@ -91,8 +91,7 @@ def _row(words: list[Word]) -> _Row:
     return _Row(words, max(w.base for w in words), size, label_end, figures, others)
 
 
-def _groups(words: Sequence[Word], size: float) -> list[list[Word]]:
-    """Split a row at gaps wider than a blank."""
+def _split_at_gaps(words: Sequence[Word], size: float) -> list[list[Word]]:
     groups = [[words[0]]]
     for before, word in pairwise(words):
         if word.x0 - before.x1 > 0.6 * size:
@@ -149,7 +148,6 @@ def _is_full(row: _Row) -> bool:
 
 
 def _table(rows: Sequence[_Row], start: int, past: int, sides: list[Edges]) -> TableCells | None:
-    """Return the cells of rows and of the heads above them."""
     label_end = max(row.label_end for row in rows[start:past] if row.figures)
     if label_end > sides[0][0]:
         return None
@@ -178,7 +176,9 @@ def _above(rows: Sequence[_Row], start: int, borders: Sequence[float]) -> tuple[
     for place in {labels: None, start: None}:
         first = place
         while (
-            first and place - first < _MAX_HEADS and _heads(rows[first - 1], rows[first], borders)
+            first
+            and place - first < _MAX_HEADS
+            and _is_head_of(rows[first - 1], rows[first], borders)
         ):
             first -= 1
         if first < place:
@@ -192,11 +192,10 @@ def _is_label(rows: Sequence[_Row], index: int, borders: Sequence[float]) -> boo
     return near and not row.figures and not row.others and row.label_end < borders[0]
 
 
-def _heads(row: _Row, below: _Row, borders: Sequence[float]) -> bool:
-    """Return whether a row is the head of the columns below it."""
+def _is_head_of(row: _Row, below: _Row, borders: Sequence[float]) -> bool:
     if below.base - row.base > _WIDEST_STEP * max(row.size, below.size):
         return False
-    groups = _groups(row.words, row.size)
+    groups = _split_at_gaps(row.words, row.size)
     if any(g[0].x0 < b - 2 and g[-1].x1 > b + 2 for g in groups for b in borders):
         return False
     behind = [group for group in groups if group[0].x0 >= borders[0] - 2]

@@ -41,8 +41,8 @@ def without_furniture(
             line
             for line in lines
             if id(line) not in edge
-            or not (id(line) in repeated or id(line) in numbered or _is_number(line, len(pages)))
-            or (number == 0 and line.size >= 1.25 * body and not _is_number(line, 2))
+            or not (id(line) in repeated | numbered or _is_page_number(line, len(pages)))
+            or (number == 0 and line.size >= 1.25 * body and not _is_page_number(line, 2))
         ])  # fmt: skip
     return result
 
@@ -99,14 +99,13 @@ def _repeated(edges: Sequence[list[tuple[Line, bool]]], count: int) -> set[int]:
         if key == "#" or not key:
             continue
         for page, line in lines:
-            near = _pages_near(page, line, lines)
+            near = _other_pages_at_height(page, line, lines)
             if len(near) >= 2 or (near and (count <= 4 or min(abs(p - page) for p in near) <= 2)):
                 repeated.add(id(line))
     return repeated
 
 
-def _pages_near(page: int, line: Line, lines: Sequence[tuple[int, Line]]) -> set[int]:
-    """Return the other pages with one of the lines at the same height."""
+def _other_pages_at_height(page: int, line: Line, lines: Sequence[tuple[int, Line]]) -> set[int]:
     return {p for p, other in lines if abs(other.base - line.base) < _SAME_HEIGHT and p != page}
 
 
@@ -122,7 +121,7 @@ def _numbered(edges: Sequence[list[tuple[Line, bool]]], body: float) -> set[int]
     rows: set[tuple[int, int]] = set()
     for lines in offsets.values():
         for page, line in lines:
-            if _pages_near(page, line, lines):
+            if _other_pages_at_height(page, line, lines):
                 found_ids.add(id(line))
                 rows.add((page, round(line.base)))
     for page, found in enumerate(edges):
@@ -147,7 +146,6 @@ def _alone(lines: Sequence[Line], height: float, body: float) -> set[int]:
     return {id(line) for line in row} if is_alone else set()
 
 
-def _is_number(line: Line, count: int) -> bool:
-    """Return whether the line is only a page number."""
+def _is_page_number(line: Line, count: int) -> bool:
     found = _PAGE_WORDS.fullmatch(_key(line.text)) is not None
     return found and (count > 1 or not line.text.strip().isalpha())

@@ -78,13 +78,12 @@ def make_line(words: Sequence[Word], left: float, right: float) -> Line:
     return Line(
         text, first.x0, max(w.x1 for w in words), base, size,
         bold >= 0.85 * total, italic >= 0.85 * total, left, right,
-        first_width=_first_width(words), marker=first.text if raised else "",
+        first_width=_width_to_first_blank(words), marker=first.text if raised else "",
         rtl=any(w.clusters for w in words) and _mostly_rtl(text), parts=parts,
     )  # fmt: skip
 
 
-def _first_width(words: Sequence[Word]) -> float:
-    """Return the width of the text before the first blank."""
+def _width_to_first_blank(words: Sequence[Word]) -> float:
     end = words[0].x1
     for before, word in pairwise(words):
         if word.space or word.x0 - before.x1 > _SPACE * word.size:

@@ -56,7 +56,7 @@ def _engine() -> Any:
 
 def recognise(page: Any) -> tuple[PageGlyphs, float]:
     """Return the words of a loaded page and the mean confidence of their characters, 0 to 1."""
-    image, scale = _drawn(page)
+    image, scale = _rendered(page)
     height, width = image.shape[:2]
     found = PageGlyphs(width / scale, height / scale, image_share=1.0)
     lines = _lines(image)
@@ -74,7 +74,7 @@ def recognise(page: Any) -> tuple[PageGlyphs, float]:
     found.turned = {0: 0, 90: 270, 180: 180, 270: 90}[turned]
     if turned in (90, 270):
         found.width, found.height = found.height, found.width
-    angle = _slope(lines)
+    angle = _median_slope(lines)
     common = statistics.median([_size(box) for _, _, box in lines] or [1.0])
     for text, _, box in lines:
         # The height of a box depends on its letters: use the usual size for similar lines.
@@ -85,8 +85,7 @@ def recognise(page: Any) -> tuple[PageGlyphs, float]:
     return found, _confidence(lines)
 
 
-def _drawn(page: Any) -> tuple[Image, float]:
-    """Render the displayed page; return the image and its pixels per point."""
+def _rendered(page: Any) -> tuple[Image, float]:
     width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
     scale = min(_DPI / 72, _LARGEST_SIDE / max(width, height, 1.0))
     columns, rows = max(int(width * scale), 1), max(int(height * scale), 1)
@@ -118,15 +117,13 @@ def _confidence(lines: list[_Line]) -> float:
 
 
 def _is_sideways(lines: list[_Line]) -> bool:
-    """Return whether most lines are taller than wide."""
     tall = sum(
         np.ptp(box[:, 1]) > 1.5 * np.ptp(box[:, 0]) for text, _, box in lines if len(text) > 2
     )
     return bool(tall > 0.5 * max(sum(len(text) > 2 for text, _, _ in lines), 1))
 
 
-def _slope(lines: list[_Line]) -> float:
-    """Return the median slope of long lines, for a page scanned askew."""
+def _median_slope(lines: list[_Line]) -> float:
     long = [box for text, _, box in lines if len(text) > 20]
     if len(long) < 3:
         return 0.0

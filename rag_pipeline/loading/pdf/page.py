@@ -69,7 +69,6 @@ def lay_out(glyphs: PageGlyphs, number: int) -> Page:
 
 
 def _visible(glyphs: PageGlyphs) -> list[Word]:
-    """Return the words inside the page's sides; printers' marks lie outside."""
     return [
         word
         for word in glyphs.words

@@ -126,14 +126,15 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
                 found += floats
                 floats.clear()
                 continue
-            if target is not None and _open(target) and (
-                block.kind in _FLOATING or _goes_on(target, blocks[place + 1 :])
+            unfinished = target is not None and _ends_mid_sentence(target)
+            if target is not None and unfinished and (
+                block.kind in _FLOATING or _continues_after_float(target, blocks[place + 1 :])
             ):  # fmt: skip
                 floats.append(block)  # the text may continue after it
                 continue
-            found += [*floats]
+            found += floats
             floats.clear()
-            if notes and not (target is not None and _open(target) and block.kind == "text"):
+            if not unfinished or block.kind != "text":
                 found += notes
                 notes = []
             found.append(block)
@@ -141,16 +142,14 @@ def blocks_of(pages: Sequence[list[Line]], heights: Sequence[float]) -> tuple[li
     return [*found, *floats, *notes], styles
 
 
-def _open(block: Block) -> bool:
-    """Return whether a text ends in the middle of a sentence."""
+def _ends_mid_sentence(block: Block) -> bool:
     if block.kind not in ("text", "item") or not block.lines:
         return False
     text = block.last.text
     return not _ENDS.search(text) and len(block.lines) > 1
 
 
-def _goes_on(text: Block, later: Sequence[Block]) -> bool:
-    """Return whether a text continues after a caption or a table and its labels."""
+def _continues_after_float(text: Block, later: Sequence[Block]) -> bool:
     seen = False
     for block in later[:_MAX_LABELS]:
         if seen and _continues(text, block, True):

@@ -16,13 +16,18 @@ from rag_pipeline.loading.extras import is_installed
 from rag_pipeline.loading.limits import more_room
 from rag_pipeline.loading.page_map import PageMap
 from rag_pipeline.loading.pdf.furniture import without_furniture
-from rag_pipeline.loading.pdf.headings import demote_front_matter, set_levels
+from rag_pipeline.loading.pdf.headings import (
+    declared_title,
+    demote_front_matter,
+    set_levels,
+    title_block,
+    without_marks,
+)
 from rag_pipeline.loading.pdf.hyphens import Hyphens
 from rag_pipeline.loading.pdf.markdown import plain, to_markdown
 from rag_pipeline.loading.pdf.page import Page, lay_out, read_page
 from rag_pipeline.loading.pdf.paragraphs import Styles, blocks_of
 from rag_pipeline.loading.pdf.render import MAX_PIXELS, too_large
-from rag_pipeline.loading.pdf.titles import declared_title, title_block, without_marks
 from rag_pipeline.loading.quality import measure
 
 _PASSWORD_ERRORS = (pdfium.FPDF_ERR_PASSWORD, pdfium.FPDF_ERR_SECURITY)

@@ -49,7 +49,7 @@ def row_ruled(
         middle = word.base - 0.3 * word.size
         if middle < levels[-1]:
             bands[bisect_left(levels, middle)].append(word)
-    bands[0] = _heads(bands[0], levels[0], borders)
+    bands[0] = _column_heads(bands[0], levels[0], borders)
     bands = [band for band in bands if band]
     if len(bands) < _MIN_ROWS:
         return None
@@ -69,8 +69,7 @@ def _parted(band: Sequence[Word], borders: Sequence[float]) -> list[list[list[Wo
     return [rows_of(cell) if cell else [] for cell in between(band, borders)]
 
 
-def _heads(words: Sequence[Word], level: float, borders: Sequence[float]) -> list[Word]:
-    """Return the words of the column heads above the first line."""
+def _column_heads(words: Sequence[Word], level: float, borders: Sequence[float]) -> list[Word]:
     rows = sorted(rows_of(words), key=lambda row: -max(w.base for w in row)) if words else []
     found: list[Word] = []
     below = level

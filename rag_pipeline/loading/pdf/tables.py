@@ -67,7 +67,7 @@ def ruled_tables(
     for box, levels in stacks:
         if any(_overlap(box, other) for other in used):
             continue
-        if table := _between_rules(_inside(rest, box), levels):
+        if table := _table_between_rules(_inside(rest, box), levels):
             rest = _outside(rest, box)
             tables.append(table)
             used.append(box)
@@ -244,8 +244,7 @@ def _stacks(rules: Sequence[Rule]) -> list[tuple[Sides, list[float]]]:
     return found
 
 
-def _between_rules(words: Sequence[Word], levels: Sequence[float]) -> TableCells | None:
-    """Return the table between horizontal lines, if there is one."""
+def _table_between_rules(words: Sequence[Word], levels: Sequence[float]) -> TableCells | None:
     rows = rows_of(words)
     if len(rows) < 2 or len(words) < 4:
         return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_pipeline.loading.pdf.titles import declared_title
+from rag_pipeline.loading.pdf.headings import declared_title
 
 
 @pytest.mark.parametrize(
