@@ -37,7 +37,7 @@ from rag_pipeline.indexing import (
     update_documents,
     update_lexical,
 )
-from rag_pipeline.indexing.builders import read_in_order
+from rag_pipeline.indexing.tables import read_in_order
 from rag_pipeline.models.embedding import Embedded
 from rag_pipeline.pipeline.planning import Step, plan_step, steps
 from rag_pipeline.pipeline.template import write_corpus_file
@@ -90,7 +90,9 @@ class Scale:
         key = self.chosen.vector_key
         stage = open_stage(self.workspace, "vector_index", key)
 
-        def build(ids: Sequence[str], _: object) -> Iterator[pa.RecordBatch]:
+        def build(
+            _: object, __: object, ids: Sequence[str], ___: object
+        ) -> Iterator[pa.RecordBatch]:
             names = CONTEXTUALIZED_CHUNKS_SCHEMA.names
             for batch in read_in_order(stage.upstream, names, ids):
                 documents = batch.column("document_id").to_pylist()
@@ -102,7 +104,7 @@ class Scale:
                     [batch], made, stage.table.schema, stage.fingerprint
                 )
 
-        return replace(stage, build=build)
+        return replace(stage, make_rows=build)
 
     def index(self) -> Index:
         lexical = self.workspace.lexical_path(self.chosen.context_key, "bm25s")

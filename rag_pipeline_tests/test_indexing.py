@@ -6,7 +6,7 @@ import pytest
 from rag_pipeline import indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
-from rag_pipeline.indexing import lexical, stages
+from rag_pipeline.indexing import lexical, tables
 from rag_pipeline.search.lexical_index import build_lexical_index, open_lexical_index
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_corpus, write_documents, write_file
@@ -52,7 +52,7 @@ def test_stages_wait_for_the_stage_before_them(tmp_path, workspace):
 
 
 def test_shards_are_bounded_and_a_failed_one_is_done_alone(tmp_path, workspace, monkeypatch):
-    monkeypatch.setattr(stages, "MAX_SHARD_DOCUMENTS", 1)
+    monkeypatch.setattr(tables, "MAX_SHARD_DOCUMENTS", 1)
     indexing.update_documents(workspace)
     stage = indexing.open_stage(workspace, "chunks", "recursive_150")
     shards = indexing.plan(stage).shards

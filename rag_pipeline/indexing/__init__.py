@@ -4,7 +4,6 @@ A document is *stale* in a table when its rows there are missing or made from so
 *orphaned* when the table before has it no longer. Whatever a crash leaves undone is stale again.
 """
 
-from rag_pipeline.indexing.builders import read_documents as read_documents
 from rag_pipeline.indexing.documents import listing_digest as listing_digest
 from rag_pipeline.indexing.documents import loaded_listing as loaded_listing
 from rag_pipeline.indexing.documents import plan_documents as plan_documents
@@ -21,14 +20,15 @@ from rag_pipeline.indexing.loads import update_documents as update_documents
 from rag_pipeline.indexing.plans import MADE_OTHERWISE as MADE_OTHERWISE
 from rag_pipeline.indexing.plans import Plan as Plan
 from rag_pipeline.indexing.plans import Report as Report
-from rag_pipeline.indexing.stages import STAGES as STAGES
-from rag_pipeline.indexing.stages import TableStage as TableStage
-from rag_pipeline.indexing.stages import build_shard as build_shard
-from rag_pipeline.indexing.stages import finish as finish
-from rag_pipeline.indexing.stages import open_stage as open_stage
-from rag_pipeline.indexing.stages import plan as plan
-from rag_pipeline.indexing.stages import update as update
-from rag_pipeline.indexing.stages import update_stage as update_stage
+from rag_pipeline.indexing.tables import STAGES as STAGES
+from rag_pipeline.indexing.tables import TableStage as TableStage
+from rag_pipeline.indexing.tables import build_shard as build_shard
+from rag_pipeline.indexing.tables import finish as finish
+from rag_pipeline.indexing.tables import open_stage as open_stage
+from rag_pipeline.indexing.tables import plan as plan
+from rag_pipeline.indexing.tables import read_documents as read_documents
+from rag_pipeline.indexing.tables import update as update
+from rag_pipeline.indexing.tables import update_stage as update_stage
 from rag_pipeline.indexing.warnings import code_warning as code_warning
 from rag_pipeline.indexing.warnings import text_quality as text_quality
 from rag_pipeline.indexing.warnings import text_warnings as text_warnings

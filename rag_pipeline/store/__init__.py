@@ -1,4 +1,4 @@
-"""Where everything that is built lives: one folder or s3:// prefix per corpus.
+"""The store: one folder or s3:// prefix per corpus, with everything that is built.
 
     <store>/<corpus>/tables/     LanceDB: documents, quarantine, chunks.*, vector_index.* …
     <store>/<corpus>/lexical/    immutable BM25 indexes, one folder per build
@@ -7,8 +7,8 @@
     <store>/calls.sqlite         the call cache, shared by all corpora (see `calls`)
     <store>/.calls/              on a bucket: what machines tell each other (see `sharing`)
 
-State is per document: each row of a derived table says which document, content and fingerprint it
-was made from, so what is stale can be read off the table itself.
+State is per document: each row of a derived table holds the document, content hash and fingerprint
+that it was made from, so the table itself tells what is stale.
 """
 
 from rag_pipeline.store.register import BucketRegister as BucketRegister

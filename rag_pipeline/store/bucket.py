@@ -1,6 +1,6 @@
-"""A store below a prefix of a bucket.
+"""The files of one corpus in a store below a prefix of a bucket.
 
-What is written appears when it is whole. S3's conditional puts (`If-None-Match: *`,
+An object appears when it is complete. S3's conditional puts (`If-None-Match: *`,
 `If-Match: <ETag>`) let one of several writers win. Published folders are copied to this machine.
 """
 
@@ -43,9 +43,11 @@ class BucketFiles(Files):
     shared = True
 
     def __init__(self, url: str, corpus: str) -> None:
+        self.url = url
+        self.files = arrow_files()
         self._bucket, prefix = split_url(url)
         self._prefix = f"{prefix}/{corpus}".lstrip("/")
-        super().__init__(arrow_files(), f"{self._bucket}/{self._prefix}", url)
+        self.root = f"{self._bucket}/{self._prefix}"
         self._address = f"{url}/{corpus}"
         self.calls_folder = cache_folder() / _digest(url)
         self._copies = cache_folder() / "folders"
@@ -59,13 +61,12 @@ class BucketFiles(Files):
 
     def write(self, path: str, content: bytes) -> None:
         """Write an object."""
-        # Not by Arrow: three requests an object, and where they fail its stream is closed,
-        # with all retries, while it holds the interpreter lock.
+        # Arrow would send three requests, and close a failed stream under the interpreter lock.
         with clear_s3_errors(f"{self._address}/{path}"):
             s3_client().put_object(Bucket=self._bucket, Key=self._key(path), Body=content)
 
     def hashes(self, paths: Iterable[str]) -> Hashes:
-        """Return the size and ETag of each object, from listings: none is downloaded."""
+        """Return the size and ETag of each object from listings; download none."""
         wanted = set(paths)
         found: dict[str, FileHash] = {}
         pages = s3_client().get_paginator("list_objects_v2")
@@ -92,7 +93,7 @@ class BucketFiles(Files):
                         return None
                     raise
                 except (IncompleteReadError, ResponseStreamingError):
-                    if not left:  # boto3 itself tries again only until the content begins
+                    if not left:  # boto3 retries only until the content begins
                         raise
         raise AssertionError("unreachable")
 
@@ -105,7 +106,7 @@ class BucketFiles(Files):
         return self._put(path, content, "IfMatch", tag)
 
     def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
-        """Write an object that must be renewed every 20 seconds, and may be taken after 90."""
+        """Write an object that is renewed every 20 seconds; others may take it after 90."""
         found = self.read_tagged(path)
         if found is not None and _locked_until(found[0]) > time.time():
             return None
@@ -123,7 +124,7 @@ class BucketFiles(Files):
                 with suppress(StoreError):  # tried again in 20 seconds
                     found = self.read_tagged(path)
                     if found is None or found[0] != mine[0]:
-                        return  # it was not renewed in time, and another has it
+                        return  # another process took it after 90 seconds
                     after = _lock_content(holder)
                     if self.replace(path, after, found[1]):
                         mine[0] = after
@@ -135,13 +136,13 @@ class BucketFiles(Files):
         finally:
             ended.set()
             renewal.join()
-            # A lease that can't be given back runs out; the run's own error is the one to tell.
+            # A lock that can't be removed expires; the run's own error matters more.
             with suppress(StoreError, OSError):
                 if self.read(path) == mine[0]:
                     self.remove_file(path)
 
     def leftovers(self) -> Sequence[str]:
-        """Return none: what is written appears when it is whole."""
+        """Return none: an object appears when it is complete."""
         return []
 
     def new_folder(self, path: str) -> Path:
@@ -165,7 +166,7 @@ class BucketFiles(Files):
     def local_folder(self, path: str) -> Path | None:
         """Return this machine's copy of a published folder, None if there is no folder.
 
-        It is copied once, and the copy held against the SHA-256 of every file each time.
+        The folder is copied once; each call compares the SHA-256 of every file of the copy.
         """
         listed = self.read(f"{path}/{folders.FILES}")
         if listed is None:
@@ -175,10 +176,7 @@ class BucketFiles(Files):
         return folders.fetch(self.files, f"{self.root}/{path}", listed, place, target)
 
     def check_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder are there, as large as listed.
-
-        A whole copy on this machine says nothing of what others will find in the bucket.
-        """
+        """Raise StoreError unless all files of a published folder exist in their listed sizes."""
         listed = self.read(f"{path}/{folders.FILES}")
         if listed is None:
             return
@@ -191,12 +189,12 @@ class BucketFiles(Files):
                 )
 
     def verify_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder have the SHA-256 as listed."""
+        """Raise StoreError unless all files of a published folder have their listed hashes."""
         self.check_folder(path)
         self.local_folder(path)
 
     def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of other folders than these, last used before a time."""
+        """Return this machine's copies of other folders, last used before a Unix time."""
         wanted = set()
         for path in paths:
             listed = self.read(f"{path}/{folders.FILES}")
@@ -211,7 +209,7 @@ class BucketFiles(Files):
         return _digest(f"{self._address}/")
 
     def _copy_name(self, path: str, listed: bytes) -> str:
-        # The list's own hash is part of it: a folder that was built again is another copy.
+        # A folder that was built again has another list, and so another copy.
         content = hashlib.sha256(listed).hexdigest()
         return f"{self._copy_prefix}-{_digest(path + content)}"
 
@@ -242,7 +240,7 @@ def _lock_content(holder: Mapping[str, Any]) -> bytes:
 def _locked_until(content: bytes) -> float:
     try:
         return float(json.loads(content)["until"])
-    except (ValueError, KeyError, TypeError):  # not a lock's: nobody can renew it
+    except (ValueError, KeyError, TypeError):  # not a lock, so nobody renews it
         return 0.0
 
 

@@ -1,12 +1,16 @@
-"""The files of one corpus's place in a store: a folder's way and a bucket's way are kinds of it.
+"""The files of one corpus in a store, below a local folder; `bucket` does the same in a bucket.
 
-Both read and list through Arrow's file systems. They differ in how a file is written, how one of
-several writers wins, and how a whole folder is published.
+A file is written beside its place and moved there. Of several writers, one wins: by a hard link,
+which refuses an existing name, or by a lock on the folder, which ends with its process.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,30 +18,38 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rag_pipeline.errors import StoreError
+from rag_pipeline.imports import import_lancedb
 from rag_pipeline.store.errors import one_line
-from rag_pipeline.store.hashes import Hashes
+from rag_pipeline.store.folders import FILES, read_list
+from rag_pipeline.store.hashes import FileHash, Hashes
+from rag_pipeline.store.whole import UNFINISHED, locked, new_name, written
 
 if TYPE_CHECKING:
     import lancedb
-
 
 Lock = AbstractContextManager[object]
 """Holds a lock until its block ends."""
 
 
-class Files(ABC):
-    """Files by their path below one root; a folder's file list is `folders.FILES`."""
+class Files:
+    """Files below one root, by their paths; they are read and listed by Arrow's file systems."""
 
-    shared: bool
+    shared = False
     """Whether other machines write here too."""
     calls_folder: Path
     """This machine's folder of the calls that all corpora of the store share."""
 
-    def __init__(self, files: pafs.FileSystem, root: str, url: str) -> None:
-        """Take the root below which files stand, and the store's address for messages."""
-        self.files = files
-        self.root = root
+    def __init__(self, url: str, corpus: str) -> None:
         self.url = url
+        self.files: pafs.FileSystem = pafs.LocalFileSystem()
+        self.root = f"{url}/{corpus}"
+        self.calls_folder = Path(url)
+        self.calls_folder.mkdir(parents=True, exist_ok=True)
+
+    def connect(self) -> "lancedb.DBConnection":
+        """Return the database of the tables."""
+        connection: lancedb.DBConnection = import_lancedb().connect(f"{self.root}/tables")
+        return connection
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content, None if there is none."""
@@ -53,18 +65,15 @@ class Files(ABC):
         """Open a file to read parts of it; raise FileNotFoundError if there is none."""
         return self.files.open_input_file(f"{self.root}/{path}")
 
-    def remove_file(self, path: str) -> None:
-        """Delete a file, if it is there."""
-        with suppress(FileNotFoundError):
-            self.files.delete_file(f"{self.root}/{path}")
+    def read_tagged(self, path: str) -> tuple[bytes, str] | None:
+        """Return content and a tag that changes with it, None if there is no file."""
+        content = self.read(path)
+        return None if content is None else (content, hashlib.sha256(content).hexdigest())
 
-    def remove_folder(self, path: str) -> None:
-        """Delete a folder with all that is in it, or a file, if it is there."""
-        with suppress(FileNotFoundError):
-            try:
-                self.files.delete_dir(f"{self.root}/{path}")
-            except NotADirectoryError:
-                self.remove_file(path)
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or a folder."""
+        info = self.files.get_file_info(f"{self.root}/{path}")
+        return bool(info.type != pafs.FileType.NotFound)
 
     def list(self, path: str) -> Sequence[str]:
         """Return the names in a folder; none if there is no folder."""
@@ -77,79 +86,11 @@ class Files(ABC):
         return {info.path.removeprefix(root): info.size or 0 for info in self._infos(path)}
 
     def modified(self, path: str) -> float:
-        """Return when a file, or a folder or the newest in it, was written (Unix seconds)."""
+        """Return when a file, or the newest file of a folder, was written (Unix seconds)."""
         own = self.files.get_file_info(f"{self.root}/{path}")
         return max(info.mtime_ns or 0 for info in (own, *self._infos(path))) / 1e9
 
-    def exists(self, path: str) -> bool:
-        """Return whether there is a file or a folder."""
-        info = self.files.get_file_info(f"{self.root}/{path}")
-        return bool(info.type != pafs.FileType.NotFound)
-
-    @abstractmethod
-    def connect(self) -> "lancedb.DBConnection":
-        """Return the database of the tables."""
-
-    @abstractmethod
-    def hashes(self, paths: Iterable[str]) -> Hashes:
-        """Return what tells each file from any other content; nothing of those that are gone."""
-
-    @abstractmethod
-    def write(self, path: str, content: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new, never a part."""
-
-    @abstractmethod
-    def read_tagged(self, path: str) -> tuple[bytes, str] | None:
-        """Return content and a tag that changes with it, None if there is no file."""
-
-    @abstractmethod
-    def create(self, path: str, content: bytes) -> bool:
-        """Write a file that is not there; return False, and change nothing, if it is."""
-
-    @abstractmethod
-    def replace(self, path: str, content: bytes, tag: str) -> bool:
-        """Write over the file that has this tag; return False, and change nothing, otherwise."""
-
-    @abstractmethod
-    def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
-        """Return what holds a lock until its block ends, or its process; None if another has it.
-
-        `holder` is written to `path` as JSON, for those who come second.
-        """
-
-    @abstractmethod
-    def leftovers(self) -> Sequence[str]:
-        """Return the unfinished files and folders that a killed writer has left, or one at work."""
-
-    @abstractmethod
-    def new_folder(self, path: str) -> Path:
-        """Return a new empty local folder to build in what is published at `path`."""
-
-    @abstractmethod
-    def publish(self, built: Path, path: str, listed: bytes) -> None:
-        """Move a complete local folder to its place; keep what is there already."""
-
-    @abstractmethod
-    def has_folder(self, path: str) -> bool:
-        """Return whether a published folder is complete."""
-
-    @abstractmethod
-    def local_folder(self, path: str) -> Path | None:
-        """Return a published folder on this machine, None if there is none."""
-
-    @abstractmethod
-    def check_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder are there, as large as listed."""
-
-    @abstractmethod
-    def verify_folder(self, path: str) -> None:
-        """Raise StoreError unless all files of a published folder are as listed, to the byte."""
-
-    @abstractmethod
-    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
-        """Return this machine's copies of other folders than these, last used before a time."""
-
-    def _infos(self, path: str) -> "Sequence[pafs.FileInfo]":
+    def _infos(self, path: str) -> Sequence[pafs.FileInfo]:
         place = f"{self.root}/{path}"
         info = self.files.get_file_info(place)
         if info.type == pafs.FileType.File:
@@ -157,3 +98,148 @@ class Files(ABC):
         selector = pafs.FileSelector(place, recursive=True, allow_not_found=True)
         infos = self.files.get_file_info(selector)
         return [i for i in infos if i.type == pafs.FileType.File]
+
+    def hashes(self, paths: Iterable[str]) -> Hashes:
+        """Return size and hash of each file that exists."""
+        found: dict[str, FileHash] = {}
+        for path in paths:
+            with suppress(FileNotFoundError), self._place(path).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                found[path] = {"bytes": file.tell(), "sha256": digest}
+        return found
+
+    def remove_file(self, path: str) -> None:
+        """Delete a file, if it is there."""
+        with suppress(FileNotFoundError):
+            self.files.delete_file(f"{self.root}/{path}")
+
+    def remove_folder(self, path: str) -> None:
+        """Delete a file, or a folder with all its files, if it is there."""
+        with suppress(FileNotFoundError):
+            try:
+                self.files.delete_dir(f"{self.root}/{path}")
+            except NotADirectoryError:
+                self.remove_file(path)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file so that a reader sees the old content or the new, never a part."""
+        with self._written(path, content) as new:
+            new.replace(self._place(path))
+
+    def create(self, path: str, content: bytes) -> bool:
+        """Write a new file; return False, and change nothing, if it exists."""
+        with self._written(path, content) as new:
+            try:
+                os.link(new, self._place(path))
+            except FileExistsError:
+                return False
+        return True
+
+    def replace(self, path: str, content: bytes, tag: str) -> bool:
+        """Write over the file that has this tag; return False, and change nothing, otherwise."""
+        target = self._place(path)
+        with self._written(path, content) as new, locked(target.parent):
+            found = self.read_tagged(path)
+            if found is None or found[1] != tag:
+                return False
+            new.replace(target)
+        return True
+
+    def try_lock(self, path: str, holder: Mapping[str, Any]) -> Lock | None:
+        """Return a lock that ends with its block or process; None if another process has it.
+
+        `holder` is written to `path` as JSON, so that others can say who has the lock.
+        """
+        with self._clear_errors(path):
+            place = self._place(path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(place, os.O_CREAT | os.O_RDWR, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                return None
+            with suppress(OSError):  # on a full disk the lock holds without the holder's name
+                os.truncate(handle, 0)
+                os.write(handle, json.dumps(dict(holder)).encode())
+        return _closing(handle)
+
+    def leftovers(self) -> Sequence[str]:
+        """Return the unfinished files and folders of writers that are killed or still at work."""
+        root = Path(self.root)
+        return sorted(p.relative_to(root).as_posix() for p in root.glob(f"**/{UNFINISHED}*"))
+
+    # --- published folders ---
+
+    def new_folder(self, path: str) -> Path:
+        """Return a new empty local folder, to build the folder that is published at `path`."""
+        with self._clear_errors(path):
+            parent = self._place(path).parent
+            parent.mkdir(parents=True, exist_ok=True)
+            folder = new_name(parent)
+            folder.mkdir()
+            return folder
+
+    def publish(self, built: Path, path: str, listed: bytes) -> None:
+        """Move a complete local folder to its place; keep a folder that is there already."""
+        (built / FILES).write_bytes(listed)
+        target = self._place(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            built.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+            shutil.rmtree(built)
+
+    def has_folder(self, path: str) -> bool:
+        """Return whether a published folder is complete."""
+        return self.exists(path)
+
+    def local_folder(self, path: str) -> Path | None:
+        """Return a published folder on this machine, None if there is none."""
+        return self._place(path) if self.has_folder(path) else None
+
+    def check_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder exist in their listed sizes."""
+
+    def verify_folder(self, path: str) -> None:
+        """Raise StoreError unless all files of a published folder have their listed hashes."""
+        listed = self.read(f"{path}/{FILES}")
+        if listed is None:
+            raise StoreError(f"{self.url}: {path}/{FILES} is gone")
+        known = read_list(listed, f"{self.root}/{path}")
+        for name, entry in known.items():
+            if self.hashes([f"{path}/{name}"]).get(f"{path}/{name}") != entry:
+                raise StoreError(f"{self.root}/{path}/{name}: altered: its hash is not as listed")
+
+    def stale_copies(self, paths: Iterable[str], before: float) -> Sequence[Path]:
+        """Return this machine's copies of other folders, last used before a Unix time."""
+        return []
+
+    def _place(self, path: str) -> Path:
+        return Path(self.root) / path
+
+    @contextmanager
+    def _written(self, path: str, content: bytes) -> Iterator[Path]:
+        with self._clear_errors(path):
+            folder = self._place(path).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            with written(folder, content) as new:
+                yield new
+
+    @contextmanager
+    def _clear_errors(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(f"{self.url}: cannot write {path}: {one_line(error)}") from None
+
+
+@contextmanager
+def _closing(handle: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.truncate(handle, 0)
+        os.close(handle)

@@ -1,8 +1,7 @@
 """Published folders: the list of their files with SHA-256, and copies of them on this machine.
 
-The list is written last and makes the folder complete. A copy is taken file by file, held against
-the list, and only then put where others look for it: no reader meets a part of a download, and a
-copy that was damaged since is thrown away and fetched again.
+The list is written last and completes the folder. A copy is compared with the list before it moves
+to its place, so no reader sees a partial download. A damaged copy is deleted and fetched again.
 """
 
 import hashlib
@@ -43,7 +42,7 @@ def list_files(folder: Path) -> bytes:
 
 
 def read_list(content: bytes, place: str) -> FileRecords:
-    """Read a `FILES.json`; raise StoreError when it is torn or names a file outside its folder."""
+    """Read a `FILES.json`; raise StoreError if it is torn or names a file outside its folder."""
     try:
         listed: FileRecords = json.loads(content)["files"]
         for name, entry in listed.items():
@@ -58,14 +57,14 @@ def read_list(content: bytes, place: str) -> FileRecords:
 def fetch(files: "pafs.FileSystem", source: str, content: bytes, place: str, target: Path) -> Path:
     """Return `target` as a copy of the folder `source`, whose `FILES.json` is `content`.
 
-    Drops the copies beside it that nobody used for long. Safe to be called by several processes
-    at once. Raises StoreError naming `place` when a file is missing or differs from the list.
+    Deletes copies beside it that were not used for 30 days. Several processes may call this at
+    once. Raises StoreError with `place` if a file is missing or differs from the list.
     """
     listed = read_list(content, place)
     cache = target.parent
     if target.is_dir():
         if _is_whole(target, listed):
-            with suppress(OSError):  # says that it is in use
+            with suppress(OSError):  # marks the copy as in use
                 os.utime(target)
             return target
         shutil.rmtree(target, ignore_errors=True)
@@ -106,7 +105,7 @@ def _copy(
 
 
 def copied(source: IO[bytes] | pa.NativeFile, target: IO[bytes], most: int | None = None) -> str:
-    """Copy a stream; return its SHA-256. Raises ValueError where it has more than `most` bytes."""
+    """Copy a stream; return its SHA-256. Raises ValueError if it has more than `most` bytes."""
     digest = hashlib.sha256()
     written = 0
     while block := source.read(_BLOCK):
@@ -136,7 +135,7 @@ def sha256_of(file: Path) -> str:
 
 
 def _drop_unused(cache: Path) -> None:
-    # Whoever still has such a copy mapped keeps it: its files live on until they are closed.
+    # A process that still maps a deleted copy keeps its files until it closes them.
     oldest = time.time() - _UNUSED_SECONDS
     for copy in cache.iterdir():
         with suppress(OSError):

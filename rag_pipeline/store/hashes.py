@@ -1,8 +1,8 @@
-"""Hashes of what was written, to tell later what has rotted since.
+"""Hashes of stored files, to find corruption later.
 
-A JSON file may carry the hash of its own content, a Parquet file carries that of its rows and
-note. The files of tables and folders are listed elsewhere: in `hashes/<table>.json`, `FILES.json`
-and the manifests of releases.
+A JSON file may carry the hash of its own content, a Parquet file carries the hash of its rows and
+note. The hashes of tables and folders stand in `hashes/<table>.json`, `FILES.json` and the
+manifests of releases.
 """
 
 import hashlib
@@ -38,14 +38,14 @@ def unsealed(value: Any) -> Any:
 
 
 def holds(value: Any) -> bool:
-    """Return whether a JSON value is as it was sealed; True for one that never was."""
+    """Return whether a JSON value fits its hash; True for one without a hash."""
     if not isinstance(value, dict) or SEAL not in value:
         return True
     return bool(value[SEAL] == _hash(unsealed(value)))
 
 
 def rows_hash(rows: pa.Table, note: Mapping[str, Any]) -> str:
-    """Hash what a Parquet file says: names of columns, rows and note."""
+    """Hash the column names, rows and note of a Parquet file."""
     return _hash([rows.column_names, rows.to_pylist(), unsealed(dict(note))])
 
 
@@ -61,7 +61,7 @@ def seal_page(text: str) -> bytes:
 
 
 def page_holds(content: bytes) -> bool:
-    """Return whether a page is as it was sealed; True for a whole one that never was."""
+    """Return whether a page fits its hash; True for a complete page without a hash."""
     text, mark, rest = content.rpartition(f"\n<!-- {SEAL}: ".encode())
     if not mark:
         return content.rstrip().endswith(b"</html>")

@@ -1,6 +1,6 @@
-"""One run at a time: who is at work on a corpus, told to whoever comes second.
+"""A lease on a corpus: one run at a time, and its holder's name for the next one.
 
-Tables stay right without it; it keeps people from paying for, and waiting for, the same work.
+Tables stay right without it. It keeps two people from paying for the same work.
 """
 
 import json
@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,14 +24,12 @@ _POLL_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Held:
-    """A lease that this process has: how many blocks are in it, and what gives it back."""
-
     blocks: int
     lock: Lock
 
 
 _held: dict[tuple[str, str], _Held] = {}
-"""The leases that this process has by store and corpus: a run's own steps don't wait for them."""
+"""This process's leases by store and corpus; the steps of a run enter their run's lease."""
 _guard = threading.Lock()
 
 
@@ -41,20 +39,18 @@ def lease(
 ) -> Iterator[None]:
     """Hold the corpus's lease inside the block.
 
-    A process that holds it may enter again; it is given back when the last block ends. While
-    another process has it, raises BusyError that names that one, or with `wait` calls `waiting`
-    with the name once and tries again every second. A lease ends with its process; on a bucket at
-    most 90 seconds later.
+    A process may enter its own lease again; the last block to end gives it back. While another
+    process holds it, raises BusyError with that process's name. With `wait`, calls `waiting` once
+    with the name instead, and tries again every second. A lease ends with its process, on a bucket
+    at most 90 seconds later.
     """
-    told = False
-    while not _enter(store):
-        said = f"a run is at work on {store.corpus}{_by(store)}"
+    if not _enter(store):
+        said = _said(store)
         if not wait:
             raise BusyError(f"{said}; wait until it has ended, or run with --wait")
-        if not told:
-            waiting(said)
-            told = True
-        time.sleep(_POLL_SECONDS)
+        waiting(said)
+        while not _enter(store):
+            time.sleep(_POLL_SECONDS)
     try:
         yield
     finally:
@@ -62,7 +58,6 @@ def lease(
 
 
 def _enter(store: Store) -> bool:
-    """Count one more block of this process; False while another process has the lease."""
     place = (store.url, store.corpus)
     with _guard:
         if place in _held:
@@ -87,25 +82,23 @@ def _leave(store: Store) -> None:
 
 
 def at_work(store: Store) -> str | None:
-    """Return who else is at work on the corpus, in words; None where nobody but this process is."""
+    """Return which other process works on the corpus, in words; None if there is none."""
     with _guard:
         if (store.url, store.corpus) in _held:
             return None
     lock = store.files.try_lock(FILE, _holder())
     if lock is None:
-        return f"a run is at work on {store.corpus}{_by(store)}"
+        return _said(store)
     with lock:
         return None
 
 
 def wait_for_others(store: Store, waiting: Callable[[str], object]) -> None:
-    """Return once nobody else is at work on the corpus; tell once, in words, who is."""
-    told = False
-    while said := at_work(store):
-        if not told:
-            waiting(said)
-            told = True
-        time.sleep(_POLL_SECONDS)
+    """Return once no other process works on the corpus; call `waiting` once with its name."""
+    if said := at_work(store):
+        waiting(said)
+        while at_work(store):
+            time.sleep(_POLL_SECONDS)
 
 
 def _holder() -> dict[str, Any]:
@@ -113,9 +106,11 @@ def _holder() -> dict[str, Any]:
     return {"since": since, "pid": os.getpid(), "host": socket.gethostname()}
 
 
-def _by(store: Store) -> str:
-    try:
+def _said(store: Store) -> str:
+    said = f"a run is at work on {store.corpus}"
+    with suppress(
+        ValueError, KeyError, TypeError
+    ):  # it has just ended, or not yet written its name
         holder = json.loads(store.read_bytes(FILE) or b"")
-        return f" since {holder['since']}, process {holder['pid']} on {holder['host']}"
-    except (ValueError, KeyError, TypeError):  # it has just ended, or not yet said who it is
-        return ""
+        said += f" since {holder['since']}, process {holder['pid']} on {holder['host']}"
+    return said

@@ -1,8 +1,8 @@
-"""Buckets as AWS's own conventions name them: one place for endpoint, region, style and errors.
+"""Endpoint, region, addressing style and errors of buckets, by AWS's own conventions.
 
-boto3 reads the environment, `~/.aws/config`, container and instance roles. What it finds is
-handed to Arrow's and Lance's own S3 clients, which know fewer of these places; credentials are
-left to each client's own chain, as temporary ones have to be renewed while a run goes on.
+boto3 reads the environment, `~/.aws/config`, container and instance roles. Its findings go to the
+S3 clients of Arrow and Lance, which read fewer of these places. Each client finds its credentials
+itself, as temporary ones are renewed during a run.
 """
 
 import os
@@ -28,11 +28,11 @@ _LASTING = {
     "SignatureDoesNotMatch": "check AWS_SECRET_ACCESS_KEY or the S3Resource",
     "403": "the credentials in use may not do this",
 }
-"""Refusals that no retry helps against, and the cure of each."""
+"""Refusals that a retry does not overcome, each with its cure."""
 
 
 def attempts() -> int:
-    """Return how often a request is tried: AWS_MAX_ATTEMPTS, or 6."""
+    """Return the number of tries of a request: AWS_MAX_ATTEMPTS, or 6."""
     value = os.environ.get("AWS_MAX_ATTEMPTS") or _ATTEMPTS
     if not value.isdecimal() or int(value) < 1:
         raise ConfigError(f"AWS_MAX_ATTEMPTS: {value!r} is not a whole number from 1 on")
@@ -41,7 +41,7 @@ def attempts() -> int:
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """What boto3 found out: `endpoint` is None for AWS's own servers."""
+    """The findings of boto3; `endpoint` is None for AWS's own servers."""
 
     endpoint: str | None
     region: str | None
@@ -60,13 +60,13 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def s3_client() -> Any:
-    """Return boto3's S3 client, one for all threads, with retries of passing faults."""
+    """Return the S3 client of boto3 that all threads share; it retries transient errors."""
     return _client(tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))))
 
 
 @cache
 def _client(environment: tuple[tuple[str, str], ...]) -> Any:
-    # Keyed by AWS's variables: whoever changes them gets a client that follows them.
+    # Keyed by AWS's variables, so that changed variables give a new client.
     import boto3
     from botocore.config import Config
 
@@ -79,7 +79,7 @@ def _client(environment: tuple[tuple[str, str], ...]) -> Any:
     )
     client = session.client("s3", config=config)
     if _is_own(client.meta.endpoint_url) and "addressing_style" not in given:
-        # A server of one's own seldom answers to bucket.host.
+        # Other servers seldom resolve bucket.host.
         client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
     return client
 
@@ -98,7 +98,7 @@ def _is_own(endpoint: str) -> bool:
 
 
 def is_lasting(error: Any) -> bool:
-    """Return whether no retry helps against boto3's ClientError."""
+    """Return whether retries can't overcome boto3's ClientError."""
     code = error.response.get("Error", {}).get("Code", "")
     return code in _LASTING or code.endswith("AccessDeniedException")
 
@@ -136,11 +136,10 @@ def arrow_files() -> Any:
 
 @contextmanager
 def clear_s3_errors(place: str, client: Any = None) -> Iterator[None]:
-    """Turn boto3's errors, of a client that is not the process's own, too, into one line.
+    """Turn boto3's errors into one line with the place and the cure.
 
-    It names the place and the cure.
-
-    ConfigError for what no retry helps against, StoreError for what may be better next time.
+    Raises ConfigError if retries can't help, else StoreError. `client` is the one in use, if it is
+    not `s3_client`.
     """
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import (

@@ -1,4 +1,4 @@
-"""What the documents' rows in a table were made from, read once per version of the table."""
+"""The origin of each document's rows in a table, read once per version of the table."""
 
 import hashlib
 from collections import OrderedDict
@@ -11,7 +11,7 @@ _MOST_DOCUMENTS = 500_000
 
 
 class DocumentState(NamedTuple):
-    """What a document's rows in a table were made from, and how many there are."""
+    """The origin of a document's rows in a table, and their number."""
 
     content_hash: str
     fingerprint: str
@@ -22,24 +22,23 @@ TableState = Mapping[str, DocumentState]
 
 
 class _Known(dict[str, DocumentState]):
-    """A version's state, which nobody changes, with its digest once that was asked for."""
-
     digest: str = ""
+    """The cached result of `state_digest`."""
 
 
 StateKey = tuple[str, str, int]
-"""Table name, the identity it was given when it was created, version."""
+"""Table name, the table's random identity, version."""
 
 
 class StateCache:
-    """The states of the table versions that were read last; a version never changes."""
+    """The states of the most recently read table versions; a version never changes."""
 
     def __init__(self) -> None:
         self._states: OrderedDict[StateKey, TableState] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: StateKey, read: Callable[[], dict[str, DocumentState]]) -> TableState:
-        """Return the state of one version, reading it if it is not known."""
+        """Return the state of one version; read it if it is not cached."""
         with self._lock:
             if key in self._states:
                 self._states.move_to_end(key)
@@ -54,7 +53,7 @@ class StateCache:
 
 
 def state_digest(state: TableState) -> str:
-    """Hash what a table holds: documents, contents, fingerprints and row counts."""
+    """Hash the documents, contents, fingerprints and row counts of a table."""
     if isinstance(state, _Known):
         state.digest = state.digest or _digest(state)
         return state.digest

@@ -1,4 +1,4 @@
-"""One corpus's place in the store: its tables, small files and published folders."""
+"""The store of one corpus: its tables, small files and published folders."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,6 @@ from rag_pipeline.store import folders, hashes
 from rag_pipeline.store.bucket import BucketFiles
 from rag_pipeline.store.errors import one_line
 from rag_pipeline.store.files import Files
-from rag_pipeline.store.folder import FolderFiles
 from rag_pipeline.store.hashes import Hashes
 from rag_pipeline.store.states import StateCache
 from rag_pipeline.store.tables import KEEP_VERSIONS, Table
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     import lancedb
 
 SHARED_CALLS = ".calls"
-"""The folder of a bucket's store, beside the corpora, that all of them share (see `sharing`)."""
+"""Folder of a bucket's store that all corpora share (see `sharing`)."""
 
 _SEALED = ("checks/", "evaluation/", "hashes/", "passed_checks/", "releases/")
-"""Folders of which each JSON file holds the hash of its content: what decides what is served."""
+"""Folders whose JSON files hold the hash of their content."""
 
 
 class Store:
@@ -39,7 +38,7 @@ class Store:
         self.corpus = corpus
         self._keep_versions = keep_versions
         self._states = StateCache()
-        kind = BucketFiles if "://" in self.url else FolderFiles
+        kind = BucketFiles if "://" in self.url else Files
         try:
             self.files: Files = kind(self.url, corpus)
         except (OSError, pa.ArrowInvalid, ValueError) as error:
@@ -65,9 +64,9 @@ class Store:
     # --- hashes ---
 
     def hash_table(self, name: str) -> Hashes:
-        """Hash the files of a table that are new, forget those that are gone; return all.
+        """Hash the new files of a table, forget deleted ones; return all by their paths.
 
-        By their paths in the store. A file of a table is written once and never changed.
+        A file of a table is written once and never changed.
         """
         table, place = self.table(name, None), f"tables/{name}.lance"
         known = dict(self.hashes_of(name, table.identity))
@@ -81,9 +80,9 @@ class Store:
         return known
 
     def hashes_of(self, name: str, identity: str | None = None) -> Hashes:
-        """Return what is known of a table's files; {} where that is nothing, or not readable.
+        """Return the recorded hashes of a table's files; {} if there is no readable record.
 
-        With an `identity`, only what is known of the table that was given it when it was created.
+        With an `identity`, a record of another table of this name does not count.
         """
         with suppress(StoreError):
             record = self.read_json(_hashes_file(name)) or {}
@@ -93,12 +92,12 @@ class Store:
         return {}
 
     def changed_files(self, known: Hashes) -> list[str]:
-        """Return which files are not as they were hashed, or gone; sorted."""
+        """Return the files that are gone or differ from their hashes, sorted."""
         found = self.files.hashes(known)
         return sorted(path for path, was in known.items() if found.get(path) != was)
 
     def check_file(self, path: str) -> None:
-        """Raise StoreError for a JSON or Parquet file or a page that is torn or was altered."""
+        """Raise StoreError if a JSON or Parquet file or a page is torn or altered."""
         content = self.read_bytes(path)
         if content is None:
             return
@@ -124,7 +123,7 @@ class Store:
     # --- small files ---
 
     def address(self, path: str) -> str:
-        """Return where a file stands, for people: a path or an s3:// address."""
+        """Return a file's path or s3:// address, for messages."""
         return f"{self.url}/{self.corpus}/{path}"
 
     def read_bytes(self, path: str) -> bytes | None:
@@ -184,10 +183,7 @@ class Store:
             raise StoreError(f"{self.address(path)}: not Parquet: {one_line(error)}") from None
 
     def read_note(self, path: str) -> dict[str, Any]:
-        """Return what `write_parquet` noted beside the rows, {} if there is no such file.
-
-        Reads the end of the file alone.
-        """
+        """Return the note of `write_parquet`, {} if there is none; read the file's end alone."""
         try:
             with self.files.open_file(path) as file:
                 metadata = pq.read_schema(file).metadata or {}
@@ -215,14 +211,13 @@ class Store:
     # --- folders: lexical indexes ---
 
     def publish_folder(self, built: Path, path: str) -> None:
-        """Move a complete local folder to its place in the store; keep what is there already."""
+        """Move a complete local folder to its place; keep a folder that is there already."""
         self.files.publish(built, path, folders.list_files(built))
 
     def local_folder(self, path: str) -> Path:
-        """Return a published folder on this machine.
+        """Return a published folder on this machine; raise StoreError if there is none.
 
-        A folder of a bucket is copied once, and its copy held against the SHA-256 of every file
-        each time.
+        A folder of a bucket is copied once; each call compares the copy's hashes.
         """
         folder = self.files.local_folder(path)
         if folder is None:

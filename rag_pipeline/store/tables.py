@@ -24,14 +24,14 @@ FORMAT = 1
 _FORMAT, _IDENTITY = b"rag_pipeline.format", b"rag_pipeline.identity"
 KEEP_VERSIONS = timedelta(days=1)
 MAX_FRAGMENTS = 16
-"""Maximum number of fragments of a table before they are merged, which rewrites all small ones."""
+"""Number of fragments above which the small ones are merged."""
 MAX_DELETED = 0.2
-"""Maximum share of deleted rows in a table before it is rewritten without them."""
+"""Share of deleted rows above which a table is rewritten without them."""
 MAX_UNINDEXED = 0.05
-"""Maximum share of rows that are in no index; each search reads all of those."""
+"""Maximum share of rows outside an index; each search reads all of them."""
 SORTED_ROWS = 10_000
-"""Number of rows from which `document_id` has an index, so that a filter does not read them all."""
-os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in what is told of an index
+"""Number of rows from which `document_id` gets an index."""
+os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # in index statistics
 _IDS_PER_FILTER = 500
 _PATIENCE_SECONDS = 120.0
 """Time for which a replacement is repeated while other processes commit first."""
@@ -131,7 +131,7 @@ class Table:
         return _identity_of(self.open().schema)
 
     def files(self) -> dict[int, set[str]]:
-        """Return the files of each version that is there, by paths below the table's folder."""
+        """Return the files of each existing version, by paths below the table's folder."""
         with clear_errors(self.name, "read"):
             rows = self.open().to_lance().tracked_files().read_all()
         found: dict[int, set[str]] = {}
@@ -162,10 +162,9 @@ class Table:
             return 0 if table is None else int(table.count_rows())
 
     def state(self, version: int | None = None) -> TableState:
-        """Return what each document's rows were made from.
+        """Return the origin of each document's rows.
 
-        A document with rows of more than one origin is returned with an empty fingerprint, so
-        that it counts as stale.
+        A document with rows of several origins has an empty fingerprint, so it counts as stale.
         """
         table = self._open_if_created(version)
         if table is None:
@@ -196,7 +195,7 @@ class Table:
         version: int | None = None,
         batch_rows: int = 4096,
     ) -> Iterator[pa.RecordBatch]:
-        """Stream some columns, of all documents or of these."""
+        """Stream columns of the rows of all documents, or of these."""
         table = self._open_if_created(version)
         if table is None:
             return
@@ -267,7 +266,7 @@ class Table:
         return True
 
     def overwrite(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Put these rows in the place of all, as a new version; what is pinned stays."""
+        """Replace all rows in a new version; pinned versions stay."""
         with clear_errors(self.name):
             self._database.create_table(
                 self.name,
@@ -316,9 +315,9 @@ class Table:
             self.open().to_lance().optimize.compact_files()
 
     def drop_versions(self, dry_run: bool = False) -> int:
-        """Drop superseded versions past their time that no tag pins; return the bytes freed.
+        """Drop old versions without a tag, past their time; return the number of bytes freed.
 
-        With `dry_run`, only say how many they would be.
+        With `dry_run`, drop none and return the number of bytes that would be freed.
         """
         with clear_errors(self.name):
             lance = self.open().to_lance()
@@ -333,14 +332,14 @@ class Table:
             return int(done.bytes_removed)
 
     def examine(self) -> TableState:
-        """Return the newest version's state as its files say; raise StoreError when it is torn."""
+        """Return the newest version's state from its files; raise StoreError if it is torn."""
         with clear_errors(self.name, "read"):
             table = self.open()
             table.to_lance().validate()
             return self._read_state(table)
 
     def duplicated(self) -> list[str]:
-        """Return the documents of which rows are there more than once, sorted."""
+        """Return the documents with repeated rows, sorted."""
         import pyarrow.compute as pc
 
         with clear_errors(self.name, "read"):
@@ -360,7 +359,7 @@ class Table:
         return False
 
     def last_readable(self) -> int | None:
-        """Return the newest version that can be read whole; None if none can."""
+        """Return the newest version with all its files; None if there is none."""
         try:
             with clear_errors(self.name, "read"):
                 versions = [int(v["version"]) for v in self.open().list_versions()]
@@ -374,7 +373,7 @@ class Table:
             self.open().restore(version)
 
     def pin(self, tag: str, version: int) -> None:
-        """Keep a version from clean-up under a name, in the place of what had that name."""
+        """Keep a version from clean-up under a name; move the name if it exists."""
         with clear_errors(self.name):
             tags = self.open().tags
             if tag in tags.list():
@@ -383,7 +382,7 @@ class Table:
                 tags.create(tag, version)
 
     def unpin(self, tag: str) -> None:
-        """Let a pinned version go with the next clean-up."""
+        """Remove a name, so that the next clean-up may drop its version."""
         with clear_errors(self.name):
             tags = self.open().tags
             if tag in tags.list():
@@ -420,10 +419,7 @@ def id_filters(document_ids: Sequence[str]) -> Iterator[str]:
 
 
 def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
-    """Return the names of the data files of each of a Lance dataset's fragments.
-
-    What stands in such a file is never changed, and its name is never given again.
-    """
+    """Return the data files of each fragment of a Lance dataset; a file never changes."""
     return {
         fragment.fragment_id: tuple(file.path for file in fragment.data_files())
         for fragment in lance.get_fragments()
@@ -431,11 +427,11 @@ def data_files(lance: Any) -> dict[int, tuple[str, ...]]:
 
 
 def indexes(lance: Any) -> list[dict[str, Any]]:
-    """Return what a Lance dataset tells of each of its indexes, with its `name`."""
+    """Return the statistics of each index of a Lance dataset, with its `name`."""
     names = index_names(lance).values()
     return [{**lance.stats.index_stats(name), "name": name} for name in names]
 
 
 def index_names(lance: Any) -> dict[str, str]:
-    """Return the names of a Lance dataset's indexes by the column that each is of."""
+    """Return the names of a Lance dataset's indexes by their columns."""
     return {index.field_names[0]: index.name for index in lance.describe_indices()}

@@ -1,4 +1,4 @@
-"""Files of a local folder that are written whole: a reader sees the old content or the new."""
+"""Atomic writes of local files: a reader sees the old content or the new."""
 
 import fcntl
 import os
@@ -8,21 +8,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 UNFINISHED = ".tmp-"
-"""What the name of a file or folder begins with that is not yet in its place."""
+"""Prefix of the names of unfinished files and folders."""
 
 
 def new_name(folder: Path) -> Path:
-    """Return the path of a file or folder to build in a folder; there is nothing yet.
+    """Return an unused path in a folder, for a new file or folder.
 
-    Not by `tempfile`, which closes what it makes to all other users: what a nightly run has built,
-    a server under an account of its own reads, as far as the umask lets it.
+    `tempfile` would hide the new file from other users, such as a server that reads it.
     """
     return folder / f"{UNFINISHED}{secrets.token_hex(8)}"
 
 
 @contextmanager
 def written(folder: Path, content: bytes) -> Iterator[Path]:
-    """Write a new file in a folder for the block to move to its place; it is removed otherwise."""
+    """Write a new file, which the block moves to its place; remove it otherwise."""
     path = new_name(folder)
     try:
         with path.open("xb") as file:
@@ -36,7 +35,7 @@ def written(folder: Path, content: bytes) -> Iterator[Path]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let no other process or thread into its block for this folder meanwhile."""
+    """Keep other processes and threads out of such a block for the same folder."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -46,10 +45,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a person's file whole, or raise OSError and leave it as it was.
+    """Replace the text of a person's file, or raise OSError and leave the file unchanged.
 
-    A link stays, and what it leads to is replaced; the file keeps its permissions. What is no
-    regular file, such as `/dev/stdout`, is written to.
+    The target of a link is replaced. The file keeps its permissions. A special file, such as
+    `/dev/stdout`, is written to.
     """
     target = path.resolve()
     if path.exists() and not path.is_file():

@@ -8,7 +8,7 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.indexing import document_rows, text_warnings, update_documents
-from rag_pipeline.indexing.builders import read_documents
+from rag_pipeline.indexing.tables import read_documents
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.command_line import rag, said
 from rag_pipeline_tests.testing.corpora import write_corpus

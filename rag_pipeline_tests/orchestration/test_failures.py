@@ -5,7 +5,7 @@ import pytest
 
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, MissingExtraError, ProviderError, StoreError
-from rag_pipeline.indexing import stages
+from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.runner import run
@@ -38,7 +38,7 @@ def build_chunks(config, instance):
 
 def failing(monkeypatch, errors, document_id="policy/travel.md"):
     """Let the shard with a document fail with one error after the other, then succeed."""
-    real, left, built = vars(stages)["build_chunks"], list(errors), []
+    real, left, built = vars(tables)["build_chunks"], list(errors), []
 
     def build(workspace, partition, ids, report):
         built.append(tuple(ids))
@@ -46,12 +46,12 @@ def failing(monkeypatch, errors, document_id="policy/travel.md"):
             raise left.pop(0)
         return real(workspace, partition, ids, report)
 
-    monkeypatch.setattr(stages, "build_chunks", build)
+    monkeypatch.setattr(tables, "build_chunks", build)
     return built
 
 
 def one_document_a_shard(monkeypatch):
-    monkeypatch.setattr(stages, "MAX_SHARD_DOCUMENTS", 1)
+    monkeypatch.setattr(tables, "MAX_SHARD_DOCUMENTS", 1)
 
 
 @pytest.mark.parametrize("error", [StoreError("torn"), ProviderError("busy"), OSError("gone")])
@@ -115,7 +115,7 @@ def test_shards_in_processes_of_their_own(tmp_path, monkeypatch):
     project = write_project(tmp_path, corpus)
     monkeypatch.setenv("RAG_EXECUTOR", "multiprocess")
     with project.open("a") as file:  # which each process reads
-        file.write("from rag_pipeline.indexing import stages\nstages.MAX_SHARD_DOCUMENTS = 2\n")
+        file.write("from rag_pipeline.indexing import tables\ntables.MAX_SHARD_DOCUMENTS = 2\n")
     key = "recursive_150.none.minilm"
     materialize(project, "tiny/vector_index", "--partition", key)
     with dg.DagsterInstance.from_config(str(tmp_path / "home")) as instance:

@@ -8,7 +8,7 @@ import pytest
 from rag_pipeline import Corpus, indexing
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError, ProviderError, StoreError
-from rag_pipeline.indexing import stages
+from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import assets
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
@@ -108,14 +108,14 @@ def numbers(config, instance):
 
 def fail_markdown(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     """Let the chunks of the partition `markdown` fail, and no others."""
-    real = vars(stages)["build_chunks"]
+    real = vars(tables)["build_chunks"]
 
     def build(workspace, partition, ids, report):
         if str(partition) == "markdown":
             raise error
         return real(workspace, partition, ids, report)
 
-    monkeypatch.setattr(stages, "build_chunks", build)
+    monkeypatch.setattr(tables, "build_chunks", build)
 
 
 def test_a_plan_over_the_budget_is_refused_before_anything_is_asked(tmp_path, instance):
@@ -217,13 +217,13 @@ def test_nothing_is_asked_for_while_another_is_at_work(file, instance, tmp_path)
 def test_a_run_of_a_single_asset_is_at_work_on_the_corpus(file, instance, monkeypatch):
     documents = dg.RunRequest(job_name="tiny__update_documents")
     assert execute(file, instance, documents)
-    real, free = vars(stages)["build_chunks"], []
+    real, free = vars(tables)["build_chunks"], []
 
     def build(workspace, partition, ids, report):
         free.append(workspace.store.files.try_lock(LEASE, {}))
         return real(workspace, partition, ids, report)
 
-    monkeypatch.setattr(stages, "build_chunks", build)
+    monkeypatch.setattr(tables, "build_chunks", build)
     chunks = dg.RunRequest(job_name="tiny__update_chunks", partition_key="markdown")
     assert execute(file, instance, chunks)
     assert free == [None], "nobody else could begin meanwhile"

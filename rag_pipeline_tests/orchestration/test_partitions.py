@@ -6,7 +6,7 @@ import pytest
 from rag_pipeline import Corpus
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import CheckFailedError, ProviderError
-from rag_pipeline.indexing import stages
+from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration.names import asset_key, job_name
 from rag_pipeline.orchestration.partitions import mapping_between, partitions_of
 from rag_pipeline.workspace import Workspace
@@ -228,14 +228,14 @@ def test_what_runs_and_what_follows_it_is_not_asked_for(tmp_path, built, instanc
 def test_a_failed_partition_holds_back_itself_alone_until_something_changes(
     tmp_path, built, settle, instance, monkeypatch
 ):
-    real = vars(stages)["build_vectors"]
+    real = vars(tables)["build_vectors"]
 
     def out_of_order(workspace, partition, ids, report):
         if partition.startswith("semantic"):
             raise ProviderError("the model is out of order")
         return real(workspace, partition, ids, report)
 
-    monkeypatch.setattr(stages, "build_vectors", out_of_order)
+    monkeypatch.setattr(tables, "build_vectors", out_of_order)
     text = DOCUMENTS["policy/travel.md"].replace("180 euros", "250 euros")
     write_documents(tmp_path / "documents", {"policy/travel.md": text})
     write_file(tmp_path, **settings(serve="one"))

@@ -8,7 +8,7 @@ import pytest
 from rag_pipeline.chunking.recursive import RecursiveChunking
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import ConfigError
-from rag_pipeline.indexing import stages
+from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration import observing
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.names import asset_key
@@ -269,14 +269,14 @@ def test_each_partition_of_a_run_has_its_own_version_facts_and_checks(tmp_path, 
 def test_a_partition_that_fails_in_a_run_of_several_leaves_the_others_made(
     tmp_path, built, home, monkeypatch
 ):
-    real = vars(stages)["build_chunks"]
+    real = vars(tables)["build_chunks"]
 
     def out_of_order(workspace, partition, ids, report):
         if partition == "short":
             raise ConfigError("out of order")
         return real(workspace, partition, ids, report)
 
-    monkeypatch.setattr(stages, "build_chunks", out_of_order)
+    monkeypatch.setattr(tables, "build_chunks", out_of_order)
     edit(tmp_path)
     execute(built, home, dg.RunRequest(job_name="tiny__update_documents"))
     result = backfill(built, home, ["chunks"], "short", "markdown")

@@ -38,12 +38,12 @@ DEFINITIONS = """
 import hashlib, os
 import dagster as dg
 from rag_pipeline.config import load_config
-from rag_pipeline.indexing import stages
+from rag_pipeline.indexing import tables
 from rag_pipeline.orchestration.component import build_definitions
 from rag_pipeline.orchestration.executors import chosen_executor
 from rag_pipeline.models.providers import minilm
 
-stages.MAX_SHARD_DOCUMENTS = 2
+tables.MAX_SHARD_DOCUMENTS = 2
 minilm.TOKENS_PER_BATCH = 512
 embed = minilm.MiniLM.embed
 

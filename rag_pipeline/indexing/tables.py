@@ -1,0 +1,403 @@
+"""The tables of chunks, contextualized chunks and vectors: plan stale documents, build, finish.
+
+A table is built in shards of documents. The rows of a shard replace the old ones in one commit.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+
+import pyarrow as pa
+
+from rag_pipeline.calls.grouping import groups
+from rag_pipeline.calls.progress import advance
+from rag_pipeline.chunking import chunk
+from rag_pipeline.config import ChatSettings, Key
+from rag_pipeline.config.contextualizers import Chunked
+from rag_pipeline.datamodels import (
+    CHUNKS_SCHEMA,
+    CONTEXTUALIZED_CHUNKS_SCHEMA,
+    Chunk,
+    Document,
+    parse_metadata,
+    rows_of,
+)
+from rag_pipeline.errors import DocumentError, ProviderError, TextsFailedError, UnknownReplyError
+from rag_pipeline.indexing.plans import (
+    MADE_OTHERWISE,
+    MAX_SHARD_DOCUMENTS,
+    Plan,
+    Report,
+    quarantine_rows,
+)
+from rag_pipeline.loading.code import SYMBOLS
+from rag_pipeline.search import vector_index
+from rag_pipeline.store import DocumentState, Table, TableState
+from rag_pipeline.workspace import Workspace
+
+_BATCH_DOCUMENTS = 2_000
+"""Maximum number of documents in a shard whose prompts go to a batch API."""
+_FEW = 0.05
+"""Share of the documents that may lose their rows in one run because a model failed on them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStage:
+    """One partition of a table: the table before it, and the function that makes its rows."""
+
+    workspace: Workspace
+    key: Key
+    table: Table
+    fingerprint: str
+    upstream: Table
+    upstream_fingerprint: str
+    make_rows: Callable[[Workspace, Key, Sequence[str], Report], Iterator[pa.RecordBatch]]
+    shard_weight: int
+    """Maximum size of a shard: characters for chunks, rows for the other tables."""
+    shard_documents: int | None = None
+    """Maximum number of documents in a shard, by default `MAX_SHARD_DOCUMENTS`."""
+    covers: Callable[[str], bool] = lambda _: True
+    """Whether a document belongs into the table."""
+    maintain: Callable[[Table], object] = Table.compact
+
+    @property
+    def quarantine(self) -> Table:
+        """Return the table of the documents that could not be used."""
+        return self.workspace.quarantine(self.table.name)
+
+    def build(self, document_ids: Sequence[str], report: Report) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of documents; note failed documents in the report."""
+        return self.make_rows(self.workspace, self.key, document_ids, report)
+
+
+def _chunks(workspace: Workspace, key: Key) -> TableStage:
+    config, key = workspace.config, key.at("chunking")
+    return TableStage(
+        workspace=workspace,
+        key=key,
+        table=workspace.chunks(key),
+        fingerprint=config.chunks_fingerprint(key.chunking),
+        upstream=workspace.documents(),
+        upstream_fingerprint=config.documents_fingerprint(),
+        make_rows=build_chunks,
+        shard_weight=2_000_000,
+        covers=partial(config.chunkings[key.chunking].covers, config),
+    )
+
+
+def _contextualized_chunks(workspace: Workspace, key: Key) -> TableStage:
+    config, key = workspace.config, key.at("contextualizer")
+    asked = config.contextualizers[key.contextualizer].models_used(config)
+    # A batch may take a day, and the shards of one process run one after the other.
+    in_batches = any(isinstance(m, ChatSettings) and m.batch for m in asked)
+    return TableStage(
+        workspace=workspace,
+        key=key,
+        table=workspace.contextualized_chunks(key),
+        fingerprint=config.context_fingerprint(*key.variants),
+        upstream=workspace.chunks(key),
+        upstream_fingerprint=config.chunks_fingerprint(key.chunking),
+        make_rows=build_contexts,
+        shard_weight=20_000 if in_batches else 4_000,
+        shard_documents=_BATCH_DOCUMENTS if in_batches else None,
+    )
+
+
+def _vector_index(workspace: Workspace, key: Key) -> TableStage:
+    config, key = workspace.config, key.at("embedding")
+    return TableStage(
+        workspace=workspace,
+        key=key,
+        table=workspace.vector_index(key),
+        fingerprint=config.vector_fingerprint(*key.variants),
+        upstream=workspace.contextualized_chunks(key),
+        upstream_fingerprint=config.context_fingerprint(*key.at("contextualizer").variants),
+        make_rows=build_vectors,
+        shard_weight=2_000,
+        maintain=vector_index.maintain,
+    )
+
+
+STAGES: dict[str, Callable[[Workspace, Key], TableStage]] = {
+    "chunks": _chunks,
+    "contextualized_chunks": _contextualized_chunks,
+    "vector_index": _vector_index,
+}
+"""Functions that open each table, by its asset, in the order of the flow."""
+
+
+def open_stage(workspace: Workspace, asset: str, partition: str) -> TableStage:
+    """Open one partition (`chunking[.contextualizer[.embedding]]`) of a table."""
+    if asset not in STAGES:
+        raise ValueError(f"{asset!r} is not one of: {', '.join(STAGES)}")
+    return STAGES[asset](workspace, Key.parse(partition))
+
+
+def plan(stage: TableStage) -> Plan:
+    """Compare the states of a table and its upstream table; read no rows."""
+    before, mine = stage.upstream.state(), stage.table.state()
+    refused = stage.quarantine.state()
+    covered = {d for d in before if stage.covers(d)}
+    per_chunk = "chunk_id" in stage.upstream.schema.names
+    stale: list[str] = []
+    missing: list[str] = []
+    waiting = current = 0
+    why = ""
+    for document_id in sorted(covered):
+        state = before[document_id]
+        if state.fingerprint != stage.upstream_fingerprint:
+            waiting += 1
+            why = MADE_OTHERWISE if document_id in mine else why
+            continue
+        done = mine.get(document_id) or refused.get(document_id)
+        rows = state.rows if per_chunk and document_id in mine else done and done.rows
+        if done is not None and done == (state.content_hash, stage.fingerprint, rows):
+            current += 1
+        else:
+            stale.append(document_id)
+            if document_id not in mine and _is_failed(done, state):
+                missing.append(document_id)
+            if done is not None and done.content_hash == state.content_hash and done.fingerprint:
+                why = MADE_OTHERWISE
+    weights = _weights(stage, before, stale)
+    most = stage.shard_documents or MAX_SHARD_DOCUMENTS
+    grouped = groups((weights[d] for d in stale), most, stage.shard_weight)
+    return Plan(
+        stale=tuple(stale),
+        orphaned=tuple(sorted({*mine, *refused} - covered)),
+        current=current,
+        waiting=waiting,
+        shards=tuple(tuple(stale[place] for place in group) for group in grouped),
+        why=why,
+        missing=tuple(missing),
+    )
+
+
+def _is_failed(done: DocumentState | None, upstream: DocumentState) -> bool:
+    """Tell whether a model failed on this content of a document."""
+    return done is not None and done[:2] == (upstream.content_hash, "")
+
+
+def build_shard(
+    stage: TableStage, document_ids: Sequence[str], orphaned: Sequence[str] = ()
+) -> Report:
+    """Replace the rows of documents, and drop the rows of orphaned ones, in one commit.
+
+    A document that a model fails on stays stale and in quarantine, and keeps its rows until
+    `finish`. Raises the model's ProviderError if all documents fail and the table is empty.
+    """
+    started = time.perf_counter()
+    report = Report(documents=len(document_ids))
+    stage.table.ensure()
+    batches = list(stage.build(document_ids, report))
+    if report.failed and len(report.failed) == len(document_ids) and not stage.table.state():
+        first = next(iter(report.failed.values()))
+        others = len(report.failed) - 1
+        raise ProviderError(first + (f" (and {others} more documents)" if others else ""))
+    done = [d for d in document_ids if d not in report.failed]
+    report.rows = stage.table.replace([*done, *orphaned], batches)
+    states = stage.upstream.state() if report.quarantined or report.failed else {}
+    if report.failed:
+        earlier = stage.quarantine.state()
+        report.again = {i for i in report.failed if _is_failed(earlier.get(i), states[i])}
+    if states:
+        stage.quarantine.ensure()
+    if stage.quarantine.exists():
+        # A failed document has no fingerprint, so that the next run tries it again.
+        causes = ((report.quarantined, stage.fingerprint), (report.failed, ""))
+        rows = [
+            quarantine_rows(
+                [(i, states[i].content_hash, reason) for i, reason in reasons.items()],
+                fingerprint,
+                stage.table.name,
+            )
+            for reasons, fingerprint in causes
+        ]
+        stage.quarantine.replace([*document_ids, *orphaned], rows)
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def finish(
+    stage: TableStage, orphaned: Sequence[str], changed: bool, blamed: Sequence[str] = ()
+) -> TableState:
+    """Drop the rows of orphaned documents, maintain a changed table, return its state.
+
+    Documents that are `blamed` for a model's failure lose their old rows too, so that they do not
+    hold back a release. If more than 5 % are blamed, the model may be the cause, and all stay.
+    """
+    stage.table.ensure()
+    made = stage.table.state()
+    outdated = [document_id for document_id in blamed if document_id in made]
+    if len(outdated) > max(1, _FEW * len(made)):
+        outdated = []
+    stage.table.drop([*orphaned, *outdated])
+    if stage.quarantine.exists():
+        stage.quarantine.drop(orphaned)
+    if changed or orphaned or outdated:
+        stage.maintain(stage.table)
+        stage.workspace.store.hash_table(stage.table.name)
+    return stage.table.state()
+
+
+def update_stage(stage: TableStage, todo: Plan) -> tuple[Report, TableState]:
+    """Build the shards of a plan in this process; return the report and the table's new state."""
+    report = Report(dropped=len(todo.orphaned))
+    for place, shard in enumerate(todo.shards):
+        report.add(build_shard(stage, shard, () if place else todo.orphaned))
+    return report, finish(stage, todo.orphaned, bool(todo.shards), report.blamed)
+
+
+def update(workspace: Workspace, asset: str, partition: str) -> Report:
+    """Bring one partition of a table up to date in this process."""
+    stage = open_stage(workspace, asset, partition)
+    return update_stage(stage, plan(stage))[0]
+
+
+def _weights(stage: TableStage, before: TableState, stale: Sequence[str]) -> Mapping[str, int]:
+    if "characters" not in stage.upstream.schema.names:
+        return {d: before[d].rows for d in stale}
+    if not stale:
+        return {}
+    sizes: dict[str, int] = {}
+    for batch in stage.upstream.read(["document_id", "characters"]):
+        columns = batch.to_pydict()
+        sizes.update(zip(columns["document_id"], columns["characters"], strict=True))
+    return sizes
+
+
+# --- rows ---
+
+
+def read_documents(
+    workspace: Workspace, document_ids: Sequence[str], version: int | None = None
+) -> Iterator[Document]:
+    """Stream documents from the newest or a pinned version of their table."""
+    columns = [f.name for f in fields(Document)]
+    for batch in workspace.documents().read(columns, document_ids, version, batch_rows=16):
+        for row in batch.to_pylist():
+            row["metadata"] = parse_metadata(row["metadata"])
+            yield Document(**row)
+
+
+def build_chunks(
+    workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
+) -> Iterator[pa.RecordBatch]:
+    """Yield the chunks of documents; note unusable documents in `report.quarantined`."""
+    settings = workspace.config.chunkings[key.chunking]
+    models = workspace.models(report.calls)
+    fingerprint = workspace.config.chunks_fingerprint(key.chunking)
+    for document in read_documents(workspace, document_ids):
+        try:
+            chunks = chunk(document, settings, models)
+            if not chunks:
+                raise DocumentError(document.document_id, f"{key.chunking}: no chunks")
+        except DocumentError as error:
+            report.quarantined[document.document_id] = error.reason
+            continue
+        except (UnknownReplyError, TextsFailedError) as error:
+            report.failed[document.document_id] = str(error)
+            continue
+        advance("documents", 1)
+        yield rows_of(_chunk_columns(document, chunks, fingerprint), CHUNKS_SCHEMA)
+
+
+def _chunk_columns(
+    document: Document, chunks: Sequence[Chunk], fingerprint: str
+) -> dict[str, Sequence[object]]:
+    return {
+        "document_id": [document.document_id] * len(chunks),
+        "content_hash": [document.content_hash] * len(chunks),
+        "fingerprint": [fingerprint] * len(chunks),
+        "chunk_id": [c.chunk_id for c in chunks],
+        "start": [c.start for c in chunks],
+        "end": [c.end for c in chunks],
+        "text": [c.text for c in chunks],
+    }
+
+
+def build_contexts(
+    workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
+) -> Iterator[pa.RecordBatch]:
+    """Yield the contextualized chunks of documents; note those that fail in `report.failed`."""
+    settings = workspace.config.contextualizers[key.contextualizer]
+    fingerprint = workspace.config.context_fingerprint(*key.variants)
+    hashes: dict[str, str] = {}
+    chunks: dict[str, list[Chunk]] = {}
+    columns = ["document_id", "content_hash", "start", "end", "text"]
+    for batch in workspace.chunks(key).read(columns, document_ids):
+        for row in batch.to_pylist():
+            hashes[row["document_id"]] = row.pop("content_hash")
+            chunks.setdefault(row["document_id"], []).append(Chunk(**row))
+    sources = (
+        (document, sorted(chunks.pop(document.document_id), key=lambda c: (c.start, c.end)))
+        for document in read_documents(workspace, sorted(chunks))
+        # The chunks of an earlier text are replaced before their document is contextualized.
+        if hashes[document.document_id] == document.content_hash
+    )
+    models = workspace.models(report.calls)
+
+    def counted() -> Iterator[Chunked]:
+        for document, own in sources:
+            if settings.is_too_long(document, own, workspace.config):
+                report.too_long.append(document.document_id)
+            yield document, own
+
+    for document, contextualized in settings.contextualize(counted(), models):
+        if isinstance(contextualized, ProviderError):
+            report.failed[document.document_id] = str(contextualized)
+            continue
+        own = [c.chunk for c in contextualized]
+        rows = _chunk_columns(document, own, fingerprint)
+        rows["content_hash"] = [hashes[document.document_id]] * len(own)
+        rows["title"] = [document.title] * len(own)
+        repeated = {k: v for k, v in document.metadata.items() if k != SYMBOLS}
+        rows["metadata"] = [json.dumps(repeated, sort_keys=True)] * len(own)
+        rows["context"] = [c.context for c in contextualized]
+        advance("chunks", len(own))
+        yield rows_of(rows, CONTEXTUALIZED_CHUNKS_SCHEMA)
+
+
+def read_in_order(
+    table: Table, columns: Sequence[str], document_ids: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield all rows of documents as one batch, sorted by document, start and end.
+
+    Models that embed a document's chunks together need this order.
+    """
+    import pyarrow.compute as pc
+
+    batches = list(table.read(list(columns), document_ids))
+    if batches:
+        order = [("document_id", "ascending"), ("start", "ascending"), ("end", "ascending")]
+        rows = pa.Table.from_batches(batches)
+        places = pc.sort_indices(rows.select(["document_id", "start", "end"]), sort_keys=order)
+        yield from rows.take(places).combine_chunks().to_batches()
+
+
+def build_vectors(
+    workspace: Workspace, key: Key, document_ids: Sequence[str], report: Report
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with vectors of documents; note documents that fail in `report.failed`."""
+    table = workspace.contextualized_chunks(key)
+    embed = workspace.embed(key.embedding, report.calls)
+    schema = workspace.vector_index(key).schema
+    fingerprint = workspace.config.vector_fingerprint(*key.variants)
+    for batch in read_in_order(table, CONTEXTUALIZED_CHUNKS_SCHEMA.names, document_ids):
+        while batch.num_rows:
+            documents = batch.column("document_id").to_pylist()
+            whole = partial(embed, documents=documents)
+            try:
+                yield from vector_index.index_chunks([batch], whole, schema, fingerprint)
+                break
+            except TextsFailedError as error:
+                for document_id, text in zip(
+                    documents, vector_index.indexed_texts(batch), strict=True
+                ):
+                    if text in error.failed:
+                        reason = str(TextsFailedError({text: error.failed[text]}))
+                        report.failed.setdefault(document_id, reason)
+                rest = [document_id not in report.failed for document_id in documents]
+                batch = batch.filter(pa.array(rest))
