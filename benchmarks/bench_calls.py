@@ -14,7 +14,7 @@ from pathlib import Path
 import openai
 
 from benchmarks.processes import kibibytes
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.faulty_calls import run_killed, run_with_faults
@@ -49,7 +49,7 @@ def ours(url: str, count: int, folder: Path) -> float:
     settings = ChatModel(provider="openai", model="m", base_url=url, max_concurrency=CONCURRENCY)
     started = time.perf_counter()
     replies = ask([Prompt(f"{folder.name} {n}") for n in range(count)], settings,
-                  CallCache(folder / "calls.sqlite"))  # fmt: skip
+                  CallCache(Database(folder / "calls.sqlite")))  # fmt: skip
     seconds = time.perf_counter() - started
     assert all(isinstance(r, Reply) for r in replies)
     return seconds

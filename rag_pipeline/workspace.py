@@ -5,14 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from hashlib import sha256
 from typing import Any
 
-from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.calls.costs import Ledger, Totals, attributed, charging, load_prices, vendor
-from rag_pipeline.calls.registers import Register, Scoped, deployed_register
-from rag_pipeline.calls.sharing import Exchange
-from rag_pipeline.calls.telemetry import stage
+from rag_pipeline.calls.database import shared_database
+from rag_pipeline.calls.telemetry import trace_step
 from rag_pipeline.config import ChatSettings, CorpusConfig, Key, Models
 from rag_pipeline.config.endpoints import (
     endpoints_of,
@@ -30,11 +28,10 @@ from rag_pipeline.datamodels import (
     vector_schema,
 )
 from rag_pipeline.errors import ProviderError
-from rag_pipeline.models.batches import BatchNotes
 from rag_pipeline.models.chat import Ask, Prompt, Reply, ask
 from rag_pipeline.models.embedding import Embedded, embed, embed_tokens
 from rag_pipeline.models.providers import Embedder, InputType, Vectors, open_embedder
-from rag_pipeline.store import SHARED_CALLS, BucketRegister, Store, Table, state_digest
+from rag_pipeline.store import SHARED_CALLS, Store, Table, state_digest
 
 _ADDRESSES = "models.json"
 """Under which address each model of the corpus file was first asked."""
@@ -66,20 +63,17 @@ class Workspace:
 
     @cached_property
     def cache(self) -> CallCache:
-        """Return the call cache."""
-        path = self.store.calls_path
-        cache = CallCache(path)
-        if self.store.files.shared:
-            shared = Store(self.config.store_url, SHARED_CALLS)
-            cache.exchange = exchange = Exchange(shared, path.parent, register=self.register)
-            notes = BatchNotes(path.with_name("batches.sqlite"), exchange)
-            exchange.shelves = (cache, self.ledger, notes)
-        return cache
+        """Return the call cache: of this machine, or of all machines with one database."""
+        own, shared = CallCache(Database(self.store.calls_path)), shared_database()
+        if shared is None:
+            return own
+        files = Store(self.config.store_url, SHARED_CALLS) if self.store.files.shared else None
+        return CallCache(shared, own, files)
 
     @cached_property
     def ledger(self) -> Ledger:
         """Return the ledger of what the corpus's calls cost."""
-        config = self.config
+        config, cache = self.config, self.cache
         listed = load_prices(config.prices_path)
         prices = listed.including(
             {
@@ -88,48 +82,31 @@ class Workspace:
                 if model.price is not None
             }
         )
-        path = self.store.calls_path.with_name("costs.sqlite")
-        shared = self.store.files.shared
-        return Ledger(path, config.corpus, prices, config.budget_usd, shared, self.register)
-
-    @cached_property
-    def register(self) -> Register | None:
-        """Return what machines share of a store that they share: a broker's, or the bucket's."""
-        if not self.store.files.shared:
-            return None
-        deployed = deployed_register()
-        if deployed is not None:
-            return Scoped(deployed, sha256(self.store.url.encode()).hexdigest()[:16])
-        return BucketRegister(Store(self.config.store_url, SHARED_CALLS))
+        store = self.store.url if cache.own is not None else ""
+        ledger = Ledger(cache.database, config.corpus, prices, config.budget_usd, store)
+        if cache.own is not None:
+            ledger.take_over(cache.own.database)
+        return ledger
 
     @contextmanager
     def charging(self, asset: str, key: Key = Key()) -> Iterator[Totals]:  # noqa: B008
-        """Charge the calls inside the block to an asset's partition; yield what they cost.
-
-        Takes what other machines have learned before, and gives them what was learned after.
-        """
+        """Charge the calls inside the block to an asset's partition; yield what they cost."""
         configurations = self.config.configurations_of(key.level, key)
         self._note_addresses()
-        self.cache.refresh()
-        try:
-            with (
-                stage(self.config.corpus, asset, str(key)) as told,
-                charging(self.ledger),
-                attributed(asset, str(key), configurations) as totals,
-            ):
-                try:
-                    yield totals
-                finally:
-                    told |= {
-                        "rag.calls": totals.calls,
-                        "rag.cost_usd": totals.usd,
-                        "gen_ai.usage.input_tokens": totals.input_tokens,
-                        "gen_ai.usage.output_tokens": totals.output_tokens,
-                    }
-        finally:
-            if self.cache.exchange is not None:
-                self.cache.exchange.push_if_possible()
-                self.ledger.give_back()
+        with (
+            trace_step(self.config.corpus, asset, str(key)) as told,
+            charging(self.ledger),
+            attributed(asset, str(key), configurations) as totals,
+        ):
+            try:
+                yield totals
+            finally:
+                told |= {
+                    "rag.calls": totals.calls,
+                    "rag.cost_usd": totals.usd,
+                    "gen_ai.usage.input_tokens": totals.input_tokens,
+                    "gen_ai.usage.output_tokens": totals.output_tokens,
+                }
 
     def _note_addresses(self) -> None:
         """Note under which addresses models are known, before anything of them is kept."""

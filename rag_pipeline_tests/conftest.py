@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rag_pipeline import Corpus
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.config import CorpusConfig, load_config
 from rag_pipeline.workspace import Workspace
+from rag_pipeline_tests.testing import servers
 from rag_pipeline_tests.testing.browser import CHROMIUM
 from rag_pipeline_tests.testing.corpora import write_corpus
+from rag_pipeline_tests.testing.databases import new_database
 
 # Workers of a parallel run are given a terminal's width; what is tested is wide output in a pipe.
 os.environ.pop("COLUMNS", None)
@@ -39,7 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def no_dagster_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep tests out of the history that `make up` shows."""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    monkeypatch.delenv("RAG_CORPUS", raising=False)
+    for name in ("RAG_CORPUS", "RAG_DATABASE_URL", "DAGSTER_POSTGRES_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -57,9 +60,31 @@ def workspace(config: CorpusConfig) -> Workspace:
     return Workspace(config)
 
 
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """Serve Postgres on loopback."""
+    with servers.postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: servers.Server) -> Iterator[str]:
+    """Return the address of an empty database of Postgres."""
+    with new_database(postgres.port) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the place of an empty database of calls, of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "calls.sqlite")
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
 def cache(tmp_path: Path) -> CallCache:
-    return CallCache(tmp_path / "calls.sqlite")
+    return CallCache(Database(tmp_path / "calls.sqlite"))
 
 
 @pytest.fixture

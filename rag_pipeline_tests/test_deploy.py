@@ -11,14 +11,13 @@ import tomllib
 import zipfile
 from importlib import import_module
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from dagster._config import process_config
 from dagster._core.instance import InstanceRef
 
-from rag_pipeline.calls.registers import RedisRegister, deployed_register
+from rag_pipeline.calls.database import shared_database
 from rag_pipeline_tests.testing.checkout import copy_of_checkout
 from rag_pipeline_tests.testing.servers import free_port, program
 
@@ -115,7 +114,7 @@ def test_the_compose_file_names_what_exists():
 
 def test_all_containers_share_executor_broker_and_database():
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    shared = ("DAGSTER_POSTGRES_URL", "RAG_EXECUTOR", "RAG_CELERY_BROKER", "RAG_REGISTER")
+    shared = ("DAGSTER_POSTGRES_URL", "RAG_EXECUTOR", "RAG_CELERY_BROKER")
     for name in shared:
         assert (
             len({services[s]["environment"][name] for s in ("webserver", "daemon", "worker")}) == 1
@@ -123,15 +122,15 @@ def test_all_containers_share_executor_broker_and_database():
     assert services["worker"]["environment"]["RAG_CELERY_BROKER"].startswith("redis://redis:")
 
 
-def test_all_workers_share_the_register_of_limits_claims_and_budget(monkeypatch):
+def test_all_workers_share_the_database_of_calls(monkeypatch):
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     worker = services["worker"]["environment"]
-    for name in ("RAG_REGISTER", "RAG_CELERY_BROKER", "DAGSTER_POSTGRES_URL"):
-        monkeypatch.setenv(name, worker[name])
-    register = deployed_register()
-    assert isinstance(register, RedisRegister)
-    assert urlsplit(register.url).hostname in services, "another container, the same for all"
-    # Claims and charges are in the store, which the containers share.
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", worker["DAGSTER_POSTGRES_URL"])
+    database = shared_database()
+    assert database is not None
+    assert database.place == "postgresql://postgres:5432/dagster"
+    assert "postgres" in services, "another container, the same for all"
+    # Tables are in the store, which the containers share.
     (volume,) = services["worker"]["volumes"]
     assert all(services[s]["volumes"] == [volume] for s in ("webserver", "daemon"))
     assert volume.split(":")[1] == "/app/data/store"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.answering.llm import Ask, write_answers
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.calls.costs import ESTIMATE_ERROR, Ledger, charging, estimate_tokens
 from rag_pipeline.contextualization import context_prompts
 from rag_pipeline.contextualization.llm import LLMContext
@@ -76,11 +76,11 @@ def test_the_prompt_cache_serves_the_document_to_all_prompts_but_the_first(url, 
     chunks = [Chunk("nda.txt", a, b, TEXT[a:b]) for a, b in pairwise(bounds)]
     document = Document("nda.txt", "0" * 64, TEXT)
     chat = model(url, max_output_tokens=12)
-    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+    ledger = Ledger(Database(tmp_path / "calls.sqlite"), "tiny")
     settings = LLMContext(method="llm", chat="local")
     prompts = context_prompts(document, chunks, settings, chat)
     with charging(ledger):
-        replies = ask(prompts, chat, CallCache(tmp_path / "calls.sqlite"))
+        replies = ask(prompts, chat, CallCache(Database(tmp_path / "calls.sqlite")))
     # A model as small as this one often goes on and on: a reply that is cut twice is missing.
     assert all(isinstance(r, Reply) or "is cut (length) again" in str(r) for r in replies)
 
@@ -101,7 +101,7 @@ def test_the_projects_own_prompts_bring_valid_replies_or_say_why_not(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Contexts, judges, entities and answers by the real protocol; the share of valid ones."""
-    cache = CallCache(tmp_path / "calls.sqlite")
+    cache = CallCache(Database(tmp_path / "calls.sqlite"))
     term = TEXT[TEXT.index("2. Term") : TEXT.index("3. Return")].strip()
     law = TEXT[TEXT.index("4. Governing") :].strip()
     hits = [

@@ -1,9 +1,9 @@
 """Every paid call goes through here: cached, paced, retried, and stopped when a provider is down.
 
-A provider's client makes one attempt and says how it failed (`failures`); `Endpoint.send` keeps to
-the rate limits and tries again; `run_bounded` has many calls in flight; `CallCache` keeps what
-came back, so that what was asked once is never sent to a model again; and `Claims` lets runs that
-want the same at once pay for it once.
+A provider's client makes one attempt and says how it failed (`http_errors`). `Endpoint.send` keeps
+to the rate limits and tries again. `run_bounded` has many calls in flight. `CallCache` stores the
+answers, so that nothing is asked twice. `Claims` lets runs that want the same answer pay once.
+All that is stored lies in one SQL database (`schema`, `database`).
 """
 
 from rag_pipeline.calls.cache import CallCache as CallCache
@@ -11,13 +11,14 @@ from rag_pipeline.calls.cache import CallCounts as CallCounts
 from rag_pipeline.calls.cache import call_key as call_key
 from rag_pipeline.calls.cache import count_calls as count_calls
 from rag_pipeline.calls.claims import Claims as Claims
+from rag_pipeline.calls.database import Database as Database
 from rag_pipeline.calls.endpoint import LONGEST_TIMEOUT as LONGEST_TIMEOUT
 from rag_pipeline.calls.endpoint import Endpoint as Endpoint
 from rag_pipeline.calls.endpoint import Received as Received
 from rag_pipeline.calls.endpoint import asked_again as asked_again
 from rag_pipeline.calls.endpoint import open_endpoint as open_endpoint
-from rag_pipeline.calls.failures import failure_of_status as failure_of_status
-from rag_pipeline.calls.failures import redacted as redacted
-from rag_pipeline.calls.failures import unreachable as unreachable
+from rag_pipeline.calls.http_errors import failure_of_status as failure_of_status
+from rag_pipeline.calls.http_errors import redacted as redacted
+from rag_pipeline.calls.http_errors import unreachable as unreachable
 from rag_pipeline.calls.pool import run_bounded as run_bounded
 from rag_pipeline.calls.pool import run_calls as run_calls

@@ -1,43 +1,37 @@
 """Who is asking what: of runs that want the same answer at once, one pays and the others wait."""
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Select, delete, select
 
 from rag_pipeline.calls.cache import CallCache
-from rag_pipeline.calls.owners import enlist, lives
-from rag_pipeline.calls.shared_claims import POLL_SECONDS, SharedClaims
+from rag_pipeline.calls.database import parts
+from rag_pipeline.calls.processes import is_alive
+from rag_pipeline.calls.schema import answers, claims, processes
 
-_POLL_SECONDS = 0.2
-_KEYS_PER_UPDATE = 256
-"""Number of keys that are claimed over machines at once: each time costs requests."""
+_POLL_SECONDS, _SHARED_POLL_SECONDS = 0.2, 0.5
+"""Time in seconds between two looks at the claims of others."""
 
 
 @dataclass(slots=True)
 class Claims:
-    """What one run has taken on itself; everything is let go at the end of the `with` block.
+    """The keys that the code inside the `with` block asks; all are released at its end.
 
-    A claim is a row beside the answers. It holds while its run lives, which a file lock tells that
-    the operating system drops with the process: a killed run keeps nobody waiting, and a slow one
-    is waited for, as each of its calls has an end of its own (`patience_seconds`). Of a store that
-    machines share it is in their register too: see `SharedClaims`.
+    A claim is a row of the calls database. It holds while its process lives (see `processes`), so
+    that a killed run keeps nobody waiting, and a slow one is waited for.
     """
 
     cache: CallCache
-    owner: str = field(init=False)
-    _handle: int = field(init=False)
+    owner: str = field(default_factory=lambda: uuid4().hex)
+    _process: str = field(init=False)
 
     def __enter__(self) -> "Claims":
-        self.cache.refresh()
-        folder = self._folder
-        folder.mkdir(parents=True, exist_ok=True)
-        for lock in folder.iterdir():
-            if not lives(folder, lock.name):
-                self._forget(lock.name)
-        self.owner, self._handle = enlist(folder)
+        self._process = self.cache.database.process_name
         return self
 
     def __exit__(
@@ -46,54 +40,32 @@ class Claims:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            if error is not None and self._shared is not None:
-                self._shared.let_go(self._unanswered())
-            self._forget(self.owner)
-        finally:
-            os.close(self._handle)
-
-    def _unanswered(self) -> list[bytes]:
-        with self.cache.connection() as connection:
-            rows = connection.execute("SELECT key FROM claims WHERE owner = ?", (self.owner,))
-            keys = [key for (key,) in rows]
-        known = self.cache.known(keys)
-        return [key for key in keys if key not in known]
+        own = delete(claims).where(claims.c.owner == self.owner)
+        self.cache.database.write(lambda connection: connection.execute(own))
 
     def take(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Claim those of the keys that have no answer and that nobody else is asking."""
-        with self.cache.connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            free = self._free(keys)
-            now = time.time()
-            connection.executemany(
-                "INSERT OR REPLACE INTO claims (key, owner, since) VALUES (?, ?, ?)",
-                [(key, self.owner, now) for key in free],
-            )
-        return set(free)
+        """Claim the keys that have no answer and that nobody else is asking; return these."""
+        database = self.cache.database
+
+        def work(connection: Connection) -> set[bytes]:
+            rows = connection.execute(self._others.where(claims.c.key.in_(keys))).all()
+            taken = _taken(rows, database.now(connection)) if rows else set()
+            # Answers are read after claims: a claim is released when its answer is there.
+            query = select(answers.c.key).where(answers.c.key.in_(keys))
+            answered = {row.key for row in connection.execute(query)}
+            free = [key for key in keys if key not in taken and key not in answered]
+            if free:
+                mine = {"owner": self.owner, "process": self._process}
+                insert = database.insert(claims).on_conflict_do_update(
+                    index_elements=["key"], set_=mine
+                )
+                connection.execute(insert, [{"key": key, **mine} for key in free])
+            return set(free)
+
+        return database.write(work, lock="claims")
 
     def draw(self, groups: Iterable[Sequence[bytes]], others: list[bytes]) -> Iterator[list[bytes]]:
         """Yield of each group the keys that could be claimed; add the rest to `others`."""
-        shared = self._shared
-        if shared is None:
-            yield from self._draw(groups, others)
-            return
-        waiting = iter(groups)
-        while some := list(_first(waiting, _KEYS_PER_UPDATE)):
-            mine = list(self._draw(some, others))
-            keys = [key for group in mine for key in group]
-            # A single call costs less than the time to agree on it with machines far away.
-            taken = shared.take(keys, self.cache.known) if len(keys) > 1 else set(keys)
-            left = [key for key in keys if key not in taken]
-            self._give_up(left)
-            others.extend(left)
-            for group in mine:
-                if own := [key for key in group if key in taken]:
-                    yield own
-
-    def _draw(
-        self, groups: Iterable[Sequence[bytes]], others: list[bytes]
-    ) -> Iterator[list[bytes]]:
         for group in groups:
             mine = self.take(group)
             others.extend(key for key in group if key not in mine)
@@ -101,62 +73,39 @@ class Claims:
                 yield [key for key in group if key in mine]
 
     def give_up(self, keys: Sequence[bytes]) -> None:
-        """Let others ask these: the call has failed."""
-        if self._shared is not None:
-            self._shared.let_go(keys)
-        self._give_up(keys)
+        """Release keys whose call has failed, so that others may ask them."""
+        own = delete(claims).where(claims.c.owner == self.owner)
 
-    def _give_up(self, keys: Sequence[bytes]) -> None:
-        with self.cache.connection() as connection:
-            connection.executemany(
-                "DELETE FROM claims WHERE key = ? AND owner = ?",
-                [(key, self.owner) for key in keys],
-            )
+        def work(connection: Connection) -> None:
+            for part in parts(keys):
+                connection.execute(own.where(claims.c.key.in_(part)))
+
+        self.cache.database.write(work)
 
     def wait(self, keys: Sequence[bytes], known: dict[bytes, bytes]) -> list[bytes]:
         """Wait for the answers of keys that others claimed and put them into `known`.
 
-        Returns as soon as some are nobody's any more, with all that are still without an answer.
+        Returns the keys that have no answer as soon as some of them are claimed by nobody.
         """
-        left, shared = list(keys), self._shared
+        database, left = self.cache.database, list(keys)
         while left:
-            free = self._free(left)
-            if shared is not None and free:
-                free = shared.free(free)
+            rows = list(database.read_keys(self._others, claims.c.key, left))
+            taken = _taken(rows, database.now()) if rows else set()
             known.update(self.cache.get(left))
+            free = [key for key in left if key not in taken]
             left = [key for key in left if key not in known]
             if not left or any(key not in known for key in free):
                 break
-            time.sleep(_POLL_SECONDS if shared is None else POLL_SECONDS)
+            time.sleep(_SHARED_POLL_SECONDS if database.is_shared else _POLL_SECONDS)
         return left
 
     @property
-    def _shared(self) -> SharedClaims | None:
-        return self.cache.exchange.claims if self.cache.exchange is not None else None
-
-    @property
-    def _folder(self) -> Path:
-        return self.cache.path.with_name(f"{self.cache.path.name}-runs")
-
-    def _free(self, keys: Sequence[bytes]) -> list[bytes]:
-        answered = self.cache.known(keys)
-        claimed = self.cache.claimed(keys)
-        living = {owner: lives(self._folder, owner) for owner in {o for o, _ in claimed.values()}}
-
-        def is_taken(key: bytes) -> bool:
-            return key in claimed and living[claimed[key][0]]
-
-        return [key for key in keys if key not in answered and not is_taken(key)]
-
-    def _forget(self, owner: str) -> None:
-        (self._folder / owner).unlink(missing_ok=True)
-        with self.cache.connection() as connection:
-            connection.execute("DELETE FROM claims WHERE owner = ?", (owner,))
+    def _others(self) -> Select[Any]:
+        """Return the query of the claims of other blocks, with their processes."""
+        query = select(claims.c.key, processes).where(claims.c.owner != self.owner)
+        return query.outerjoin_from(claims, processes, claims.c.process == processes.c.process)
 
 
-def _first(groups: Iterator[Sequence[bytes]], most: int) -> Iterator[Sequence[bytes]]:
-    """Yield groups until they have so many keys."""
-    count = 0
-    while count < most and (group := next(groups, None)) is not None:
-        count += len(group)
-        yield group
+def _taken(rows: Iterable[Any], now: float) -> set[bytes]:
+    """Return the keys that a living process is asking; `now` in Unix seconds."""
+    return {row.key for row in rows if row.process is not None and is_alive(row, now)}

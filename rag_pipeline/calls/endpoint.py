@@ -13,9 +13,8 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from rag_pipeline.calls.contexts import setting
-from rag_pipeline.calls.limits import RateLimiter
-from rag_pipeline.calls.registers import current_register, machine_register
-from rag_pipeline.calls.sharing import cache_folder
+from rag_pipeline.calls.database import cache_folder, limits_database, shared_database
+from rag_pipeline.calls.rate_limits import RateLimiter
 from rag_pipeline.config import RemoteModel
 from rag_pipeline.errors import (
     CallsStoppedError,
@@ -220,7 +219,7 @@ class Endpoint:
                 return answer.value
 
     async def _wait_for_turn(self, tokens: float) -> None:
-        if self.limiter.waits:
+        if self.limiter.is_remote:
             wait = await asyncio.to_thread(self.limiter.reserve, tokens)
         else:
             wait = self.limiter.reserve(tokens)
@@ -281,9 +280,9 @@ def _open_limiter(name: str, settings: RemoteModel) -> RateLimiter:
     if limits == (None, None):
         return RateLimiter()  # what the provider's headers tell counts all processes anyway
     key = hashlib.sha256(repr((name, settings.api_key_env, limits)).encode()).hexdigest()[:16]
-    folder = cache_folder() / "limits"
+    folder = cache_folder()
     return RateLimiter(
-        *limits, time.time, key, lambda: current_register() or machine_register(folder)
+        *limits, time.time, key, lambda: shared_database() or limits_database(folder)
     )
 
 

@@ -1,11 +1,13 @@
 """A call cache for a dry run: it notes the calls that would be made, and nothing is written."""
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlalchemy import select
+
 from rag_pipeline.calls.cache import NO_USAGE, CallCache
 from rag_pipeline.calls.costs import CallKind, ChargedTokens, Learned, estimating
+from rag_pipeline.calls.schema import answers
 from rag_pipeline.config import Settings
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
@@ -34,6 +36,12 @@ class RecordingCache(CallCache):
     """What is known of the tokens of a model, by default of the one that the step asks."""
     guessed: bool = False
     """Whether a prompt was made after another one had no answer, and may depend on it."""
+
+    @classmethod
+    def of(cls, cache: CallCache) -> "RecordingCache":
+        """Return the dry run's view of a cache."""
+        own = None if cache.own is None else cls.of(cache.own)
+        return cls(cache.database, own, cache.files)
 
     def begin(self, *, reads: bool = True, stands_in: bool = True) -> None:
         """Forget what was noted."""
@@ -64,20 +72,20 @@ class RecordingCache(CallCache):
                     noted[key] = tokens(key)
         return missing
 
-    def _held(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        if not self.path.exists():
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        if not self.database.exists:
             return {}
-        return dict(self._select("SELECT key, value FROM calls", keys))  # their use is not noted
+        rows = self.database.read_keys(select(answers), answers.c.key, keys)  # without their use
+        found = ((row.key, self._content(row)) for row in rows)
+        return {key: value for key, value in found if value is not None}
 
-    def held(self, keys: Sequence[bytes]) -> set[bytes]:
-        """Return which of these keys have an answer on this machine."""
-        return CallCache.held(self, keys) if self.path.exists() else set()
+    def known(self, keys: Sequence[bytes]) -> set[bytes]:
+        """Return which of these keys have an answer."""
+        return CallCache.known(self, keys) if self.database.exists else set()
 
-    def put(self, answers: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
+    def _share(self, found: Mapping[bytes, bytes], own: CallCache) -> None:
+        """Do nothing: a dry run writes nothing."""
+
+    def put(self, new: Mapping[bytes, bytes], usage: Mapping[bytes, Usage] = NO_USAGE) -> None:
         """Raise StoreError: a dry run has no answers to store."""
-        raise StoreError(f"{self.path}: a dry run writes nothing")
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = CallCache._connect(self)
-        connection.execute("PRAGMA query_only=ON")
-        return connection
+        raise StoreError(f"{self.database.place}: a dry run writes nothing")

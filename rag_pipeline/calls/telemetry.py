@@ -120,7 +120,7 @@ def used(
 
 
 @contextmanager
-def stage(corpus: str, asset: str, partition: str) -> Iterator[Attributes]:
+def trace_step(corpus: str, asset: str, partition: str) -> Iterator[Attributes]:
     """Trace a step over one partition; what is put into the yielded mapping tells of it."""
     export()
     attributes = {"rag.corpus": corpus, "rag.asset": asset, "rag.partition": partition}

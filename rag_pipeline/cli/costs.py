@@ -22,7 +22,6 @@ def show_costs(file: Path, by: str, as_json: bool) -> None:
         raise InputError(f"--by {by!r} is not one of: {', '.join(GROUPS)}")
     config = load_config(file)
     workspace = Workspace(config)
-    workspace.cache.refresh()
     charges = list(workspace.ledger.charges())
     groups = totals_by(charges, cast(Group, by), partial(configurations_of, config))
     total = Totals()

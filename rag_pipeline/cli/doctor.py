@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from rich.markup import escape
 
+from rag_pipeline.calls.database import VARIABLE
 from rag_pipeline.cli.console import console, say, show_next
 from rag_pipeline.cli.find import rag
 from rag_pipeline.cli.inputs import check_inputs, check_models
@@ -196,18 +197,19 @@ def _chunks(config: CorpusConfig) -> str:
 
 
 def _call_cache(config: CorpusConfig) -> str:
-    path = Workspace(config).store.calls_path
-    if not path.exists():
-        return "none yet"
-    try:
-        with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as connection:
-            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            (count,) = connection.execute("SELECT count(*) FROM calls").fetchone()
-    except sqlite3.Error as error:
-        said, count = str(error), 0
-    if said != "ok":
-        raise OSError(f"{path}: {said}; `rag doctor --full --repair` keeps what can be read of it")
-    return f"{path}: {count:,} answers"
+    cache = Workspace(config).cache
+    database = cache.database
+    if database.exists:
+        database.check()
+        found = f"{database.place}: {len(cache):,} answers"
+    else:
+        found = "none yet"
+    if "://" in config.store_url and not database.is_shared:
+        found += (
+            f"; other machines that use this bucket have their own answers and budgets: name a "
+            f"Postgres database by {VARIABLE} to share them"
+        )
+    return found
 
 
 def _release(config: CorpusConfig) -> str:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rag_pipeline.answering import Ask
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.calls.costs import Ledger, attributed, charging
-from rag_pipeline.calls.sharing import cache_folder
+from rag_pipeline.calls.database import cache_folder
 from rag_pipeline.config import Models, RelevanceJudge
 from rag_pipeline.config.settings import ChatName
 from rag_pipeline.datamodels import Query, ScoredChunk
@@ -94,8 +94,9 @@ class Evaluator:
         The latter is `{passage}`, `{document}` or `{doc_text}`.
         """
         own = cache_folder() / "evaluator"
-        self.cache = workspace.cache if workspace else CallCache(own / "calls.sqlite")
-        self.ledger = workspace.ledger if workspace else Ledger(own / "costs.sqlite", "evaluator")
+        database = Database(own / "calls.sqlite")
+        self.cache = workspace.cache if workspace else CallCache(database)
+        self.ledger = workspace.ledger if workspace else Ledger(database, "evaluator")
         self.chat = GivenKeyChat.of(api_key, base_url=base_url, model=model)
         self.model = model
         self.prompt_template = PROMPT if prompt_template is None else prompt_template

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rag_pipeline.calls.databases import open_database
+from rag_pipeline.calls.database import connect_sqlite
 from rag_pipeline.loading.records import Located
 
 FORMAT = 2
@@ -70,9 +70,10 @@ class SeenFiles:
         if not (self._new or gone) or not self.path.parent.is_dir():
             return
         rows = [(self.root, relative, *kept) for relative, kept in self._new.items()]
-        with suppress(sqlite3.Error, OSError), closing(open_database(self.path)) as connection:
+        with suppress(sqlite3.Error, OSError), closing(connect_sqlite(self.path)) as connection:
             connection.execute(_TABLE)
             with connection:
+                connection.execute("BEGIN IMMEDIATE")
                 connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", rows)
                 connection.executemany(
                     "DELETE FROM files WHERE root = ? AND relative = ?",

@@ -6,23 +6,21 @@ looked for among the account's batches, or a note with one, which is waited for.
 another run has submitted are waited for too.
 """
 
-import fcntl
 import hashlib
-import json
-import sqlite3
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from rag_pipeline.calls.databases import select
+from sqlalchemy import Connection, delete, select, update
+
+from rag_pipeline.calls import CallCache, Claims, Database
+from rag_pipeline.calls.database import parts
 from rag_pipeline.calls.grouping import groups
 from rag_pipeline.calls.progress import advance
-from rag_pipeline.calls.segments import SharedRecord
-from rag_pipeline.calls.sharing import Exchange, open_outbox, post
-from rag_pipeline.errors import CallsStoppedError, ProviderError, StoreError, TransientError
+from rag_pipeline.calls.schema import batches, requests
+from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
 from rag_pipeline.models.providers.batching import (
     MOST_BYTES,
     MOST_REQUESTS,
@@ -32,6 +30,9 @@ from rag_pipeline.models.providers.batching import (
 )
 
 _MOST_SUBMISSIONS = 3
+_SUBMITTING = b"submitting a batch"
+"""The key that a process claims while it submits batches."""
+_LOCK_POLL_SECONDS = 0.2
 
 Done = Callable[[bytes, dict[str, Any], str], None]
 """Called with a request's key, the body of its answer, and an id of this one answer.
@@ -74,8 +75,8 @@ def run_batches(
     while waiting := [k for k in submissions if submissions[k] < _MOST_SUBMISSIONS]:
         round_number += 1
         again: dict[bytes, ProviderError] = {}
-        batches = _submitted(waiting, request, client, notes, round_number, may_submit)
-        for token, (batch, own, is_new) in batches.items():
+        under_way = _submitted(waiting, request, client, notes, round_number, may_submit)
+        for token, (batch, own, is_new) in under_way.items():
             while not batch.ended:
                 is_new = True  # nobody has seen its end yet
                 time.sleep(poll_seconds)
@@ -162,7 +163,7 @@ def _submitted(
 
     Also tells whether a batch is new: submitted now.
     """
-    batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
+    found_batches: dict[str, tuple[Batch, set[bytes], bool]] = {}
     wanted = set(keys)
     # One process at a time: whoever holds the lock knows that a note without a batch is of a
     # process that was killed, as the lock goes with its owner.
@@ -187,8 +188,8 @@ def _submitted(
                 found = client.submit(lines, token)
             notes.submitted(token, found.batch_id)
             own = {key for key in placed if placed[key][0] == token}
-            batches[token] = found, own, is_new
-    return batches
+            found_batches[token] = found, own, is_new
+    return found_batches
 
 
 def _token(keys: Sequence[bytes], round_number: int) -> str:
@@ -199,49 +200,47 @@ def _token(keys: Sequence[bytes], round_number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BatchNotes:
-    """Which request is in which batch, in a SQLite file that processes share.
+    """Which request is in which batch, in the database of the call cache."""
 
-    With an `exchange`, other machines are told of each batch when it is submitted, and when it is
-    done with.
-    """
+    cache: CallCache
 
-    path: Path
-    exchange: Exchange | None = None
+    @property
+    def _database(self) -> Database:
+        return self.cache.database
 
     def tokens(self, keys: Sequence[bytes]) -> dict[bytes, tuple[str, str | None]]:
         """Return the token and, once it is known, the batch of each key that has been noted."""
-        query = "SELECT key, token, batch_id FROM requests JOIN batches USING (token)"
-        with self.connection() as connection:
-            rows = select(connection, query, keys)
-            return {key: (token, batch_id) for key, token, batch_id in rows}
+        query = select(requests, batches.c.batch_id).join_from(
+            requests, batches, requests.c.token == batches.c.token
+        )
+        rows = self._database.read_keys(query, requests.c.key, keys)
+        return {row.key: (row.token, row.batch_id) for row in rows}
 
     def keys(self, token: str) -> list[bytes]:
         """Return the requests of a batch."""
-        with self.connection() as connection:
-            rows = connection.execute("SELECT key FROM requests WHERE token = ?", (token,))
-            return [key for (key,) in rows]
+        query = select(requests.c.key).where(requests.c.token == token)
+        return [row.key for row in self._database.read(query)]
 
     def add(self, token: str, keys: Sequence[bytes]) -> None:
         """Note requests that are about to be submitted."""
-        with self.connection() as connection:
-            connection.execute("INSERT OR REPLACE INTO batches VALUES (?, NULL)", (token,))
-            connection.executemany(
-                "INSERT OR REPLACE INTO requests VALUES (?, ?)", ((key, token) for key in keys)
+        batch = self._database.insert(batches).values(token=token, batch_id=None)
+        request = self._database.insert(requests)
+        rows = [{"key": key, "token": token} for key in keys]
+
+        def work(connection: Connection) -> None:
+            connection.execute(
+                batch.on_conflict_do_update(index_elements=["token"], set_={"batch_id": None})
             )
+            connection.execute(
+                request.on_conflict_do_update(index_elements=["key"], set_={"token": token}), rows
+            )
+
+        self._database.write(work)
 
     def submitted(self, token: str, batch_id: str) -> None:
         """Note the batch of a token."""
-        with self.connection() as connection:
-            row = (batch_id, token)
-            changed = connection.execute(
-                "UPDATE batches SET batch_id = ?1 WHERE token = ?2 AND batch_id IS NOT ?1", row
-            ).rowcount
-            if changed and self.exchange is not None:
-                found = connection.execute("SELECT key FROM requests WHERE token = ?", (token,))
-                note = {"batch_id": batch_id, "keys": [key.hex() for (key,) in found]}
-                post(connection, [SharedRecord("batch", token.encode(), json.dumps(note).encode())])
-        if changed and self.exchange is not None:
-            self.exchange.push_if_possible()
+        noted = update(batches).where(batches.c.token == token).values(batch_id=batch_id)
+        self._database.write(lambda connection: connection.execute(noted))
 
     def keep(self, token: str, keys: Container[bytes]) -> None:
         """Forget the requests of a token that are not among these."""
@@ -249,72 +248,22 @@ class BatchNotes:
 
     def release(self, token: str, keys: Iterable[bytes] | None = None) -> None:
         """Forget requests of a batch, all by default, and the batch with its last one."""
-        with self.connection() as connection:
-            if keys is None:
-                if self.exchange is not None:
-                    found = connection.execute(
-                        "SELECT batch_id FROM batches WHERE token = ?", (token,)
-                    ).fetchone()
-                    value = ((found and found[0]) or "").encode()
-                    post(connection, [SharedRecord("batch done", token.encode(), value)])
-                connection.execute("DELETE FROM requests WHERE token = ?", (token,))
-            else:
-                connection.executemany(
-                    "DELETE FROM requests WHERE token = ? AND key = ?", ((token, k) for k in keys)
-                )
-            connection.execute(
-                "DELETE FROM batches WHERE token NOT IN (SELECT token FROM requests)"
-            )
+        own = delete(requests).where(requests.c.token == token)
+        gone = (
+            [own] if keys is None else [own.where(requests.c.key.in_(p)) for p in parts(list(keys))]
+        )
+        empty = delete(batches).where(batches.c.token.not_in(select(requests.c.token)))
 
-    kinds = frozenset({"batch", "batch done"})
+        def work(connection: Connection) -> None:
+            for statement in (*gone, empty):
+                connection.execute(statement)
 
-    def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
-        """Add other machines' batches, in the order in which they were noted.
-
-        A batch that is done with is forgotten only if it failed as a whole: asked again, any
-        other one tells its answers again, which costs nothing.
-        """
-        for record in records:
-            token, value = record.key.decode(), record.value.decode()
-            if record.kind == "batch done":
-                connection.execute(
-                    "DELETE FROM requests WHERE token IN "
-                    "(SELECT token FROM batches WHERE token = ? AND batch_id = ?)",
-                    (token, value),
-                )
-                continue
-            note = json.loads(value)
-            connection.execute(
-                "INSERT INTO batches VALUES (?1, ?2) "
-                "ON CONFLICT (token) DO UPDATE SET batch_id = coalesce(batch_id, ?2)",
-                (token, note["batch_id"]),
-            )
-            connection.executemany(
-                "INSERT OR IGNORE INTO requests VALUES (?, ?)",
-                ((bytes.fromhex(key), token) for key in note["keys"]),
-            )
-        connection.execute("DELETE FROM batches WHERE token NOT IN (SELECT token FROM requests)")
+        self._database.write(work)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock that only one process has; it is free again when its holder is killed."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        """Let one process submit at a time; the lock of a killed process is free again."""
+        with Claims(self.cache) as claims:
+            while not claims.take([_SUBMITTING]):
+                time.sleep(_LOCK_POLL_SECONDS)
             yield
-
-    @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for one transaction. Raises StoreError."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=60)) as connection, connection:
-                connection.executescript(
-                    "CREATE TABLE IF NOT EXISTS batches (token TEXT PRIMARY KEY, batch_id TEXT);"
-                    "CREATE TABLE IF NOT EXISTS requests (key BLOB PRIMARY KEY, token TEXT);"
-                )
-                if self.exchange is not None:
-                    open_outbox(connection, "SELECT '', x'', x'' WHERE FALSE")
-                yield connection
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self.path}: batches: {error}") from None

@@ -20,11 +20,11 @@ from rag_pipeline.calls import (
 from rag_pipeline.calls.costs import (
     USUAL_OUTPUT,
     ChargedTokens,
+    cancel_reservations,
     estimate_tokens,
-    forfeit,
     framing_tokens,
+    keep_reservations,
     measuring,
-    release,
     request_texts,
     request_tokens,
     reserve_batch,
@@ -62,8 +62,8 @@ def ask(
 ) -> list[Reply | ProviderError]:
     """Return a reply per prompt, or the ProviderError that it failed with, in their order.
 
-    Prompts that were answered before, stand here twice, or are being asked by another run on this
-    machine are not sent again; each reply is stored when it arrives, a failure never. Raises
+    Prompts that were answered before, stand here twice, or are being asked by another run are
+    not sent again; each reply is stored when it arrives, a failure never. Raises
     CallsStoppedError when no call can work: a wrong key, model or address, or a provider that is
     down.
     """
@@ -72,8 +72,6 @@ def ask(
     if isinstance(cache, RecordingCache):
         replies = _note(distinct, settings, cache)
         return [replies[key] for key in keys]
-    if settings.batch:
-        cache.refresh()
     known: dict[bytes, Reply | ProviderError] = {
         key: unpack(value) for key, value in cache.get(list(distinct)).items()
     }
@@ -156,19 +154,19 @@ def _ask_in_batches(
         return [key for key in keys if names[key] in fitting]
 
     def ended(keys: Iterable[bytes]) -> None:
-        release([names[key] for key in keys])
+        cancel_reservations([names[key] for key in keys])
 
     def request(key: bytes) -> dict[str, Any]:
         return chat.request(prompts[key].messages, prompts[key].schema)
 
-    notes = BatchNotes(cache.path.with_name("batches.sqlite"), cache.exchange)
+    notes = BatchNotes(cache)
     client = chat.batches()
     try:
         poll = settings.batch_poll_seconds
         failed = run_batches(list(prompts), request, client, notes, done, poll, may_submit, ended)
         known.update(failed)
     except BaseException:
-        forfeit(list(names.values()))  # a batch may run on: its end settles what it costs
+        keep_reservations(list(names.values()))  # a batch may run on: its end settles what it costs
         raise
     finally:
         client.close()

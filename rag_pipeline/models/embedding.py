@@ -91,6 +91,8 @@ def embed_tokens(
     distinct = dict(zip(keys, inputs, strict=True))
     if isinstance(cache, RecordingCache):
         _note(distinct, embedder, cache)
+    elif not isinstance(embedder, RemoteEmbedder):
+        cache = cache.of_local_models()
     known = {
         key: value
         for key, value in cache.get(list(distinct)).items()

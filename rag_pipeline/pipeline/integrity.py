@@ -4,13 +4,14 @@ Tables of earlier versions have no hashes; `unhashed` names them. A table that h
 to its newest whole version, or is built again from the documents and the call cache.
 """
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from rag_pipeline import release as releases
+from rag_pipeline.calls import Database, schema
+from rag_pipeline.calls.damage import damaged_answers, damaged_charges, delete_rows, salvage
 from rag_pipeline.errors import StoreError
 from rag_pipeline.evaluation.results import RUN
 from rag_pipeline.release.manifest import readable
@@ -145,25 +146,34 @@ def unhashed(workspace: Workspace) -> list[str]:
 
 
 def corrupt_calls(workspace: Workspace) -> Iterator[Finding]:
-    """Yield what is wrong with the call cache's file and the ledger's, and with their rows."""
-    for kept, what, then in (
-        (workspace.cache, "answers", "are asked for again when they are needed"),
-        (workspace.ledger, "charges", "no longer count as spent"),
-    ):
-        if not kept.path.exists():
-            continue
-        try:
-            with kept.connection() as connection:
-                (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-            count = len(kept.rotten()) if said == "ok" else 0
-        except (StoreError, sqlite3.Error) as error:
-            said, count = str(error), 0
-        if said != "ok":
-            cure = f"keep the {what} that can be read; the others {then}"
-            yield Finding(kept.path.name, said, cure, kept.salvage)
-        elif count:
-            problem = f"{count} {what} are not what was stored"
-            yield Finding(kept.path.name, problem, f"drop them; they {then}", kept.forget_rotten)
+    """Yield what is wrong with the database of calls, and with its rows."""
+    cache = workspace.cache
+    for database in dict.fromkeys((cache.database, cache.of_local_models().database)):
+        if database.exists:
+            yield from _damaged_calls(database)
+
+
+def _damaged_calls(database: Database) -> Iterator[Finding]:
+    place = database.place if database.is_shared else database.path.name
+    try:
+        database.check()
+        answers, charges = damaged_answers(database), damaged_charges(database)
+    except StoreError as error:
+        cure = "keep the answers and charges that can be read; the others are asked for again"
+        yield Finding(
+            place, str(error), cure, None if database.is_shared else partial(salvage, database)
+        )
+        return
+    for count, what, then, mend in (
+        (len(answers), "answers", "are asked for again when they are needed",
+         partial(delete_rows, database, schema.answers.c.key, answers)),
+        (len(charges), "charges", "no longer count as spent",
+         partial(delete_rows, database, schema.charges.c.id, charges)),
+    ):  # fmt: skip
+        if count:
+            yield Finding(
+                place, f"{count} {what} are not what was stored", f"drop them; they {then}", mend
+            )
 
 
 def _said(paths: Collection[str]) -> str:

@@ -162,7 +162,7 @@ def _answered(
 
 def _left(workspace: Workspace, new: str, table: Any) -> tuple[int, ChargedTokens]:
     """Return how many texts the new model has not embedded yet, and their tokens."""
-    dry = RecordingCache(workspace.cache.path)
+    dry = RecordingCache.of(workspace.cache)
     embedder = workspace.embedder(new)
     model = priced_model(workspace, workspace.config.embeddings[new])
     if model is not None:

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import NamedTuple
 
 from rag_pipeline import release as releases
@@ -43,7 +42,6 @@ def collect(workspace: Workspace, dry_run: bool = False) -> list[Freed]:
     freed += _versions(workspace, dry_run)
     gone = _unneeded(workspace, share=0.0)
     freed += _calls(workspace, gone, dry_run)
-    freed += _segments(workspace, gone, dry_run)
     freed += _copies(workspace, {f.name for f in freed if f.what == "lexical index"}, dry_run)
     if not dry_run and workspace.store.calls_path.exists():
         workspace.cache.shrink()
@@ -231,9 +229,9 @@ def _unused_since(workspace: Workspace) -> int:
 
 def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
     """Return the answers that were last used too long ago and that no current text needs."""
-    if not workspace.store.calls_path.exists():
-        return set()
     cache = workspace.cache
+    if not cache.database.exists:
+        return set()
     old = cache.unused(_unused_since(workspace))
     if not old or len(old) < share * len(cache):
         return set()
@@ -243,33 +241,12 @@ def _unneeded(workspace: Workspace, share: float) -> set[bytes]:
 def _calls(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
     if not gone:
         return
-    cache, path, since = workspace.cache, workspace.store.calls_path, _unused_since(workspace)
-    size = path.stat().st_size * len(gone) // len(cache)
+    cache, keys = workspace.cache, list(gone)
+    size = cache.bytes_of(keys)
     if not dry_run:
-        cache.touch(list(cache.unused(since) - gone))
-        cache.prune(since)
+        cache.touch(list(cache.unused(_unused_since(workspace)) - gone))
+        cache.prune(keys)
     yield Freed("calls", f"{len(gone):,} answers", "unused for long, of no current text", size)
-
-
-def _segments(workspace: Workspace, gone: set[bytes], dry_run: bool) -> Iterator[Freed]:
-    """Yield what a bucket holds of answers that this machine has not used and does not need."""
-    exchange = workspace.cache.exchange
-    if exchange is None:
-        return
-    exchange.pull(at_most_every=0)
-
-    @cache
-    def needed() -> set[bytes]:
-        return set(needed_calls(workspace))
-
-    def keep(keys: Sequence[bytes]) -> set[bytes]:
-        held = workspace.cache.held(keys) - gone
-        return held if held.issuperset(keys) else held | needed().intersection(keys)
-
-    answers, size = exchange.prune(_unused_since(workspace), keep, dry_run)
-    if answers:
-        why = "of segments as old, neither used nor needed here"
-        yield Freed("shared calls", f"{answers:,} answers", why, size)
 
 
 def _copies(workspace: Workspace, freed: set[str], dry_run: bool) -> Iterator[Freed]:

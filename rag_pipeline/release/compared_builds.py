@@ -108,7 +108,7 @@ class _CachedCallsWorkspace(Workspace):
 
     @cached_property
     def cache(self) -> CallCache:
-        return RecordingCache(self.store.calls_path)
+        return RecordingCache.of(Workspace(self.config).cache)
 
 
 class VariationSearch(AbstractContextManager["VariationSearch"]):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rag_pipeline.calls.addresses import is_loopback
+from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.serving.settings import ServerSettings
 from rag_pipeline.serving.tracing import answered, request_span
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_pipeline.calls.addresses import is_loopback
+from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.errors import ConfigError
 
 _LEAST_TOKEN = 16

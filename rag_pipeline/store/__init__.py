@@ -4,14 +4,13 @@
     <store>/<corpus>/lexical/    immutable BM25 indexes, one folder per build
     <store>/<corpus>/evaluation/ queries, runs and scores as Parquet
     <store>/<corpus>/releases/   one manifest per release, and `current.json`
-    <store>/calls.sqlite         the call cache, shared by all corpora (see `calls`)
-    <store>/.calls/              on a bucket: what machines tell each other (see `sharing`)
+    <store>/calls.sqlite         answers and charges, shared by all corpora (see `calls`)
+    <store>/.calls/answers/      on a bucket: large answers (see `calls.cache`)
 
 State is per document: each row of a derived table holds the document, content hash and fingerprint
 that it was made from, so the table itself tells what is stale.
 """
 
-from rag_pipeline.store.register import BucketRegister as BucketRegister
 from rag_pipeline.store.states import DocumentState as DocumentState
 from rag_pipeline.store.states import TableState as TableState
 from rag_pipeline.store.states import state_digest as state_digest

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import lancedb
 
 SHARED_CALLS = ".calls"
-"""Folder of a bucket's store that all corpora share (see `sharing`)."""
+"""The folder of large answers in a bucket, which all corpora share (see `calls.cache`)."""
 
 _SEALED = ("checks/", "evaluation/", "hashes/", "passed_checks/", "releases/")
 """Folders whose JSON files hold the hash of their content."""
@@ -117,7 +117,7 @@ class Store:
 
     @property
     def calls_path(self) -> Path:
-        """Return the call cache's file; on this machine when the store is a bucket."""
+        """Return the file of this machine's calls; outside of the store when it is a bucket."""
         return self.files.calls_folder / "calls.sqlite"
 
     # --- small files ---

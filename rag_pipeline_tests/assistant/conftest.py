@@ -2,7 +2,7 @@ import pytest
 
 from rag_pipeline import Corpus
 from rag_pipeline.assistant import open_assistant
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.config import CorpusConfig
 
 
@@ -31,7 +31,7 @@ def talking(released, tmp_path):
         config = CorpusConfig.model_validate({**released.config.model_dump(), **changes})
         config._base = released.config._base
         corpus = Corpus(config)
-        corpus.workspace.__dict__["cache"] = CallCache(tmp_path / "calls.sqlite")
+        corpus.workspace.__dict__["cache"] = CallCache(Database(tmp_path / "calls.sqlite"))
         return open_assistant([corpus])
 
     return made

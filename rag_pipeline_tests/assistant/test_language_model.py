@@ -8,7 +8,7 @@ pytest.importorskip("dspy", reason="needs the extra `dspy`")
 
 from rag_pipeline.assistant import Intent
 from rag_pipeline.assistant.language_model import LanguageModel, numbered
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.datamodels import ScoredChunk
 from rag_pipeline.errors import MissingExtraError, ProviderError
 from rag_pipeline.models.chat import ask
@@ -167,7 +167,7 @@ def test_passages_that_do_not_fit_the_window_are_left_out(tmp_path):
             context_window=2500,
             max_output_tokens=500,
         )
-        cache = CallCache(tmp_path / "calls.sqlite")
+        cache = CallCache(Database(tmp_path / "calls.sqlite"))
         model = LanguageModel(lambda prompts: ask(prompts, settings, cache), settings)
         made = model.answer("Which?", Intent("general", "", ()), chunks, "")
     # (2500 - 500) / 1.25 = 1600 tokens; a passage has 510, all else some 250.
@@ -185,7 +185,7 @@ def test_without_the_extra_the_cure_is_named(talking, monkeypatch):
 def test_a_rewriting_that_is_no_question_is_refused(tmp_path, rewritten):
     with serving(scripted(rewriting={"rewritten": rewritten})) as server:
         settings = ChatModel(provider="openai", model="small", base_url=server.url)
-        cache = CallCache(tmp_path / "calls.sqlite")
+        cache = CallCache(Database(tmp_path / "calls.sqlite"))
         model = LanguageModel(lambda prompts: ask(prompts, settings, cache), settings)
         with pytest.raises(ProviderError, match="is not one question"):
             model.rewrite("how?")

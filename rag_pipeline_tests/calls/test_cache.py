@@ -2,113 +2,151 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from random import Random
 
 import pytest
+from sqlalchemy import update
 
-from rag_pipeline.calls import CallCache, CallCounts, call_key
+from rag_pipeline.calls import CallCache, CallCounts, Database, call_key
+from rag_pipeline.calls.cache import FILE_BYTES
+from rag_pipeline.calls.schema import answers
+from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import StoreError
+from rag_pipeline.store import SHARED_CALLS, Store
+from rag_pipeline_tests.testing.databases import opened
 
 
-def test_what_was_put_is_found_and_the_rest_is_not(tmp_path):
-    cache = CallCache(tmp_path / "calls.sqlite")
+@pytest.fixture
+def stored(database_place: str) -> CallCache:
+    return CallCache(opened(database_place))
+
+
+def test_what_was_put_is_found_and_the_rest_is_not(stored: CallCache) -> None:
     keys = [call_key("embed", "model", str(n)) for n in range(1200)]
-    cache.put({key: str(n).encode() for n, key in enumerate(keys[:1000])})
-    found = cache.get(keys)
-    assert len(found) == 1000
+    stored.put({key: str(n).encode() for n, key in enumerate(keys[:1000])}, {keys[1]: Usage(3, 4)})
+    found = stored.get(keys)
+    assert len(found) == len(stored) == 1000
     assert found[keys[999]] == b"999"
-    assert cache.known(keys) == set(keys[:1000])
+    assert stored.known(keys) == set(keys[:1000])
+    assert stored.usage(keys) == {keys[1]: Usage(3, 4)}
 
 
-def test_keys_differ_by_kind_model_and_input():
+def test_failures_are_counted_by_run_until_there_is_an_answer(stored: CallCache) -> None:
+    stored.fail([b"one", b"two"])
+    stored.fail([b"two"])
+    assert stored.failures([b"one", b"two", b"three"]) == {b"one": 1, b"two": 2}
+    stored.put({b"two": b"answer"})
+    assert stored.failures([b"one", b"two"]) == {b"one": 1}
+
+
+def test_keys_differ_by_kind_model_and_input() -> None:
     assert len({call_key(k, m, t) for k in "ab" for m in "ab" for t in "ab"}) == 8
 
 
-def test_threads_share_one_cache(tmp_path):
-    cache = CallCache(tmp_path / "calls.sqlite")
+def test_threads_that_put_the_same_keys_in_any_order_share_one_cache(stored: CallCache) -> None:
+    keys = [call_key("k", "m", str(n)) for n in range(200)]
 
     def write(n: int) -> None:
-        cache.put({call_key("k", "m", f"{n}-{i}"): b"v" for i in range(50)})
+        for _ in range(5):
+            stored.put(dict.fromkeys(Random(n).sample(keys, 100), b"v"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    keys = [call_key("k", "m", f"{n}-{i}") for n in range(8) for i in range(50)]
-    assert cache.known(keys) == set(keys)
+    assert stored.known(keys) == set(stored.get(keys))
+    assert len(stored) > 190
 
 
-def test_a_put_outlives_a_killed_process(tmp_path):
+def test_a_put_outlives_a_killed_process(database_place: str) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path\n"
+        "import os, signal, sys\n"
         "from rag_pipeline.calls import CallCache\n"
-        "CallCache(Path(sys.argv[1])).put({b'k': b'v'})\n"
+        "from rag_pipeline_tests.testing.databases import opened\n"
+        "CallCache(opened(sys.argv[1])).put({b'k': b'v'})\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    path = tmp_path / "calls.sqlite"
-    killed = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    killed = subprocess.run([sys.executable, "-c", script, database_place], check=False)
     assert killed.returncode == -9
-    assert CallCache(path).get([b"k"]) == {b"k": b"v"}
+    assert CallCache(opened(database_place)).get([b"k"]) == {b"k": b"v"}
 
 
-def test_a_file_that_is_no_cache_is_named(tmp_path):
-    path = tmp_path / "calls.sqlite"
-    path.write_bytes(b"not a database, but long enough to look like one" * 100)
-    with pytest.raises(StoreError, match=r"calls\.sqlite: call cache: file is not a database"):
-        CallCache(path).get([b"k"])
-
-
-def test_a_store_without_room_is_reported(tmp_path):
-    cache = CallCache(tmp_path / "calls.sqlite")
+def test_a_store_without_room_is_reported(cache: CallCache) -> None:
     cache.put({b"k": b"v"})
-    limit = sqlite3.connect(tmp_path / "calls.sqlite")
-    limit.close()
-    connection = cache._local.connection
-    connection.execute("PRAGMA max_page_count=4")
+    cache.database.close()
+    with closing(sqlite3.connect(cache.database.path)) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+
+    def write(connection):
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages + 1}")
+
+    cache.database.write(write)
     with pytest.raises(StoreError, match="full"):
         cache.put({bytes([n]): b"v" * 4096 for n in range(10)})
     assert cache.get([b"k"]) == {b"k": b"v"}
 
 
-def test_counts_add_up():
+def test_counts_add_up() -> None:
     counts = CallCounts(1, 2)
     counts.add(CallCounts(made=3, saved=4))
     assert counts == CallCounts(4, 6)
 
 
-def test_answers_that_nothing_has_used_for_long_are_pruned(tmp_path):
-    cache = CallCache(tmp_path / "calls.sqlite")
-    cache.put({bytes([n]): b"answer" for n in range(4)})
-    with sqlite3.connect(cache.path) as connection:
-        connection.execute("UPDATE calls SET used = 1000 WHERE key != ?", (b"\x03",))
-    assert cache.unused(2000) == {b"\x00", b"\x01", b"\x02"}
-    assert len(cache) == 4
-    assert cache.get([b"\x00"]) == {b"\x00": b"answer"}  # asked for
-    cache.touch([b"\x01"])  # needed
-    assert cache.prune(2000) == 1
-    assert cache.known([bytes([n]) for n in range(4)]) == {b"\x00", b"\x01", b"\x03"}
+def test_answers_that_nothing_has_used_for_long_are_pruned(stored: CallCache) -> None:
+    keys = [bytes([n]) for n in range(4)]
+    stored.put(dict.fromkeys(keys, b"answer"))
+    old = update(answers).where(answers.c.key != b"\x03").values(used=1000)
+    stored.database.write(lambda connection: connection.execute(old))
+    assert stored.unused(2000) == set(keys[:3])
+    assert stored.get([b"\x00"]) == {b"\x00": b"answer"}, "asked for, so used"
+    stored.touch([b"\x01"])
+    assert stored.unused(2000) == {b"\x02"}
+    assert stored.bytes_of([b"\x02"]) == len(b"answer")
+    stored.prune([b"\x02"])
+    assert stored.known(keys) == {b"\x00", b"\x01", b"\x03"}
 
 
-def test_a_pruned_cache_gives_its_space_back(tmp_path):
-    cache = CallCache(tmp_path / "calls.sqlite")
-    cache.put({n.to_bytes(2): bytes(10_000) for n in range(200)})
-    cache.prune(1e12)
+def test_a_pruned_cache_gives_its_space_back(cache: CallCache) -> None:
+    answered = {n.to_bytes(2): bytes(10_000) for n in range(200)}
+    cache.put(answered)
+    cache.prune(list(answered))
     cache.shrink()
-    assert cache.path.stat().st_size < 100_000
+    assert cache.database.path.stat().st_size < 150_000
 
 
-def test_a_cache_from_before_uses_were_noted_keeps_its_answers(tmp_path):
-    path = tmp_path / "calls.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)")
-        connection.execute("INSERT INTO calls VALUES (?, ?)", (b"k", b"old"))
-    cache = CallCache(path)
-    assert cache.get([b"k"]) == {b"k": b"old"}
-    assert not cache.unused(1e9), "what was there counts as used when it was migrated"
-    cache.put({b"n": b"new"})
-    assert CallCache(path).known([b"k", b"n"]) == {b"k", b"n"}
+# --- where machines share a database ---
 
 
-def test_a_cache_of_a_newer_format_is_refused(tmp_path):
-    path = tmp_path / "calls.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(StoreError, match="call cache has format 9, this version reads up to 1"):
-        CallCache(path).get([b"k"])
+def test_answers_of_local_models_and_from_before_stay_on_the_machine_until_wanted(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    one, two = (
+        CallCache(opened(postgres_url), CallCache(Database(tmp_path / name / "calls.sqlite")))
+        for name in ("one", "two")
+    )
+    one.of_local_models().put({b"local": b"vector"})
+    assert one.own is not None
+    one.own.put({b"before": b"answer"}, {b"before": Usage(5)})
+    assert two.get([b"local", b"before"]) == {}
+    assert one.known([b"before"]) == {b"before"}
+    assert one.get([b"before"]) == {b"before": b"answer"}
+    assert two.get([b"local", b"before"]) == {b"before": b"answer"}, "shared when it is wanted"
+    assert two.usage([b"before"]) == {b"before": Usage(5)}
+
+
+def test_a_large_answer_is_a_file_of_the_bucket(
+    tmp_path: Path, postgres_url: str, bucket: str
+) -> None:
+    files = Store(bucket, SHARED_CALLS)
+    one, two = (CallCache(opened(postgres_url), files=files) for _ in range(2))
+    large = Random(0).randbytes(FILE_BYTES + 1)
+    one.put({b"large": large, b"same": large, b"small": b"answer"})
+    (file,) = files.list("answers")
+    assert two.get([b"large", b"small"]) == {b"large": large, b"small": b"answer"}
+    assert two.bytes_of([b"large"]) == 32
+    one.prune([b"large"])
+    assert two.get([b"same"]) == {b"same": large}, "another answer has the same content"
+    files.write_bytes(f"answers/{file}", b"damaged")
+    assert two.get([b"same"]) == {}
+    assert two.known([b"same"]) == set()
+    assert files.list("answers") == []

@@ -2,37 +2,52 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rag_pipeline.calls import CallCache, CallCounts, Claims
+import pytest
+from sqlalchemy import func, select, update
+
+from rag_pipeline.calls import CallCache, CallCounts, Claims, processes
+from rag_pipeline.calls.schema import claims
+from rag_pipeline.calls.schema import processes as process_table
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
 
 HOLDER = """
-import sys; from pathlib import Path
+import sys
 from rag_pipeline.calls import CallCache, Claims
-with Claims(CallCache(Path(sys.argv[1]))) as mine:
+from rag_pipeline_tests.testing.databases import opened
+with Claims(CallCache(opened(sys.argv[1]))) as mine:
     mine.take([b"one", b"two"])
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
-def test_a_key_is_one_runs_until_it_is_let_go(cache: CallCache) -> None:
+@pytest.fixture
+def cache(database_place: str) -> CallCache:
+    return CallCache(opened(database_place))
+
+
+def test_a_key_is_one_runs_until_it_is_released(cache: CallCache) -> None:
     cache.put({b"done": b"answer"})
     with Claims(cache) as first, Claims(cache) as second:
         assert first.take([b"one", b"done"]) == {b"one"}
         assert second.take([b"one", b"two"]) == {b"two"}
         second.give_up([b"one"])
-        assert second.take([b"one"]) == set(), "only its owner can let it go"
+        assert second.take([b"one"]) == set(), "only its owner can release it"
         first.give_up([b"one"])
         assert second.take([b"one"]) == {b"one"}
     with Claims(cache) as third:
         assert third.take([b"one", b"two"]) == {b"one", b"two"}
+    assert cache.database.read(select(func.count()).select_from(claims)) == [(0,)]
 
 
-def test_a_killed_process_holds_nothing(cache: CallCache) -> None:
-    child = Forked(HOLDER, cache.path)
+def test_the_claims_of_a_killed_process_are_free_at_once(
+    cache: CallCache, database_place: str
+) -> None:
+    child = Forked(HOLDER, database_place)
     assert child.stdout.readline() == "held\n"
     with Claims(cache) as mine:
         assert mine.take([b"one", b"three"]) == {b"three"}
@@ -40,16 +55,38 @@ def test_a_killed_process_holds_nothing(cache: CallCache) -> None:
         child.wait()
         assert mine.wait([b"one"], {}) == [b"one"]
         assert mine.take([b"one"]) == {b"one"}
-    with Claims(cache):
-        assert set(cache.claimed([b"one", b"two", b"three"])) == set(), "swept"
 
 
-def test_a_claim_of_a_run_that_lives_does_not_lapse(cache: CallCache) -> None:
-    with Claims(cache) as slow, Claims(cache) as mine:
-        slow.take([b"one"])
-        with cache.connection() as connection:
-            connection.execute("UPDATE claims SET since = since - 86400")
-        assert mine.take([b"one"]) == set()
+def test_a_process_of_another_machine_counts_as_ended_when_it_was_not_seen_for_long(
+    cache: CallCache, database_place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = Forked(HOLDER, database_place)
+    assert child.stdout.readline() == "held\n"
+    away = update(process_table).values(machine="another")
+    cache.database.write(lambda connection: connection.execute(away))
+    child.kill()
+    child.wait()
+    with Claims(cache) as mine:
+        assert mine.take([b"one"]) == set(), "nobody here can tell that it has ended"
+        monkeypatch.setattr(processes, "EXPIRY_SECONDS", 0.0)
+        assert mine.wait([b"one"], {}) == [b"one"]
+        assert mine.take([b"one"]) == {b"one"}
+
+
+def test_a_process_that_works_is_seen_again_and_again(
+    cache: CallCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_HEARTBEAT_SECONDS", 0.05)
+    with Claims(cache) as mine:
+        mine.take([b"one"])
+        (first,) = cache.database.read(select(process_table.c.seen))
+        until = threading.Event()
+        for _ in range(200):
+            (now,) = cache.database.read(select(process_table.c.seen))
+            if now.seen > first.seen:
+                break
+            until.wait(0.05)
+        assert now.seen > first.seen
 
 
 def test_others_answers_are_waited_for(cache: CallCache) -> None:
@@ -63,7 +100,7 @@ def test_others_answers_are_waited_for(cache: CallCache) -> None:
         assert known == {b"one": b"answer"}
 
 
-def test_runs_that_ask_the_same_at_once_pay_once(cache: CallCache) -> None:
+def test_runs_that_ask_the_same_at_once_pay_once(cache: CallCache, database_place: str) -> None:
     both_asked = threading.Barrier(2, timeout=30)
     firsts = threading.Semaphore(1)
 
@@ -79,7 +116,7 @@ def test_runs_that_ask_the_same_at_once_pay_once(cache: CallCache) -> None:
         counts = [CallCounts(), CallCounts()]
 
         def run(n: int) -> list[Any]:
-            own = CallCache(cache.path)
+            own = CallCache(opened(database_place))
             if n == 1:
                 both_asked.wait()
             return ask(prompts, settings, own, counts[n])

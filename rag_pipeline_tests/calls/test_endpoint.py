@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rag_pipeline.calls.endpoint import Circuit, Endpoint, Received, Sending, asked_again
-from rag_pipeline.calls.limits import RateLimiter
+from rag_pipeline.calls.rate_limits import RateLimiter
 from rag_pipeline.errors import CallsStoppedError, PaidInVainError, ProviderError, TransientError
 
 BUSY = TransientError("m: busy (HTTP 500)", paid=False)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.config import Embedding, Reranker
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.embedding import embed
@@ -142,7 +142,7 @@ def test_files_and_batches_with_every_fault_at_30_percent_submit_each_line_once(
         return ENDPOINTS[(3 * seed + len(hit)) % len(ENDPOINTS)]
 
     with serving(faults=faults, batches=Batches(looks=12)) as server:
-        batches(server.url, CallCache(tmp_path / "calls.sqlite"))
+        batches(server.url, CallCache(Database(tmp_path / "calls.sqlite")))
         assert len(server.batches.made) == 1, "a lost answer does not mean a lost batch"
         assert len(server.batches.submitted) == COUNT
         assert set(server.billed.values()) == {1}
@@ -177,7 +177,7 @@ def test_with_every_fault_at_30_percent_all_is_answered_in_order_and_billed_once
             spoils.update(items[:1] if failure is no_number else items)
         return failure
 
-    cache = CallCache(tmp_path / "calls.sqlite")
+    cache = CallCache(Database(tmp_path / "calls.sqlite"))
     with serving(faults=faults) as server:
         call(server.url, cache)
         _check(server, spoils)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.errors import ProviderError
 from rag_pipeline.evaluation import Evaluator
 from rag_pipeline.models.chat import Prompt, Reply, ask
@@ -41,7 +41,7 @@ def test_a_server_that_echoes_headers_and_body_leaks_nothing(
     for name in ("OPENAI_API_KEY", "VOYAGE_API_KEY", "COHERE_API_KEY", "CO_API_KEY"):
         monkeypatch.setenv(name, KEY)
     monkeypatch.setattr("rag_pipeline.models.providers.openai_batch._FIRST_BACKOFF", 0.001)
-    cache = CallCache(tmp_path / "calls.sqlite")
+    cache = CallCache(Database(tmp_path / "calls.sqlite"))
     with serving(faults=lambda path, body: Echo(status)) as server:
         common = {"base_url": server.url, "model": "m", "patience_seconds": 0.1}
         if way in ("chat", "batch"):
@@ -89,7 +89,7 @@ def test_a_reply_that_echoes_the_key_is_not_kept_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    cache = CallCache(tmp_path / "calls.sqlite")
+    cache = CallCache(Database(tmp_path / "calls.sqlite"))
     with serving(echoed) as server:
         settings = ChatModel(provider="openai", model="m", base_url=server.url)
         text, choice = ask([Prompt("who?"), Prompt("?", choices=("yes", "no"))], settings, cache)

@@ -20,7 +20,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as na
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 from opentelemetry.semconv.attributes import error_attributes, server_attributes
 
-from rag_pipeline.calls import CallCache, telemetry
+from rag_pipeline.calls import telemetry
 from rag_pipeline.config import load_config
 from rag_pipeline.models.chat import Prompt, Reply
 from rag_pipeline.models.providers import open_embedder
@@ -155,7 +155,7 @@ def test_without_a_provider_calls_are_made_as_ever(tmp_path: Path) -> None:
         assert embedder.dimension == DIMENSION
         (reply,) = workspace.ask("m")([Prompt("a")])
     assert isinstance(reply, Reply)
-    assert len(CallCache(workspace.store.calls_path)) == 1
+    assert len(workspace.cache) == 1
 
 
 def test_a_collector_that_does_not_answer_is_waited_for_once(
@@ -178,7 +178,7 @@ def test_a_collector_that_does_not_answer_is_waited_for_once(
     monkeypatch.setattr(telemetry, "_PATIENCE", 0.1)
     monkeypatch.setattr(telemetry, "_given_up", False)
     for asset in ("documents", "chunks"):
-        with telemetry.stage("corpus", asset, "all"):
+        with telemetry.trace_step("corpus", asset, "all"):
             pass
         assert began.wait(60)
     assert sent == [1], "the second step's span waits behind the first"

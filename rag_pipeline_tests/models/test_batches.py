@@ -1,14 +1,15 @@
 import signal
-import sqlite3
 import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
-from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.calls.costs import Ledger, Prices, charging
+from rag_pipeline.calls.schema import requests
 from rag_pipeline.errors import BudgetError, CallsStoppedError, ProviderError
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
@@ -42,9 +43,7 @@ def test_a_batch_answers_under_the_keys_of_single_calls(cache: CallCache):
         single = ask(PROMPTS, model(server.url, batch=False), cache)
         assert texts(single) == wanted
         assert len(server.batches.submitted) == 5
-    kept = sqlite3.connect(cache.path.with_name("batches.sqlite"))
-    assert kept.execute("SELECT count(*) FROM requests").fetchone() == (0,), "nothing to wait for"
-    kept.close()
+    assert cache.database.read(select(requests)) == [], "nothing to wait for"
 
 
 @pytest.mark.parametrize("before", ["create", "noted", "answers"])
@@ -53,7 +52,7 @@ def test_a_killed_run_finds_its_batch_and_submits_nothing_twice(tmp_path: Path, 
     script = (
         "import os, signal, sys; from pathlib import Path\n"
         "from rag_pipeline.models import batches\n"
-        "from rag_pipeline.calls import CallCache\n"
+        "from rag_pipeline.calls import CallCache, Database\n"
         "from rag_pipeline.models.chat import ask\n"
         "from rag_pipeline.models.providers.openai_batch import OpenAIBatches\n"
         "from rag_pipeline_tests.models.test_batches import PROMPTS, model\n"
@@ -62,13 +61,13 @@ def test_a_killed_run_finds_its_batch_and_submits_nothing_twice(tmp_path: Path, 
         "if before == 'create': OpenAIBatches.submit = die\n"
         "if before == 'noted': batches.BatchNotes.submitted = die\n"
         "if before == 'answers': OpenAIBatches.answers = die\n"
-        "ask(PROMPTS, model(url), CallCache(Path(path)))\n"
+        "ask(PROMPTS, model(url), CallCache(Database(Path(path))))\n"
     )
     path = tmp_path / "calls.sqlite"
     with serving() as server:
         assert Forked(script, path, server.url, before).wait() == -signal.SIGKILL
         assert len(server.batches.made) == (0 if before == "create" else 1)
-        replies = ask(PROMPTS, model(server.url), CallCache(path))
+        replies = ask(PROMPTS, model(server.url), CallCache(Database(path)))
         assert texts(replies) == [f"DOCUMENT CHUNK {n}" for n in range(5)]
         assert (len(server.batches.made), len(server.batches.submitted)) == (1, 5)
 
@@ -84,7 +83,7 @@ def test_a_batch_whose_answer_was_lost_is_found_by_its_token(cache: CallCache):
 
 
 def test_another_machine_finds_the_batch_of_the_same_prompts(tmp_path: Path):
-    one, two = (CallCache(tmp_path / name / "calls.sqlite") for name in ("one", "two"))
+    one, two = (CallCache(Database(tmp_path / name / "calls.sqlite")) for name in ("one", "two"))
     with serving() as server:
         ask(PROMPTS, model(server.url), one)
         assert all(isinstance(reply, Reply) for reply in ask(PROMPTS, model(server.url), two))
@@ -92,7 +91,7 @@ def test_another_machine_finds_the_batch_of_the_same_prompts(tmp_path: Path):
 
 
 def test_two_runs_at_once_share_a_batch(tmp_path: Path):
-    caches = [CallCache(tmp_path / "calls.sqlite") for _ in range(2)]
+    caches = [CallCache(Database(tmp_path / "calls.sqlite")) for _ in range(2)]
     found: list[list[str]] = []
     with serving(batches=Batches(looks=3)) as server:
 
@@ -210,9 +209,9 @@ def test_a_batch_is_charged_once_at_its_price_and_never_over_the_budget(
         models = {"m": {"input": 1.0, "output": 4.0, "batch": 0.5}}
         listed = {host: {"date": "2026-11-21", "models": models}}
         prices = Prices.model_validate({"providers": listed})
-        ledger = Ledger(tmp_path / "costs.sqlite", "tiny", prices)
+        ledger = Ledger(Database(tmp_path / "ledger.sqlite"), "tiny", prices)
         # 5 x (16 bytes / 4 -> 4 tokens in at 0.5, 150 out at 2.0) = 1510 millionths of a dollar
-        tight = Ledger(tmp_path / "costs.sqlite", "tiny", prices, budget_usd=0.0015)
+        tight = Ledger(Database(tmp_path / "ledger.sqlite"), "tiny", prices, budget_usd=0.0015)
         with (
             charging(tight),
             pytest.raises(BudgetError, match=r"about 0\.0015 USD more would go over"),
@@ -221,8 +220,9 @@ def test_a_batch_is_charged_once_at_its_price_and_never_over_the_budget(
         assert len(server.batches.made) == 0
         with charging(ledger):
             ask(PROMPTS, model(server.url), cache)
-            cache.path.unlink()
-            ask(PROMPTS, model(server.url), CallCache(cache.path))
+            cache.database.close()
+            cache.database.path.unlink()
+            ask(PROMPTS, model(server.url), CallCache(Database(cache.database.path)))
         # Each: 3 words in, 3 out: (3 x 1 + 3 x 4) / 2 millionths.
         assert [c.batch for c in ledger.charges()] == [True] * 5
         assert ledger.spent() == pytest.approx(5 * 7.5e-6)

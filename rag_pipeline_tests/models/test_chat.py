@@ -152,7 +152,7 @@ def test_every_answer_is_charged_and_a_reached_budget_stops_the_calls(cache: Cal
         host = server.url.removeprefix("http://").removesuffix("/v1")
         listed = {host: {"date": "2026-11-21", "models": {"*": {"output": 1.0}}}}
         priced = Prices.model_validate({"providers": listed})
-        ledger = Ledger(cache.path.with_name("costs.sqlite"), "tiny", priced, budget_usd=1.54e-4)
+        ledger = Ledger(cache.database, "tiny", priced, budget_usd=1.54e-4)
         settings = model(server.url, max_concurrency=1)
         with charging(ledger), attributed("judgements", "one", ["one"]):
             ask([Prompt("a", schema=SCHEMA)], settings, cache)
@@ -164,7 +164,7 @@ def test_every_answer_is_charged_and_a_reached_budget_stops_the_calls(cache: Cal
         # 1 + 2 tokens of a repaired reply, then 2: of 154, 149 are left, a usual reply has 150.
         assert [charge.output for charge in charges] == [1, 2, 2]
         assert {charge.asset for charge in charges} == {"judgements"}
-        raised = Ledger(ledger.path, "tiny", priced, budget_usd=1.0)
+        raised = Ledger(ledger.database, "tiny", priced, budget_usd=1.0)
         with charging(raised):
             replies = ask([Prompt(p, schema=SCHEMA) for p in "ab"], settings, cache)
         assert all(isinstance(reply, Reply) for reply in replies)

@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -9,8 +10,10 @@ from benchmarks import bench_integrity
 from benchmarks.bench_cycles import reindex
 from rag_pipeline import Corpus
 from rag_pipeline import release as releases
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import Database
 from rag_pipeline.calls.costs import ChargedTokens, Ledger
+from rag_pipeline.calls.damage import damaged_answers, damaged_charges, delete_rows, salvage
+from rag_pipeline.calls.schema import answers
 from rag_pipeline.config import load_config
 from rag_pipeline.errors import StoreError
 from rag_pipeline.pipeline.inspection import inspect
@@ -180,65 +183,59 @@ def test_the_command_says_what_rots_and_mends_it(workspace):
     assert "gone or altered" not in rag("doctor", file, "--full").out
 
 
-def test_an_answer_that_has_rotted_is_asked_for_again(tmp_path):
-    cache = CallCache(tmp_path / "calls.sqlite")
+def changed(database, statement, *values):
+    """Change a file behind its hashes."""
+    database.close()
+    with closing(sqlite3.connect(database.path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+def test_an_answer_that_has_rotted_is_asked_for_again(cache):
     cache.put({b"k1": b"one", b"k2": b"two"})
-    with sqlite3.connect(cache.path) as connection:
-        connection.execute("UPDATE calls SET value = ? WHERE key = ?", (b"twp", b"k2"))
-    assert cache.rotten() == [b"k2"]
+    changed(cache.database, "UPDATE rag_answers SET value = ? WHERE key = ?", b"twp", b"k2")
+    assert damaged_answers(cache.database) == [b"k2"]
     assert cache.get([b"k1", b"k2"]) == {b"k1": b"one"}
     assert cache.known([b"k1", b"k2"]) == {b"k1"}
 
 
 @pytest.mark.parametrize("column", ["key", "value"])
-def test_an_answer_whose_type_has_rotted_is_not_taken(tmp_path, column):
+def test_an_answer_whose_type_has_rotted_is_not_taken(cache, column):
     """One flipped bit in a record's header makes a text of bytes."""
-    cache = CallCache(tmp_path / "calls.sqlite")
     cache.put({b"k1": b"one", b"k2": b"two"})
-    with sqlite3.connect(cache.path) as connection:
-        connection.execute(
-            f"UPDATE calls SET {column} = CAST({column} AS TEXT) WHERE key = 'k2' OR key = x'6b32'"
-        )
-    assert len(cache.rotten()) == 1
+    changed(
+        cache.database,
+        f"UPDATE rag_answers SET {column} = CAST({column} AS TEXT) WHERE key = x'6b32'",
+    )
+    damaged = damaged_answers(cache.database)
+    assert len(damaged) == 1
     assert cache.get([b"k1", b"k2"]) == {b"k1": b"one"}
-    cache.forget_rotten()
-    assert (cache.rotten(), len(cache)) == ([], 1)
-
-
-def test_answers_of_an_earlier_version_are_taken_without_a_hash(tmp_path):
-    with sqlite3.connect(tmp_path / "calls.sqlite") as connection:
-        connection.execute("CREATE TABLE calls (key BLOB PRIMARY KEY, value BLOB NOT NULL)")
-        connection.execute("INSERT INTO calls VALUES (?, ?)", (b"k", b"old"))
-    cache = CallCache(tmp_path / "calls.sqlite")
-    assert cache.get([b"k"]) == {b"k": b"old"}
-    assert cache.rotten() == []
+    delete_rows(cache.database, answers.c.key, damaged)
+    assert (damaged_answers(cache.database), len(cache)) == ([], 1)
 
 
 @pytest.mark.parametrize("place", [0.02, 0.5, 0.98])
-def test_what_can_be_read_of_a_torn_call_cache_is_kept(tmp_path, place):
-    cache = CallCache(tmp_path / "calls.sqlite")
-    answers = {n.to_bytes(32, "big"): bytes([n % 256]) * 3000 for n in range(400)}
-    cache.put(answers)
-    cache.close()
-    content = bytearray(cache.path.read_bytes())
+def test_what_can_be_read_of_a_torn_call_cache_is_kept(cache, place):
+    stored = {n.to_bytes(32, "big"): bytes([n % 256]) * 3000 for n in range(400)}
+    cache.put(stored)
+    cache.database.close()
+    content = bytearray(cache.database.path.read_bytes())
     start = int(place * len(content)) // 4096 * 4096
     content[start : start + 4096] = bytes(4096)
-    cache.path.write_bytes(bytes(content))
-    cache.salvage()
-    kept = cache.get(list(answers))
-    assert kept.items() <= answers.items()
+    cache.database.path.write_bytes(bytes(content))
+    salvage(cache.database)
+    kept = cache.get(list(stored))
+    assert kept.items() <= stored.items()
     assert len(kept) >= 200
     cache.put({b"new": b"answer"})
     assert cache.get([b"new"]) == {b"new": b"answer"}
 
 
 @pytest.mark.parametrize("left", [40, 3000, 4096])
-def test_a_call_cache_of_which_nothing_can_be_read_is_made_anew(tmp_path, left):
-    cache = CallCache(tmp_path / "calls.sqlite")
+def test_a_call_cache_of_which_nothing_can_be_read_is_made_anew(cache, left):
     cache.put({n.to_bytes(32, "big"): bytes([n % 256]) * 3000 for n in range(40)})
-    cache.close()
-    cache.path.write_bytes(cache.path.read_bytes()[:left])
-    cache.salvage()
+    cache.database.close()
+    cache.database.path.write_bytes(cache.database.path.read_bytes()[:left])
+    salvage(cache.database)
     assert len(cache) == 0
     cache.put({b"new": b"answer"})
     assert cache.get([b"new"]) == {b"new": b"answer"}
@@ -251,8 +248,8 @@ def paid(workspace):
     for n in range(400):
         tokens = ChargedTokens(input=1_000_000)
         ledger.record("chat", "openai", "gpt-4o", tokens, call_id=f"{n}")
-    assert ledger.rotten() == []
-    ledger.close()
+    assert damaged_charges(ledger.database) == []
+    ledger.database.close()
     return ledger
 
 
@@ -260,11 +257,10 @@ def paid(workspace):
     "rotten", ["usd = 0.25", "usd = 'x'", "model = CAST(model AS BLOB)", "configurations = x'ff'"]
 )
 def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, paid, rotten):
-    with sqlite3.connect(paid.path) as connection:
-        connection.execute(f"UPDATE charges SET {rotten} WHERE call_id = '7'")
+    changed(paid.database, f"UPDATE rag_charges SET {rotten} WHERE call_id = '7'")
     (finding,) = inspect(workspace, full=True)
     assert (finding.place, finding.problem) == (
-        "costs.sqlite",
+        "calls.sqlite",
         "1 charges are not what was stored",
     )
     assert finding.cure == "drop them; they no longer count as spent"
@@ -275,26 +271,17 @@ def test_a_charge_that_is_not_what_was_stored_is_told_and_dropped(workspace, pai
 
 @pytest.mark.parametrize("place", [0.3, 0.7])
 def test_what_can_be_read_of_a_torn_ledger_is_kept(workspace, paid, place):
-    with sqlite3.connect(paid.path) as connection:
-        connection.execute("UPDATE charges SET usd = 99 WHERE call_id IN ('0', '399')")
-    connection.close()
-    content = bytearray(paid.path.read_bytes())
+    changed(paid.database, "UPDATE rag_charges SET usd = 99 WHERE call_id IN ('0', '399')")
+    content = bytearray(paid.database.path.read_bytes())
     start = int(place * len(content)) // 4096 * 4096
     content[start : start + 4096] = bytes(4096)
-    paid.path.write_bytes(bytes(content))
+    paid.database.path.write_bytes(bytes(content))
     (finding,) = inspect(workspace, full=True)
-    assert finding.place == "costs.sqlite"
+    assert finding.place == "calls.sqlite"
     finding.mend()
     assert inspect(workspace, full=True) == []
-    anew = Ledger(paid.path, paid.corpus)
+    anew = Ledger(Database(paid.database.path), paid.corpus)
     kept = anew.spent()
     assert kept / 2.5 == len(list(anew.charges())) >= 100
     anew.record("chat", "openai", "gpt-4o", ChargedTokens(input=1_000_000))
     assert anew.spent() == kept + 2.5
-
-
-def test_charges_of_an_earlier_version_are_taken_without_a_hash(workspace, paid):
-    with sqlite3.connect(paid.path) as connection:
-        connection.execute("ALTER TABLE charges DROP COLUMN hash")
-    assert inspect(workspace, full=True) == []
-    assert Ledger(paid.path, paid.corpus).spent() == 400 * 2.5

@@ -75,7 +75,7 @@ def test_nothing_that_is_needed_is_freed(tmp_path, run_all):
 def forget_uses(workspace):
     """Let no answer have been used of late: their times are whole seconds, and tests are fast."""
     with sqlite3.connect(workspace.store.calls_path) as connection:
-        connection.execute("UPDATE calls SET used = 0")
+        connection.execute("UPDATE rag_answers SET used = 0")
 
 
 @pytest.fixture

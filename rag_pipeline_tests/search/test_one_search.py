@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.datamodels import SearchRequest
 from rag_pipeline.models.chat import ask
 from rag_pipeline.models.providers import open_scorer
@@ -20,7 +20,7 @@ from rag_pipeline_tests.testing.search_index import ALL, MAXSIM, NO, QUERY, embe
 @pytest.fixture(scope="module")
 def scorers(tmp_path_factory):
     """Rerankers of every kind, with what scores for those that read passages."""
-    cache = CallCache(tmp_path_factory.mktemp("calls") / "calls.sqlite")
+    cache = CallCache(Database(tmp_path_factory.mktemp("calls") / "calls.sqlite"))
     jina = {"method": "jina", "model": "m", "candidates": 8, "patience_seconds": 1}
     chat = {"provider": "openai", "model": "m", "patience_seconds": 1}
 

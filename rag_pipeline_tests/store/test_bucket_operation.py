@@ -1,8 +1,6 @@
 """What is done to a store day by day, on a bucket: free, examine, mend, export and import."""
 
 import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
@@ -11,8 +9,7 @@ import yaml
 
 from benchmarks.bench_cycles import edit, reindex, write_cycling
 from rag_pipeline import Corpus
-from rag_pipeline.calls.segments import Places
-from rag_pipeline.calls.sharing import cache_folder
+from rag_pipeline.calls.database import cache_folder
 from rag_pipeline.config import load_config
 from rag_pipeline.pipeline.inspection import inspect
 from rag_pipeline.workspace import Workspace
@@ -22,13 +19,8 @@ QUESTION = "fee of contract 0"
 
 
 @pytest.fixture
-def workspace(bucket, tmp_path, monkeypatch) -> Iterator[Workspace]:
-    """Return a corpus of one release, without queries, that keeps one.
-
-    What it shares is named for a moment nine seconds ago: times are compared by whole seconds.
-    """
-    clock = time.time_ns
-    monkeypatch.setattr("rag_pipeline.calls.sharing.time.time_ns", lambda: clock() - 9 * 10**9)
+def workspace(bucket, tmp_path) -> Workspace:
+    """Return a corpus of one release, without queries, that keeps one."""
     file = write_cycling(tmp_path, 2)
     content = yaml.safe_load(file.read_text())
     del content["attributes"]["queries"]
@@ -37,8 +29,7 @@ def workspace(bucket, tmp_path, monkeypatch) -> Iterator[Workspace]:
     file.write_text(yaml.safe_dump(content))
     workspace = Workspace(load_config(file))
     reindex(workspace)
-    yield workspace
-    workspace.cache.exchange.push()  # not in the background, when the server is gone
+    return workspace
 
 
 def keys(part: str) -> list[str]:
@@ -46,28 +37,17 @@ def keys(part: str) -> list[str]:
     return [entry["Key"] for entry in listed if part in entry["Key"]]
 
 
-def shared_answers(workspace: Workspace) -> list[bytes]:
-    with Places.opened(workspace.store.calls_path.with_name("exchange.sqlite")) as places:
-        return [key for (key,) in places.connection.execute("SELECT DISTINCT key FROM places")]
-
-
 def copies() -> int:
     return len(list((cache_folder() / "folders").iterdir()))
 
 
-def test_what_is_past_its_time_is_freed_in_the_bucket_and_on_this_machine(
-    workspace, tmp_path, monkeypatch
-):
+def test_what_is_past_its_time_is_freed_in_the_bucket_and_on_this_machine(workspace, tmp_path):
     file = tmp_path / "cycling.yaml"
     for fee in (7, 8):
         edit(tmp_path, 0, fee)
         reindex(workspace)
     assert "is 8 euros" in Corpus.load(file).search(QUESTION)[0].text
     before = copies()
-    workspace.cache.exchange.push()
-    with workspace.cache.connection() as connection:  # as if all was long ago
-        connection.execute("UPDATE calls SET used = used - 9")
-    once = shared_answers(workspace)
 
     def freed(*options: str) -> dict[str, str]:
         outcome = rag("gc", "-c", file, "--json", *options)
@@ -82,21 +62,13 @@ def test_what_is_past_its_time_is_freed_in_the_bucket_and_on_this_machine(
     assert done.pop("versions", None)  # let go by the release that has just been freed
     assert done == told
     assert {"release", "lexical index", "copy"} <= set(told)
-    # Three texts of contract 0, of which one is current.
-    assert told["shared calls"] == "2 answers"
     # The one that is served and the one before it, to roll back to.
     assert len(keys("releases/release-")) == len(keys("FILES.json")) == 2
     assert copies() <= 2
     assert freed() == {}
     assert "is 8 euros" in Corpus.load(file).search(QUESTION)[0].text
-
-    # Another machine learns what is needed, and no more.
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    other = Workspace(load_config(file))
-    other.cache.refresh()
-    assert len(once) == 4
-    assert len(other.cache.get(once)) == len(other.cache) == len(workspace.cache) == 2
-    assert len(list(other.ledger.charges())) == len(list(workspace.ledger.charges()))
+    # Three texts of contract 0 were embedded; the steps have freed those that are not current.
+    assert len(workspace.cache) == 2
 
 
 def test_what_is_torn_in_the_bucket_is_found_beside_a_whole_copy_and_mended(workspace, tmp_path):

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
@@ -18,7 +18,7 @@ from rag_pipeline_tests.testing.model_server import serving
 
 CHILD = """
 import os, signal, sys; from pathlib import Path
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline_tests.testing.batch_kills import asked, settings_of
 url, path, count, stored = sys.argv[1:]
 put, left = CallCache.put, int(stored)
@@ -29,7 +29,7 @@ def counted(self, *answers):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 CallCache.put = counted
-asked(int(count), settings_of(url), CallCache(Path(path)))
+asked(int(count), settings_of(url), CallCache(Database(Path(path))))
 """
 REQUESTS = {
     "upload": ("POST", "files"),
@@ -93,7 +93,7 @@ def run_killed_at(folder: Path, count: int, point: Point) -> tuple[int, int]:
         begun.set()
         assert child[0].wait() == -signal.SIGKILL, f"{point}: it was still at work"
         killed.set()
-        replies = asked(count, settings_of(server.url), CallCache(path))
+        replies = asked(count, settings_of(server.url), CallCache(Database(path)))
         assert replies == [f"P{n}" for n in range(count)], point
         assert set(server.billed.values()) == {1}, point
         return len(server.batches.made), len(server.batches.submitted)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.calls.costs import ChargedTokens, Ledger, Price, Prices, charging
 from rag_pipeline.errors import BudgetError, CallsStoppedError
 from rag_pipeline.models.chat import Prompt, ask
@@ -82,8 +82,8 @@ def run_under_budget(folder: Path, seed: int, *, killed: bool = False) -> Outcom
         whole = shards * count * price.usd(ChargedTokens(20, output=most // 2), is_batch)
         budget = whole * chance.choice([0.01, 0.2, 0.7, 1.5])
         prices = Prices.model_validate({"providers": listed})
-        ledger = Ledger(folder / "costs.sqlite", "tiny", prices, budget)
-        cache = CallCache(folder / "calls.sqlite")
+        ledger = Ledger(Database(folder / "calls.sqlite"), "tiny", prices, budget)
+        cache = CallCache(Database(folder / "calls.sqlite"))
         stopped: list[Exception] = []
 
         def shard(number: int) -> None:
@@ -126,13 +126,12 @@ def ask_alone() -> None:
     """Ask the first shard's prompts, as this process is told to by its arguments."""
     own, listed_prices, limit, chat, number = sys.argv[1:]
     with charging(
-        Ledger(
-            Path(own) / "costs.sqlite", "tiny",
+        Ledger(Database(Path(own) / "calls.sqlite"), "tiny",
             Prices.model_validate_json(listed_prices), float(limit),
         )
     ), suppress(BudgetError):  # fmt: skip
         ask(
             prompts_of(0, int(number)),
             ChatModel.model_validate_json(chat),
-            CallCache(Path(own) / "calls.sqlite"),
+            CallCache(Database(Path(own) / "calls.sqlite")),
         )

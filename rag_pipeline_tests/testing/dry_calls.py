@@ -17,7 +17,7 @@ def missing_texts(
     documents: Sequence[str] | None = None,
 ) -> int:
     """Return how many distinct inputs have no vectors in the cache."""
-    dry = RecordingCache(cache.path)
+    dry = RecordingCache.of(cache)
     with suppress(UnknownReplyError):
         embed_tokens(texts, embedder, dry, documents=documents)
     return len(dry.missing["embedding"])

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.models.chat import Prompt, Reply, ask
 from rag_pipeline.models.providers.openai import ChatModel
 from rag_pipeline_tests.testing.forked import Forked
@@ -25,12 +25,12 @@ from rag_pipeline_tests.testing.model_server import serving
 
 CHILD = """
 import sys; from pathlib import Path
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.models.chat import Prompt, ask
-from rag_pipeline.config import ChatModel
+from rag_pipeline.models.providers.openai import ChatModel
 url, path, count = sys.argv[1:]
 settings = ChatModel(provider="openai", model="m", base_url=url, max_concurrency=32)
-ask([Prompt(f"p{n}") for n in range(int(count))], settings, CallCache(Path(path)))
+ask([Prompt(f"p{n}") for n in range(int(count))], settings, CallCache(Database(Path(path))))
 """
 
 
@@ -70,7 +70,7 @@ def run_with_faults(folder: Path, count: int, share: float = 0.3) -> Counter[str
 
     prompts = [Prompt(f"p{n}") for n in range(count)]
     counts = CallCounts()
-    cache = CallCache(folder / "calls.sqlite")
+    cache = CallCache(Database(folder / "calls.sqlite"))
     with serving(faults=faults) as server:
         settings = ChatModel(
             provider="openai", model="m", base_url=server.url, max_concurrency=32,
@@ -109,7 +109,7 @@ def run_killed(folder: Path, count: int, kill_after: int) -> int:
         child.kill()
         assert child.wait() == -signal.SIGKILL, "it was still asking"
         settings = ChatModel(provider="openai", model="m", base_url=server.url, max_concurrency=32)
-        replies = ask([Prompt(f"p{n}") for n in range(count)], settings, CallCache(path))
+        replies = ask([Prompt(f"p{n}") for n in range(count)], settings, CallCache(Database(path)))
     assert [r.text for r in replies if isinstance(r, Reply)] == [f"P{n}" for n in range(count)]
     assert len(asked) == count
     return sum(asked.values()) - count

@@ -1,10 +1,10 @@
 """What calls to models cost: prices, the ledger of every call, and the budget that it holds."""
 
+from rag_pipeline.calls.costs.charging import cancel_reservations as cancel_reservations
 from rag_pipeline.calls.costs.charging import charging as charging
-from rag_pipeline.calls.costs.charging import forfeit as forfeit
+from rag_pipeline.calls.costs.charging import keep_reservations as keep_reservations
 from rag_pipeline.calls.costs.charging import paying as paying
 from rag_pipeline.calls.costs.charging import record as record
-from rag_pipeline.calls.costs.charging import release as release
 from rag_pipeline.calls.costs.charging import require_budget as require_budget
 from rag_pipeline.calls.costs.charging import reserve_batch as reserve_batch
 from rag_pipeline.calls.costs.ledger import Ledger as Ledger

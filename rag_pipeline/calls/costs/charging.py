@@ -14,17 +14,17 @@ from rag_pipeline.calls.costs.ledger import Ledger
 from rag_pipeline.calls.costs.prices import ChargedTokens, vendor
 from rag_pipeline.calls.costs.purposes import CallKind, measuring
 from rag_pipeline.calls.costs.reservations import settling
-from rag_pipeline.calls.registers import sharing_limits
 from rag_pipeline.errors import ProviderError, TransientError
 
-_POLL_SECONDS = 0.2
+_POLL_SECONDS, _BATCH_POLL_SECONDS = 0.05, 0.2
+"""Time in seconds after which a call that waits for the ends of others asks again."""
 _ledger: ContextVar[Ledger | None] = ContextVar("ledger", default=None)
 
 
 @contextmanager
 def charging(ledger: Ledger) -> Iterator[None]:
     """Charge every call inside the block to a ledger, and hold its budget."""
-    with setting(_ledger, ledger), sharing_limits(ledger.register):
+    with setting(_ledger, ledger):
         yield
 
 
@@ -96,21 +96,21 @@ async def _holding(
 ) -> AsyncIterator[None]:
     name = uuid4().hex
     while not ledger.reserve(name, server, model, expected, most):
-        await asyncio.sleep(ledger.poll_seconds)
+        await asyncio.sleep(_POLL_SECONDS)
     with settling(name):
         try:
             yield
         except TransientError as error:
-            (ledger.forfeit if error.paid else ledger.release)([name])
+            (ledger.keep_reservations if error.paid else ledger.cancel_reservations)([name])
             raise
         except ProviderError:
-            ledger.release([name])
+            ledger.cancel_reservations([name])
             raise
         except BaseException:
-            ledger.forfeit([name])  # a call that was cut off may have been billed
+            ledger.keep_reservations([name])  # a call that was cut off may have been billed
             raise
         else:
-            ledger.release([name])
+            ledger.cancel_reservations([name])
 
 
 def reserve_batch(
@@ -133,18 +133,18 @@ def reserve_batch(
         found = ledger.reserve_batch(vendor(provider, base_url), model, requests)
         if found is not None or not wait:
             return found or []
-        time.sleep(max(_POLL_SECONDS, ledger.poll_seconds))
+        time.sleep(_BATCH_POLL_SECONDS)
 
 
-def release(names: Sequence[str]) -> None:
+def cancel_reservations(names: Sequence[str]) -> None:
     """Give back what was set aside for requests that will not be charged any more."""
     ledger = _ledger.get()
     if ledger is not None:
-        ledger.release(names)
+        ledger.cancel_reservations(names)
 
 
-def forfeit(names: Sequence[str]) -> None:
+def keep_reservations(names: Sequence[str]) -> None:
     """Count what was set aside for requests as spent until they are charged or released."""
     ledger = _ledger.get()
     if ledger is not None:
-        ledger.forfeit(names)
+        ledger.keep_reservations(names)

@@ -1,57 +1,62 @@
 """What charged calls tell of the next ones: tokens by model and alphabet, and lengths of replies.
 
-Few hosted models' tokenizers are at hand, but each reply says how many tokens its request had.
+Few tokenizers of hosted models are at hand, but each reply says how many tokens its request had.
 The sums of estimated and charged tokens give a factor for each model and alphabet, a proxy of
-language; the ledger's charges give the length of the replies that an asset asks for.
+language. The charges give the length of the replies that an asset asks for.
 """
 
-import sqlite3
+from typing import NamedTuple
+
+from sqlalchemy import Connection, func, select
 
 from rag_pipeline.calls.costs.prices import ChargedTokens
 from rag_pipeline.calls.costs.purposes import measured
 from rag_pipeline.calls.costs.tokens import Learned
+from rag_pipeline.calls.database import Database
+from rag_pipeline.calls.schema import charges, token_counts
 
-TABLE = """
-CREATE TABLE IF NOT EXISTS token_counts (
-  corpus TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL, kind TEXT NOT NULL,
-  alphabet TEXT NOT NULL,
-  calls INTEGER NOT NULL, estimated INTEGER NOT NULL, input INTEGER NOT NULL,
-  PRIMARY KEY (corpus, provider, model, kind, alphabet)
-)
-"""
 _LEAST_CALLS = 5
 _LEAST_TOKENS = 200
 _MOST_FACTOR = 8.0
 """A factor beyond this, or below its inverse, tells of a server that counts something else."""
 
-Of = tuple[str, str, str, str]
-"""Corpus, provider, model and kind of calls."""
+
+class Calls(NamedTuple):
+    """A kind of calls of one corpus to one model."""
+
+    corpus: str
+    provider: str
+    model: str
+    kind: str
 
 
-def learn(connection: sqlite3.Connection, of: Of, tokens: ChargedTokens) -> None:
+def learn(database: Database, connection: Connection, calls: Calls, tokens: ChargedTokens) -> None:
     """Add what a call of measured texts used to the sums; see `measuring`."""
     estimate = measured.get()
     if estimate is None or not estimate.tokens or not tokens.input:
         return
+    insert = database.insert(token_counts).values(
+        **calls._asdict(), alphabet=estimate.alphabet,
+        calls=1, estimated=estimate.tokens, input=tokens.input,
+    )  # fmt: skip
+    sums = {n: token_counts.c[n] + insert.excluded[n] for n in ("calls", "estimated", "input")}
     connection.execute(
-        "INSERT INTO token_counts VALUES (?, ?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE SET "
-        "calls = calls + 1, estimated = estimated + excluded.estimated, "
-        "input = input + excluded.input",
-        (*of, estimate.alphabet, estimate.tokens, tokens.input),
+        insert.on_conflict_do_update(index_elements=[*Calls._fields, "alphabet"], set_=sums)
     )
 
 
-def learned(connection: sqlite3.Connection, of: Of, asset: str) -> Learned:
+def learned(database: Database, calls: Calls, asset: str) -> Learned:
     """Return the factors by alphabet, and the mean output of an asset's calls, where known."""
-    counts = connection.execute(
-        "SELECT alphabet, 1.0 * input / estimated FROM token_counts "
-        "WHERE (corpus, provider, model, kind) = (?, ?, ?, ?) AND calls >= ? AND estimated >= ?",
-        (*of, _LEAST_CALLS, _LEAST_TOKENS),
+    counts = select(token_counts).where(
+        *(token_counts.c[name] == value for name, value in calls._asdict().items()),
+        token_counts.c.calls >= _LEAST_CALLS,
+        token_counts.c.estimated >= _LEAST_TOKENS,
     )
-    factors = {name: f for name, f in counts if 1 / _MOST_FACTOR <= f <= _MOST_FACTOR}
-    calls, output = connection.execute(
-        "SELECT count(*), avg(output) FROM charges "
-        "WHERE (corpus, provider, model, kind) = (?, ?, ?, ?) AND asset = ?",
-        (*of, asset),
-    ).fetchone()
-    return Learned(factors, round(output) if calls >= _LEAST_CALLS and output else None)
+    found = {row.alphabet: row.input / row.estimated for row in database.read(counts)}
+    factors = {name: f for name, f in found.items() if 1 / _MOST_FACTOR <= f <= _MOST_FACTOR}
+    replies = select(func.count(), func.avg(charges.c.output)).where(
+        *(charges.c[name] == value for name, value in calls._asdict().items()),
+        charges.c.asset == asset,
+    )
+    ((count, output),) = database.read(replies)
+    return Learned(factors, round(output) if count >= _LEAST_CALLS and output else None)

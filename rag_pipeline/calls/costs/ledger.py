@@ -1,74 +1,44 @@
 """Every paid call with its tokens and its price, who asked for it, and what may still be spent.
 
-Rows are only ever added, each in a transaction of its own, to one SQLite file beside the call
-cache; threads and processes share it, so a budget holds for all of them together.
+Charges are only ever added, each in a transaction of its own. Threads, processes and machines that
+use the same database share them, so that a budget holds for all of them together.
 """
 
 import hashlib
 import json
-import logging
-import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from rag_pipeline.calls.costs import allowances, learning, purposes, reservations
-from rag_pipeline.calls.costs.allowances import Allowance
+from sqlalchemy import Connection, Select, delete, func, select
+
+from rag_pipeline.calls.costs import learning, purposes, reservations
 from rag_pipeline.calls.costs.encodings import encoder
+from rag_pipeline.calls.costs.learning import Calls
 from rag_pipeline.calls.costs.prices import FREE, ChargedTokens, Price, Prices, load_prices
 from rag_pipeline.calls.costs.purposes import CallKind, Charge
-from rag_pipeline.calls.costs.reservations import Cost, Purse
+from rag_pipeline.calls.costs.reservations import Budget, Cost
 from rag_pipeline.calls.costs.tokens import Learned, Sampled
-from rag_pipeline.calls.databases import (
-    Connections,
-    add_column,
-    has_column,
-    open_database,
-    put_in_place,
-    read_damaged,
-)
-from rag_pipeline.calls.registers import Register
-from rag_pipeline.calls.segments import SharedRecord
-from rag_pipeline.calls.sharing import open_outbox, post
-from rag_pipeline.errors import BudgetError, StoreError
+from rag_pipeline.calls.database import Database
+from rag_pipeline.calls.schema import charges
+from rag_pipeline.errors import BudgetError
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS charges (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  time TEXT NOT NULL, corpus TEXT NOT NULL, asset TEXT NOT NULL, partition TEXT NOT NULL,
-  configurations TEXT NOT NULL, kind TEXT NOT NULL, provider TEXT NOT NULL, model TEXT NOT NULL,
-  input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
-  searches INTEGER NOT NULL, batch INTEGER NOT NULL, usd REAL, call_id TEXT UNIQUE
-)
-"""
-
-_log = logging.getLogger(__name__)
-
-_COLUMNS = ", ".join(Charge._fields)
-_INSERT = (
-    f"INSERT OR IGNORE INTO charges ({_COLUMNS}, call_id, hash, id) "
-    f"VALUES ({', '.join('?' * (len(Charge._fields) + 3))})"
-)
+COLUMNS = Charge._fields
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The charges of one corpus, in a file that all corpora of a store share."""
+    """The charges of one corpus, in a database that all corpora of a store share."""
 
-    path: Path
+    database: Database
     corpus: str
     prices: Prices = field(default_factory=load_prices)
     budget_usd: float | None = None
-    shares: bool = False
-    """Whether other machines get its charges, by an `Exchange`."""
-    register: Register | None = None
-    """What holds the budget, and the rate limits, over the machines that share it."""
-    _local: Connections = field(default_factory=Connections)
+    store: str = ""
+    """The store's address, in a database that several stores may share."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spent: float = 0.0
     _seen: int = 0
@@ -91,71 +61,93 @@ class Ledger:
         usd = None if price is None else price.usd(tokens, batch)
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         purpose = purposes.purpose.get()
-        row = Charge(
+        charge = Charge(
             now, self.corpus, purpose.asset, purpose.partition, purpose.configurations,
             kind, provider, model,
             tokens.input, tokens.cached, tokens.output, tokens.searches, batch, usd,
         )  # fmt: skip
-        values = row._replace(configurations=json.dumps(row.configurations))  # type: ignore[arg-type]
-        call_id = call_id or uuid4().hex
-        with self.connection() as connection:
-            added = connection.execute(_INSERT, _row(values, call_id)).rowcount
+        row = _row(charge, call_id or uuid4().hex, self.store)
+        insert = self.database.insert(charges).on_conflict_do_nothing()
+        calls = Calls(self.corpus, provider, model, kind)
+
+        def work(connection: Connection) -> None:
+            added = connection.execute(insert, row).rowcount
             if self.budget_usd is not None:
                 reservations.settle(connection)
-                if added and self.register is not None:
-                    allowances.use(connection, self.corpus, usd)
             if added:
-                learning.learn(connection, (self.corpus, provider, model, kind), tokens)
-            if added and self.shares:
-                value = json.dumps(values).encode()
-                post(connection, [SharedRecord("charge", call_id.encode(), value)])
+                learning.learn(self.database, connection, calls, tokens)
+
+        # Ids are read in the order in which charges are committed: see `_new_charges`.
+        self.database.write(work, self._account)
         meter = purposes.meter.get()
         if meter is not None:
-            meter.add(row)
+            meter.add(charge)
         return usd
 
     def spent(self) -> float:
         """Return what the corpus has cost so far in USD, by every process."""
-        with self.connection() as connection:
-            return self._spent_in(connection)
-
-    def _spent_in(self, connection: sqlite3.Connection) -> float:
         with self._lock:
-            found = connection.execute(
-                "SELECT total(usd), max(id) FROM charges WHERE corpus = ? AND id > ?",
-                (self.corpus, self._seen),
-            ).fetchone()
-            self._spent += found[0]
-            self._seen = found[1] or self._seen
-            return self._spent
+            return self._added(self.database.read(self._new_charges))
+
+    def _spent_in(self, connection: Connection) -> float:
+        with self._lock:
+            return self._added(connection.execute(self._new_charges).all())
+
+    @property
+    def _new_charges(self) -> Select[Any]:
+        """Return the query of the sum of the charges that this object has not added yet."""
+        query = select(func.coalesce(func.sum(charges.c.usd), 0.0), func.max(charges.c.id))
+        return query.where(*self._mine, charges.c.id > self._seen)
+
+    def _added(self, found: Sequence[Any]) -> float:
+        ((usd, last),) = found
+        self._spent += usd
+        self._seen = last or self._seen
+        return self._spent
+
+    @property
+    def _mine(self) -> tuple[Any, Any]:
+        return charges.c.store == self.store, charges.c.corpus == self.corpus
+
+    @property
+    def _account(self) -> str:
+        """Return the lock of the transactions that read or change what this corpus has spent."""
+        return f"ledger {self.store} {self.corpus}"
+
+    # --- budget ---
 
     def require(self, provider: str, model: str) -> None:
         """Raise BudgetError where no more calls to a model may be paid for."""
         if self.budget_usd is not None and self._price(provider, model) != FREE:
-            spent = self.spent()
-            if spent >= self.budget_usd:
-                raise self._purse.error(spent, 0.0, 0.0)
+            budget = Budget(self.corpus, self.budget_usd, self.spent(), 0.0, others=False)
+            if budget.left <= 0:
+                raise budget.error(0.0)
 
     def reserve(
         self, name: str, provider: str, model: str, expected: ChargedTokens, most: ChargedTokens
     ) -> bool:
-        """Set aside what one call may cost; return False if it must wait for others' ends.
+        """Reserve what one call may cost; return False if it must wait for other calls to end.
 
         Raises BudgetError where it doesn't fit, and for a model without a price.
         """
-        if self.budget_usd is None:
+        price = None if self.budget_usd is None else self._price(provider, model)
+        if price is None or price == FREE:
             return True
-        price = self._price(provider, model)
-        if price == FREE:
-            return True
-        with self.connection() as connection:
-            cost = Cost(price.usd(expected), price.usd(most))
-            return self._purse.reserve(connection, name, cost)
+        cost = Cost(price.usd(expected), price.usd(most))
+        process = self.database.process_name
+
+        def work(connection: Connection) -> bool:
+            amount = self._budget_in(connection).amount_for(cost)
+            amounts = None if amount is None else {name: amount}
+            self._reserve(connection, process, [name], amounts)
+            return amount is not None
+
+        return self.database.write(work, self._account)
 
     def reserve_batch(
         self, provider: str, model: str, requests: Mapping[str, tuple[ChargedTokens, ChargedTokens]]
     ) -> list[str] | None:
-        """Set aside what requests of a batch may cost: as many as fit, None to wait for others.
+        """Reserve what requests of a batch may cost: as many as fit, None to wait for others.
 
         `requests` has what each is expected to use, and the most. Raises BudgetError as `reserve`.
         """
@@ -166,50 +158,43 @@ class Ledger:
             name: Cost(price.usd(expected, batch=True), price.usd(most, batch=True))
             for name, (expected, most) in requests.items()
         }
-        with self.connection() as connection:
-            return self._purse.reserve_some(connection, costs)
+        process = self.database.process_name
 
-    def release(self, names: Sequence[str]) -> None:
-        """Give back what was set aside for calls that will not be charged."""
-        if self.budget_usd is not None:
-            with self.connection() as connection:
-                reservations.drop(connection, list(names))
+        def work(connection: Connection) -> list[str] | None:
+            amounts = self._budget_in(connection).amounts_for(costs)
+            self._reserve(connection, process, list(costs), amounts)
+            return None if amounts is None else list(amounts)
 
-    def forfeit(self, names: Sequence[str]) -> None:
-        """Count what was set aside for calls as spent, unless they have been charged."""
-        if self.budget_usd is not None:
-            with self.connection() as connection:
-                reservations.keep(connection, names)
+        return self.database.write(work, self._account)
 
-    @property
-    def _purse(self) -> Purse:
+    def _budget_in(self, connection: Connection) -> Budget:
         assert self.budget_usd is not None
-        folder = self.path.with_name(f"{self.path.name}-runs")
-        return Purse(self.corpus, self.budget_usd, self._spent_in, folder, self._allowance)
+        spent = self._spent_in(connection)
+        held = reservations.reserved(self.database, connection, self.store, self.corpus)
+        return Budget(self.corpus, self.budget_usd, spent, *held)
 
-    @property
-    def _allowance(self) -> Allowance | None:
-        if self.register is None or self.budget_usd is None:
-            return None
-        return Allowance(self.register, self.corpus, self.budget_usd)
+    def _reserve(
+        self,
+        connection: Connection,
+        process: str,
+        names: Sequence[str],
+        amounts: Mapping[str, float] | None,
+    ) -> None:
+        if amounts is None:
+            # A transaction of which only the confirmation was lost may have reserved them.
+            reservations.cancel(connection, names)
+        else:
+            reservations.add(self.database, connection, self.store, self.corpus, process, amounts)
 
-    @property
-    def poll_seconds(self) -> float:
-        """Return after how long a call that waits for others' ends asks again."""
-        return 0.05 if self.register is None else 1.0
+    def cancel_reservations(self, names: Sequence[str]) -> None:
+        """Give back what was reserved for calls that will not be charged."""
+        if self.budget_usd is not None:
+            self.database.write(lambda connection: reservations.cancel(connection, names))
 
-    def give_back(self) -> None:
-        """Let other machines spend what this one may and has no calls for."""
-        allowance = self._allowance
-        if allowance is None:
-            return
-        try:
-            for step in (allowance.shrink, allowance.give_back):
-                with self.connection() as connection:
-                    connection.execute("BEGIN IMMEDIATE")
-                    step(connection, reservations.held_by_all(connection, self.corpus))
-        except StoreError as error:
-            _log.warning("%s; others can't spend what is left of this machine's part", error)
+    def keep_reservations(self, names: Sequence[str]) -> None:
+        """Count what was reserved for calls as spent, unless they have been charged."""
+        if self.budget_usd is not None:
+            self.database.write(lambda connection: reservations.keep(connection, names))
 
     def _price(self, provider: str, model: str) -> Price:
         """Return a model's price; raise BudgetError where it is unknown: no budget holds then."""
@@ -222,110 +207,51 @@ class Ledger:
             )
         return price
 
+    # --- reading ---
+
     def learned(self, provider: str, model: str, kind: CallKind, asset: str) -> Learned:
         """Return what is known of a model's tokens, and of the length of an asset's replies."""
         found = Learned()
-        if self.path.exists():  # a plan makes no file
-            with self.connection() as connection:
-                found = learning.learned(connection, (self.corpus, provider, model, kind), asset)
+        if self.database.exists:  # a plan makes no file
+            calls = Calls(self.corpus, provider, model, kind)
+            found = learning.learned(self.database, calls, asset)
         encode = encoder(model)
         return found if encode is None else replace(found, count=Sampled(encode))
 
     def charges(self, after: int = 0) -> Iterator[Charge]:
         """Yield the corpus's calls in the order they were made, those after a position."""
-        with self.connection() as connection:
-            rows = connection.execute(
-                f"SELECT {_COLUMNS} FROM charges WHERE corpus = ? AND id > ? ORDER BY id",
-                (self.corpus, after),
-            ).fetchall()
-        for row in rows:
+        query = select(*(charges.c[name] for name in COLUMNS))
+        query = query.where(*self._mine, charges.c.id > after).order_by(charges.c.id)
+        for row in self.database.read(query):
             charge = Charge(*row)
-            configurations = tuple(json.loads(row[4]))
+            configurations = tuple(json.loads(row.configurations))
             yield charge._replace(configurations=configurations, batch=bool(charge.batch))
 
     def position(self) -> int:
         """Return where the ledger ends now, for `charges(after=)`."""
-        with self.connection() as connection:
-            return int(connection.execute("SELECT coalesce(max(id), 0) FROM charges").fetchone()[0])
+        return int(self.database.read(select(func.coalesce(func.max(charges.c.id), 0)))[0][0])
 
-    kinds = frozenset({"charge"})
-
-    def adopt(self, connection: sqlite3.Connection, records: Sequence[SharedRecord]) -> None:
-        """Add what calls of other machines cost."""
-        connection.executemany(
-            _INSERT, (_row(json.loads(r.value), r.key.decode()) for r in records)
-        )
-
-    def rotten(self) -> list[int]:
-        """Return the ids of the charges, of any corpus, that are not what was stored."""
-        with self.connection() as connection:
-            rows = connection.execute(_charges_of(connection))
-            return [number for *values, _, stored, number in rows if not _is_whole(values, stored)]
-
-    def forget_rotten(self) -> None:
-        """Drop the charges that are not what was stored: nobody knows any more what they were."""
-        rotten = [(number,) for number in self.rotten()]
-        with self.connection() as connection:
-            connection.executemany("DELETE FROM charges WHERE id = ?", rotten)
-
-    def salvage(self) -> None:
-        """Put the charges that can be read of a damaged file in its place; stop all runs before."""
-        mended = Ledger(self.path.with_name(f".tmp-{self.path.name}"), self.corpus)
-        mended.path.unlink(missing_ok=True)
-        self.close()
-        with mended.connection() as connection:
-            for part in read_damaged(self.path, _charges_of):
-                connection.executemany(_INSERT, (r for r in part if _is_whole(r[:-3], r[-2])))
-        mended.close()
-        put_in_place(mended.path, self.path)
-
-    def close(self) -> None:
-        """Close this thread's connection; the next call opens it again."""
-        self._local.close()
-
-    def connection(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Open this thread's connection for one transaction, or join the one it is in.
-
-        Raises StoreError.
-        """
-        return self._local.transaction(f"{self.path}: ledger", self._connect)
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = open_database(self.path)
-        connection.execute(_TABLE)
-        add_column(connection, "charges", "hash", "BLOB")
-        reservations.open_table(connection)
-        connection.execute(learning.TABLE)
-        connection.execute(allowances.TABLE)
-        if self.shares:
-            _name_calls(connection)
-            open_outbox(
-                connection,
-                f"SELECT 'charge', CAST(call_id AS BLOB), json_array({_COLUMNS}) FROM charges",
-            )
-        return connection
+    def take_over(self, own: Database) -> None:
+        """Move the charges of a database of this machine alone into this one."""
+        if not own.exists:
+            return
+        query = select(*(c for c in charges.columns if c.name not in ("id", "store")))
+        rows = own.read(query.order_by(charges.c.id))
+        if rows:
+            insert = self.database.insert(charges).on_conflict_do_nothing()
+            moved = [{**row._mapping, "store": self.store} for row in rows]
+            self.database.write(lambda connection: connection.execute(insert, moved))
+            own.write(lambda connection: connection.execute(delete(charges)))
 
 
-def _name_calls(connection: sqlite3.Connection) -> None:
-    """Give charges of before they were shared a name that no other machine's have."""
-    with connection:
-        connection.execute(
-            "UPDATE charges SET call_id = lower(hex(randomblob(16))) WHERE call_id IS NULL"
-        )
+def _row(charge: Charge, call_id: str, store: str) -> dict[str, Any]:
+    values = charge._replace(configurations=json.dumps(charge.configurations))  # type: ignore[arg-type]
+    stored = values._asdict() | {"batch": int(charge.batch)}
+    return {**stored, "call_id": call_id, "store": store, "hash": _hash(values)}
 
 
-def _row(values: Sequence[Any], call_id: str) -> tuple[Any, ...]:
-    """Return a charge as it is inserted, with its hash, at the next id."""
-    return (*values, call_id, _hash(values), None)
-
-
-def _charges_of(connection: sqlite3.Connection) -> str:
-    stored = "hash" if has_column(connection, "charges", "hash") else "NULL"
-    return f"SELECT {_COLUMNS}, call_id, {stored}, id FROM charges"
-
-
-def _is_whole(values: Sequence[Any], stored: bytes | None) -> bool:
-    """Return whether a charge is what was stored, as far as its version tells."""
+def is_whole(values: Sequence[Any], stored: object) -> bool:
+    """Tell whether a charge is what was stored; earlier builds stored some without a hash."""
     try:
         return stored is None or stored == _hash(values)
     except (TypeError, ValueError):  # one flipped bit makes bytes of a text, or a text of a number
@@ -333,6 +259,6 @@ def _is_whole(values: Sequence[Any], stored: bytes | None) -> bool:
 
 
 def _hash(values: Sequence[Any]) -> bytes:
-    *rest, batch, usd = values  # SQLite gives back a number where a truth value was stored
+    *rest, batch, usd = values  # the database gives back a number where a truth value was stored
     told = json.dumps([*rest, bool(batch), None if usd is None else float(usd)])
     return hashlib.blake2b(told.encode(), digest_size=16).digest()

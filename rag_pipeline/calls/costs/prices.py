@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import Field, ValidationError
 
-from rag_pipeline.calls.addresses import is_loopback
+from rag_pipeline.calls.hosts import is_loopback
 from rag_pipeline.config import Settings
 from rag_pipeline.config.plugins import CHATS, EMBEDDINGS, RERANKERS, load_group
 from rag_pipeline.config.prices import ChargedTokens as ChargedTokens

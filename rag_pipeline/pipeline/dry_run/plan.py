@@ -70,7 +70,6 @@ def plan_run(workspace: Workspace, wanted: Sequence[Step] | None = None) -> list
     """
     config = workspace.config
     chosen = steps(config) if wanted is None else wanted
-    workspace.cache.refresh()
     dry = DryWorkspace(workspace)
     pending = pending_documents(workspace, chosen)
     tables: dict[Step, DryResult] = {}

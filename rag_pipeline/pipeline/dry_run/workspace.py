@@ -103,8 +103,8 @@ class DryWorkspace(Workspace):
 
     @cached_property
     def cache(self) -> RecordingCache:
-        """Return the cache that notes calls."""
-        return RecordingCache(self._real.store.calls_path, self._real.cache.exchange)
+        """Return the call cache that notes calls."""
+        return RecordingCache.of(self._real.cache)
 
     @cached_property
     def ledger(self) -> Ledger:

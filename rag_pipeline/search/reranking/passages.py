@@ -55,6 +55,8 @@ def score_passages(
             failed[_key(scorer, parts[0])] = error
         keys.append([_key(scorer, part) for part in parts])
         requests.update(zip(keys[-1], parts, strict=True))
+    if not isinstance(cache, RecordingCache) and not isinstance(scorer, RemoteScorer):
+        cache = cache.of_local_models()
     for key, value in cache.get(list(requests)).items():
         found[key] = np.frombuffer(value, np.float64).tolist()
     missing = {k: r for k, r in requests.items() if k not in found and k not in failed}

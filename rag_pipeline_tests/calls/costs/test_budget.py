@@ -1,8 +1,6 @@
 """A budget is passed by no more than the error of one call's estimate, whatever happens."""
 
-import sqlite3
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,14 +8,15 @@ import pytest
 from rag_pipeline.calls.costs import ChargedTokens, Ledger
 from rag_pipeline.errors import BudgetError
 from rag_pipeline_tests.testing.budget_runs import run_under_budget
+from rag_pipeline_tests.testing.databases import opened
 
 USUAL, MOST = ChargedTokens(output=100), ChargedTokens(output=1000)
 MODEL = "openai", "gpt-4o"  # 10 USD per million tokens of output
 PRICE = 10e-6
 
 
-def ledger(folder: Path, tokens: int) -> Ledger:
-    return Ledger(folder / "costs.sqlite", "tiny", budget_usd=tokens * PRICE)
+def ledger(place: str, tokens: int) -> Ledger:
+    return Ledger(opened(place), "tiny", budget_usd=tokens * PRICE)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -35,63 +34,51 @@ def test_a_killed_run_keeps_the_budget_together_with_the_next(tmp_path: Path, se
     assert outcome.is_kept, outcome
 
 
-def test_what_is_set_aside_counts_until_its_call_is_settled(tmp_path: Path) -> None:
-    mine, other = ledger(tmp_path, 2500), ledger(tmp_path, 2500)
+def test_what_is_set_aside_counts_until_its_call_is_settled(database_place: str) -> None:
+    mine, other = ledger(database_place, 2500), ledger(database_place, 2500)
     assert mine.reserve("a", *MODEL, USUAL, MOST)
     assert other.reserve("b", *MODEL, USUAL, MOST)
     assert not mine.reserve("c", *MODEL, USUAL, MOST), "1000 of the 2500 may still be used by each"
-    mine.release(["a"])
+    mine.cancel_reservations(["a"])
     assert mine.reserve("c", *MODEL, USUAL, MOST)
 
 
 def test_the_last_call_goes_alone_and_one_that_is_not_expected_to_fit_not_at_all(
-    tmp_path: Path,
+    database_place: str,
 ) -> None:
-    mine = ledger(tmp_path, 300)
+    mine = ledger(database_place, 300)
     assert mine.reserve("a", *MODEL, USUAL, MOST), "expected to fit"
     assert not mine.reserve("b", *MODEL, USUAL, MOST)
-    mine.release(["a"])
+    mine.cancel_reservations(["a"])
     mine.record("chat", *MODEL, ChargedTokens(output=250))
     with pytest.raises(BudgetError, match=r"0\.0010 USD more would go over budget_usd 0\.003"):
         mine.reserve("b", *MODEL, USUAL, MOST)
 
 
-def test_a_call_whose_cost_nobody_told_counts_as_what_it_may_have_cost(tmp_path: Path) -> None:
-    mine = ledger(tmp_path, 1050)
+def test_a_call_whose_cost_nobody_told_counts_as_what_it_may_have_cost(database_place: str) -> None:
+    mine = ledger(database_place, 1050)
     assert mine.reserve("a", *MODEL, USUAL, MOST)
-    mine.forfeit(["a"])
+    mine.keep_reservations(["a"])
     with pytest.raises(BudgetError, match=r"up to 0\.0100 USD more by calls whose cost was never"):
         mine.reserve("b", *MODEL, USUAL, MOST)
 
 
-def test_what_an_earlier_version_set_aside_counts_as_spent(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "costs.sqlite")) as connection, connection:
-        connection.execute(
-            "CREATE TABLE reservations (id TEXT PRIMARY KEY, corpus TEXT NOT NULL, "
-            "usd REAL NOT NULL, pid INTEGER NOT NULL)"
-        )
-        connection.execute("INSERT INTO reservations VALUES ('a', 'tiny', 0.01, 1)")
-    mine = ledger(tmp_path, 1050)
-    with pytest.raises(BudgetError, match=r"up to 0\.0100 USD more by calls whose cost was never"):
-        mine.reserve("b", *MODEL, USUAL, MOST)
-
-
-def test_a_batch_takes_the_requests_that_surely_fit(tmp_path: Path) -> None:
-    mine = ledger(tmp_path, 2100)
+def test_a_batch_takes_the_requests_that_surely_fit(database_place: str) -> None:
+    mine = ledger(database_place, 2100)
     asked = dict.fromkeys("abcd", (USUAL, MOST))
     # A batch of gpt-4o costs half: 500 of 2100 each.
     assert mine.reserve_batch(*MODEL, asked) == list("abcd")
     assert mine.reserve_batch(*MODEL, {"e": (USUAL, MOST)}) is None, "until one has ended"
-    mine.release(list("abcd"))
-    smaller = ledger(tmp_path, 1100)
+    mine.cancel_reservations(list("abcd"))
+    smaller = ledger(database_place, 1100)
     assert smaller.reserve_batch(*MODEL, asked) == ["a", "b"]
 
 
-def test_many_threads_set_aside_no_more_than_there_is(tmp_path: Path) -> None:
+def test_many_threads_set_aside_no_more_than_there_is(database_place: str) -> None:
     held: list[str] = []
 
     def one(name: str) -> None:
-        if ledger(tmp_path, 3500).reserve(name, *MODEL, USUAL, MOST):
+        if ledger(database_place, 3500).reserve(name, *MODEL, USUAL, MOST):
             held.append(name)
 
     threads = [threading.Thread(target=one, args=[str(n)]) for n in range(12)]

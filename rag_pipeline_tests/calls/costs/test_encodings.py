@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_pipeline.calls import Database
 from rag_pipeline.calls.costs import Ledger, encodings, estimate_tokens, estimating
 from rag_pipeline.calls.costs.tokens import Sampled
 from rag_pipeline.models.chat import Prompt, expected_tokens
@@ -25,7 +26,7 @@ def test_tokens_are_those_of_the_models_own_encoding(model: str, text: str, toke
 
 
 def test_a_plan_counts_what_it_can_and_estimates_the_rest(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+    ledger = Ledger(Database(tmp_path / "calls.sqlite"), "tiny")
     text = "antidisestablishmentarianism"
     with estimating(ledger.learned("openai", "gpt-5-mini", "chat", "answers")):
         assert estimate_tokens(text) == 6
@@ -34,7 +35,7 @@ def test_a_plan_counts_what_it_can_and_estimates_the_rest(tmp_path: Path) -> Non
         assert expected.input == 6 + 4 + 3
     with estimating(ledger.learned("far.example", "unknown", "chat", "answers")):
         assert estimate_tokens(text) == 28 / 4
-    assert not ledger.path.exists(), "a plan makes no file"
+    assert not ledger.database.exists, "a plan makes no file"
 
 
 def test_of_many_texts_the_first_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_pipeline.calls import Database
 from rag_pipeline.calls.costs import (
     ChargedTokens,
     Ledger,
@@ -14,13 +15,14 @@ from rag_pipeline.calls.costs import (
     record,
     require_budget,
 )
-from rag_pipeline.errors import BudgetError, StoreError
+from rag_pipeline.errors import BudgetError
+from rag_pipeline_tests.testing.databases import opened
 
 MILLION = 1_000_000
 
 
-def test_a_call_is_charged_to_whoever_asked_for_it(tmp_path: Path):
-    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+def test_a_call_is_charged_to_whoever_asked_for_it(database_place: str):
+    ledger = Ledger(opened(database_place), "tiny")
     with charging(ledger), attributed("contextualized_chunks", "a.llm", ["one", "two"]):
         record("chat", "openai", "gpt-4o-mini", input_tokens=MILLION, output_tokens=MILLION)
     record("chat", "openai", "gpt-4o-mini", input_tokens=MILLION)  # outside: nobody's
@@ -31,8 +33,8 @@ def test_a_call_is_charged_to_whoever_asked_for_it(tmp_path: Path):
     assert charge.usd == pytest.approx(0.75)
 
 
-def test_an_unknown_price_is_counted_and_not_zero(tmp_path: Path):
-    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+def test_an_unknown_price_is_counted_and_not_zero(database_place: str):
+    ledger = Ledger(opened(database_place), "tiny")
     ledger.record("chat", "openai", "gpt-99", ChargedTokens(input=7))
     ledger.record("embedding", "voyage", "voyage-3.5", ChargedTokens(input=MILLION))
     totals = Totals()
@@ -42,15 +44,15 @@ def test_an_unknown_price_is_counted_and_not_zero(tmp_path: Path):
     assert (totals.calls, totals.unpriced, totals.usd) == (2, 1, pytest.approx(0.06))
 
 
-def test_corpora_share_the_file_and_not_the_bill(tmp_path: Path):
-    one, two = (Ledger(tmp_path / "costs.sqlite", name) for name in ("one", "two"))
+def test_corpora_share_the_file_and_not_the_bill(database_place: str):
+    one, two = (Ledger(opened(database_place), name) for name in ("one", "two"))
     one.record("chat", "openai", "gpt-4o", ChargedTokens(output=MILLION))
     two.record("chat", "openai", "gpt-4o", ChargedTokens(input=MILLION))
     assert (one.spent(), two.spent()) == (10.0, 2.5)
 
 
-def test_a_call_with_an_id_is_charged_once(tmp_path: Path):
-    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+def test_a_call_with_an_id_is_charged_once(database_place: str):
+    ledger = Ledger(opened(database_place), "tiny")
     for _ in range(2):
         ledger.record(
             "chat", "openai", "gpt-4o", ChargedTokens(output=MILLION), call_id="batch_1:a"
@@ -58,17 +60,17 @@ def test_a_call_with_an_id_is_charged_once(tmp_path: Path):
     assert ledger.spent() == 10.0
 
 
-def test_threads_and_processes_add_without_losing_a_call(tmp_path: Path):
-    path = tmp_path / "costs.sqlite"
+def test_threads_and_processes_add_without_losing_a_call(database_place: str):
     script = (
-        "import sys; from pathlib import Path\n"
+        "import sys\n"
+        "from rag_pipeline_tests.testing.databases import opened\n"
         "from rag_pipeline.calls.costs import Ledger, ChargedTokens\n"
-        "ledger = Ledger(Path(sys.argv[1]), 'tiny')\n"
+        "ledger = Ledger(opened(sys.argv[1]), 'tiny')\n"
         "used = ChargedTokens(output=100_000)\n"
         "for _ in range(50): ledger.record('chat', 'openai', 'gpt-4o', used)\n"
     )
-    other = subprocess.Popen([sys.executable, "-c", script, str(path)])
-    ledger = Ledger(path, "tiny")
+    other = subprocess.Popen([sys.executable, "-c", script, database_place])
+    ledger = Ledger(opened(database_place), "tiny")
 
     def add(_: int) -> None:
         for _ in range(25):
@@ -81,10 +83,9 @@ def test_threads_and_processes_add_without_losing_a_call(tmp_path: Path):
     assert ledger.spent() == pytest.approx(150.0)
 
 
-def test_a_budget_holds_over_all_processes_and_can_be_raised(tmp_path: Path):
-    path = tmp_path / "costs.sqlite"
-    mine = Ledger(path, "tiny", budget_usd=15.0)
-    other = Ledger(path, "tiny", budget_usd=15.0)
+def test_a_budget_holds_over_all_processes_and_can_be_raised(database_place: str):
+    mine = Ledger(opened(database_place), "tiny", budget_usd=15.0)
+    other = Ledger(opened(database_place), "tiny", budget_usd=15.0)
     with charging(mine):
         record("chat", "openai", "gpt-4o", output_tokens=MILLION)
         require_budget("openai", "gpt-4o")
@@ -92,35 +93,50 @@ def test_a_budget_holds_over_all_processes_and_can_be_raised(tmp_path: Path):
         with pytest.raises(BudgetError, match=r"budget_usd 15 is reached: tiny has cost 20\.0000"):
             require_budget("openai", "gpt-4o")
         require_budget("minilm", "minilm")
-    with charging(Ledger(path, "tiny", budget_usd=30.0)):
+    with charging(Ledger(opened(database_place), "tiny", budget_usd=30.0)):
         require_budget("openai", "gpt-4o")
 
 
-def test_a_budget_of_zero_lets_only_local_models_be_called(tmp_path: Path):
-    with charging(Ledger(tmp_path / "costs.sqlite", "tiny", budget_usd=0.0)):
+def test_a_budget_of_zero_lets_only_local_models_be_called(database_place: str):
+    with charging(Ledger(opened(database_place), "tiny", budget_usd=0.0)):
         require_budget("minilm", "all-MiniLM-L6-v2")
         require_budget("openai", "SmolLM2", "http://127.0.0.1:8080/v1")
         with pytest.raises(BudgetError, match="budget_usd 0 is reached"):
             require_budget("openai", "gpt-4o-mini")
 
 
-def test_a_model_of_unknown_price_is_refused_under_a_budget(tmp_path: Path):
+def test_a_model_of_unknown_price_is_refused_under_a_budget(database_place: str):
     with (
-        charging(Ledger(tmp_path / "costs.sqlite", "tiny", budget_usd=5.0)),
+        charging(Ledger(opened(database_place), "tiny", budget_usd=5.0)),
         pytest.raises(BudgetError, match=r"gpt-99: its price is unknown.*`prices`"),
     ):
         require_budget("openai", "gpt-99")
 
 
-def test_a_position_tells_later_calls_apart(tmp_path: Path):
-    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+def test_a_position_tells_later_calls_apart(database_place: str):
+    ledger = Ledger(opened(database_place), "tiny")
     ledger.record("chat", "openai", "gpt-4o", ChargedTokens(input=1))
     here = ledger.position()
     ledger.record("chat", "openai", "gpt-4o", ChargedTokens(input=2))
     assert [c.input for c in ledger.charges(after=here)] == [2]
 
 
-def test_a_file_that_is_no_ledger_is_named(tmp_path: Path):
-    (tmp_path / "costs.sqlite").write_bytes(b"not a database, but long enough" * 100)
-    with pytest.raises(StoreError, match=r"costs\.sqlite: ledger: file is not a database"):
-        Ledger(tmp_path / "costs.sqlite", "tiny").spent()
+def test_charges_of_this_machine_alone_are_moved_into_the_shared_database(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    own = Ledger(Database(tmp_path / "calls.sqlite"), "tiny")
+    with attributed("answers", "a", ["one"]):
+        own.record("chat", "openai", "gpt-4o", ChargedTokens(output=MILLION), call_id="b:1")
+    before = list(own.charges())
+    shared = Ledger(opened(postgres_url), "tiny", store="s3://bucket")
+    shared.record("chat", "openai", "gpt-4o", ChargedTokens(output=MILLION), call_id="b:1")
+    shared.record("chat", "openai", "gpt-4o", ChargedTokens(output=MILLION), call_id="b:2")
+    for _ in range(2):
+        shared.take_over(own.database)
+    assert shared.spent() == 20.0, "one that both know counts once"
+    own.record("chat", "openai", "gpt-4o-mini", ChargedTokens(input=MILLION))
+    shared.take_over(own.database)
+    assert shared.spent() == pytest.approx(20.15)
+    assert list(own.charges()) == []
+    assert before[0].configurations == ("one",)
+    assert Ledger(opened(postgres_url), "tiny", store="s3://other").spent() == 0.0

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_pipeline.calls import Database
 from rag_pipeline.calls.costs import Ledger, attributed, charging, record, totals_by
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.pipeline.registry import configurations_of
@@ -11,7 +12,7 @@ from rag_pipeline.pipeline.registry import configurations_of
 def test_calls_add_up_by_asset_model_day_and_by_every_configuration_that_reads_them(
     tmp_path: Path, config: CorpusConfig
 ):
-    ledger = Ledger(tmp_path / "costs.sqlite", "tiny")
+    ledger = Ledger(Database(tmp_path / "calls.sqlite"), "tiny")
     million = 1_000_000
     with charging(ledger):
         with attributed("chunks", "recursive_150", ["default"]):

@@ -158,12 +158,12 @@ def flashrank(folder: Path, **changes: Any) -> Any:
 def test_a_cross_encoder_of_a_folder_scores_in_the_passages_order(
     cross_encoder: Path, tmp_path: Path
 ) -> None:
-    from rag_pipeline.calls import CallCache
+    from rag_pipeline.calls import CallCache, Database
 
     passages = ("no such thing", "notice notice", "one notice") * 20  # more than one batch
     own = flashrank(cross_encoder)
     (scores,) = score_passages(
-        [RerankInput("when?", passages)], own, CallCache(tmp_path / "c.sqlite")
+        [RerankInput("when?", passages)], own, CallCache(Database(tmp_path / "c.sqlite"))
     )
     # the sigmoid of -1, 1 and 0
     assert scores == pytest.approx([0.268941, 0.731059, 0.5] * 20, abs=1e-5)

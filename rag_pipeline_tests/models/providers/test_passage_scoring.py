@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from rag_pipeline.calls import CallCache, CallCounts
+from rag_pipeline.calls import CallCache, CallCounts, Database
 from rag_pipeline.config import Reranker
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TextTooLongError
 from rag_pipeline.models.chat import Prompt, Reply
@@ -139,7 +139,7 @@ def test_runs_that_score_the_same_at_once_pay_once(cache: CallCache) -> None:
         counts = [CallCounts(), CallCounts()]
 
         def run(n: int) -> list[Relevance]:
-            return score_passages(asked, own, CallCache(cache.path), counts[n])
+            return score_passages(asked, own, CallCache(Database(cache.database.path)), counts[n])
 
         one, two = pool.map(run, range(2))
         assert one == two

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from rag_pipeline.calls import CallCache
+from rag_pipeline.calls import CallCache, Database
 from rag_pipeline.config import Embedding, Reranker
 from rag_pipeline.errors import CallsStoppedError
 from rag_pipeline.models.chat import Prompt, Reply, ask
@@ -71,7 +71,7 @@ def test_another_host_gets_nothing(
     with serving(faults=faults) as server:
         told = rf"the server redirects to {away}/\S+ \(HTTP {status}\).*set `base_url` to it"
         with pytest.raises(CallsStoppedError, match=told):
-            KINDS[kind](server.url, CallCache(tmp_path / "calls.sqlite"))
+            KINDS[kind](server.url, CallCache(Database(tmp_path / "calls.sqlite")))
         assert len(server.requests) == 1, "it holds for every text"
     assert elsewhere.requests == []
 
@@ -85,7 +85,7 @@ def test_another_path_of_the_same_host_is_followed(kind: str, tmp_path: Path) ->
         return Fault(307, headers={"Location": f"/v2/{path}"}) if len(sent) == 1 else None
 
     with serving(faults=faults) as server:
-        KINDS[kind](server.url, CallCache(tmp_path / "calls.sqlite"))
+        KINDS[kind](server.url, CallCache(Database(tmp_path / "calls.sqlite")))
     assert sent == [sent[0]] * 2
 
 

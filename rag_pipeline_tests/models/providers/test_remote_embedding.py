@@ -248,7 +248,7 @@ def test_a_server_that_cuts_texts_without_a_word_is_found_by_what_it_counts(
 ) -> None:
     tokenizer = Tokenizer(models.WordLevel({"word": 0, "[UNK]": 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    file = cache.path.with_name("tokenizer.json")
+    file = cache.database.path.with_name("tokenizer.json")
     file.parent.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(file))
     long = "word " * 40

@@ -319,7 +319,7 @@ def test_what_a_store_needs_are_the_calls_that_a_plan_would_look_up(
     assert written(tmp_path / "store") == before
     # All that was asked so far is of the texts as they are: prompts, texts and passages.
     with sqlite3.connect(workspace.store.calls_path) as connection:
-        assert needed == {key for (key,) in connection.execute("SELECT key FROM calls")}
+        assert needed == {key for (key,) in connection.execute("SELECT key FROM rag_answers")}
 
 
 def test_dagster_refuses_a_step_over_the_budget(tmp_path: Path, server: ModelServer) -> None:
@@ -362,5 +362,7 @@ def _forget(folder: Path, count: int) -> None:
     """Delete some answers from the call cache."""
     with sqlite3.connect(folder / "store" / "calls.sqlite") as connection:
         connection.execute(
-            "DELETE FROM calls WHERE key IN (SELECT key FROM calls ORDER BY key LIMIT ?)", (count,)
+            "DELETE FROM rag_answers WHERE key IN"
+            " (SELECT key FROM rag_answers ORDER BY key LIMIT ?)",
+            (count,),
         )

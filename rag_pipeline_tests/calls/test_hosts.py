@@ -1,6 +1,6 @@
 import pytest
 
-from rag_pipeline.calls.addresses import is_loopback
+from rag_pipeline.calls.hosts import is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.10", "::1"])

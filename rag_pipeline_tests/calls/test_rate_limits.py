@@ -3,12 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from rag_pipeline.calls import open_endpoint
-from rag_pipeline.calls.limits import RateLimiter, read_duration
-from rag_pipeline.calls.registers import FileRegister
+from rag_pipeline.calls import Database, open_endpoint
+from rag_pipeline.calls.rate_limits import RateLimiter, read_duration
+from rag_pipeline.errors import StoreError
 from rag_pipeline.models.providers.openai import ChatModel
+from rag_pipeline_tests.testing.databases import opened
 from rag_pipeline_tests.testing.forked import Forked
 from rag_pipeline_tests.testing.model_server import serving
+from rag_pipeline_tests.testing.servers import free_port
 
 
 class Clock:
@@ -113,21 +115,34 @@ def test_durations(text, seconds):
 # --- several processes ---
 
 
-def test_processes_share_what_is_left_and_what_was_learned(clock, tmp_path: Path):
-    one, two = (
-        RateLimiter(60, None, clock, "limit", lambda: FileRegister(tmp_path)) for _ in range(2)
-    )
+def test_processes_share_what_is_left_and_what_was_learned(
+    clock: Clock, database_place: str
+) -> None:
+    databases = [opened(database_place) for _ in range(2)]
+    one, two = (RateLimiter(60, None, clock, "limit", lambda d=d: d) for d in databases)
     waits = [limiter.reserve(0) for _ in range(31) for limiter in (one, two)]
     assert waits == pytest.approx([0.0] * 60 + [1.0, 2.0])
     one.pause(5)
     assert two.reserve(0) == pytest.approx(5.0)
     two.learn({"x-ratelimit-limit-requests": "30"})
     clock.now += 100
-    assert [one.reserve(0) for _ in range(31)][-1] == pytest.approx(2.0)
+    two.reserve(0)
+    assert [one.reserve(0) for _ in range(30)][-1] == pytest.approx(2.0)
 
 
-def test_a_clock_that_was_set_back_stops_nobody_for_long(clock, tmp_path: Path):
-    limiter = RateLimiter(60, None, clock, "limit", lambda: FileRegister(tmp_path))
+def test_a_machine_whose_clock_is_behind_gains_nothing_and_makes_nobody_gain(
+    clock: Clock, database_place: str
+) -> None:
+    database = opened(database_place)
+    right = RateLimiter(60, None, clock, "limit", lambda: database)
+    behind = RateLimiter(60, None, lambda: clock() - 5, "limit", lambda: database)
+    waits = [limiter.reserve(0) for _ in range(40) for limiter in (right, behind)]
+    assert waits[-1] == pytest.approx(20.0)
+
+
+def test_a_clock_that_was_set_back_stops_nobody_for_long(clock: Clock, database_place: str) -> None:
+    database = opened(database_place)
+    limiter = RateLimiter(60, None, clock, "limit", lambda: database)
     assert [limiter.reserve(0) for _ in range(61)][-1] == pytest.approx(1.0)
     clock.now -= 90
     assert limiter.reserve(0) == pytest.approx(2.0)
@@ -135,18 +150,26 @@ def test_a_clock_that_was_set_back_stops_nobody_for_long(clock, tmp_path: Path):
     assert limiter.reserve(0) == 0.0
 
 
-def test_without_a_place_for_the_file_each_process_paces_itself(clock, tmp_path: Path, caplog):
+def test_without_a_place_for_the_file_each_process_paces_itself(
+    clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").touch()
-    register = FileRegister(tmp_path / "file")
-    limiter = RateLimiter(60, None, clock, "limit", lambda: register)
+    database = Database(tmp_path / "file" / "limits.sqlite")
+    limiter = RateLimiter(60, None, clock, "limit", lambda: database)
     assert [limiter.reserve(0) for _ in range(61)][-1] == pytest.approx(1.0)
     assert caplog.text.count("rate limits hold for each process alone") == 1
+
+
+def test_a_shared_database_that_is_away_is_an_error(clock: Clock) -> None:
+    database = opened(f"postgresql+psycopg2://u@127.0.0.1:{free_port()}/calls")
+    with pytest.raises(StoreError, match="RAG_DATABASE_URL"):
+        RateLimiter(60, None, clock, "limit", lambda: database).reserve(0)
 
 
 CHILD = """
 import asyncio, http.client, json, sys
 from rag_pipeline.calls import Received, open_endpoint
-from rag_pipeline.config import ChatModel
+from rag_pipeline.models.providers.openai import ChatModel
 url = sys.argv[1]
 endpoint = open_endpoint(url, ChatModel(provider="openai", model="m", requests_per_minute=600))
 async def attempt():

@@ -1,23 +1,30 @@
 """Rate limits: how long a call must wait, from the settings and from what the provider tells.
 
-Limits that the settings name hold for all processes, and machines, that share a register.
+Limits that the settings name hold for all processes, and machines, that share a database.
 """
 
+import json
+import logging
 import re
-import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from rag_pipeline.calls.registers import Register
+from sqlalchemy import Connection, select
+
+from rag_pipeline.calls.database import Database
+from rag_pipeline.calls.schema import rate_limits
+from rag_pipeline.errors import StoreError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-_STATE = struct.Struct("9d")
-"""Each bucket's level, time, capacity a minute and inflow a second; until when calls are paused."""
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -79,26 +86,23 @@ class Bucket:
 
 @dataclass(slots=True)
 class RateLimiter:
-    """The requests and tokens per minute of one endpoint, shared by this process's threads.
+    """The requests and tokens per minute of one endpoint, shared by the threads of this process.
 
-    With a `register`, shared by all processes and machines that keep `name` in it. Where that
-    costs time, some seconds' worth is taken at once, and handed out here; what a process has not
-    used after a minute is lost. Machines' clocks may differ by some seconds: the fastest counts.
+    With a `database`, shared by all processes and machines that use `name` in it. The clocks of
+    machines may differ by some seconds: the fastest counts.
     """
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     clock: Callable[[], float] = time.monotonic
     name: str = ""
-    register: Callable[[], Register] | None = None
+    database: Callable[[], Database] | None = None
     _requests: Bucket = field(init=False)
     _tokens: Bucket = field(init=False)
     _paused_until: float = field(init=False, default=0.0)
-    _hand: list[float] = field(init=False, default_factory=lambda: [0.0, 0.0])
-    """Requests and tokens that were taken and not used; what was used beyond them is negative."""
-    _taken: float = field(init=False, default=0.0)
-    _ready: float = field(init=False, default=0.0)
-    _told: list[Mapping[str, str]] = field(init=False, default_factory=list)
+    _unused: float = field(init=False, default=0.0)
+    """Tokens that were reserved and not used, negative if more were used."""
+    _headers: list[Mapping[str, str]] = field(init=False, default_factory=list)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -107,73 +111,28 @@ class RateLimiter:
         self._requests.updated = self._tokens.updated = self.clock()
 
     @property
-    def waits(self) -> bool:
+    def is_remote(self) -> bool:
         """Return whether a call here may wait for another machine's answer."""
-        return self.register is not None and self.register().portion_seconds > 0
-
-    def _change(self, work: Callable[[], None]) -> None:
-        """Change the buckets as all processes have left them; `work` may be done twice."""
-        if self.register is None:
-            work()
-            return
-
-        def change(content: bytes | None) -> bytes:
-            self._load(content or b"")
-            work()
-            return self._saved()
-
-        self.register().update(self.name, change)
-
-    def _load(self, content: bytes) -> None:
-        if len(content) < _STATE.size:
-            return  # nobody was here yet
-        *buckets, paused_until = _STATE.unpack(content)
-        now = self.clock()
-        for n, bucket in enumerate((self._requests, self._tokens)):
-            level, updated, per_minute, per_second = buckets[4 * n : 4 * n + 4]
-            if per_minute > 0:
-                bucket.per_minute, bucket.per_second = per_minute, per_second
-            # Far ahead, it was written by a clock that has been set back since.
-            bucket.level, bucket.updated = level, updated if updated < now + 60.0 else now
-        self._paused_until = min(paused_until, now + 3600.0)
-
-    def _saved(self) -> bytes:
-        buckets = (self._requests, self._tokens)
-        values = [(b.level, b.updated, b.per_minute or 0.0, b.per_second) for b in buckets]
-        return _STATE.pack(*values[0], *values[1], self._paused_until)
+        return self.database is not None and self.database().is_shared
 
     def reserve(self, tokens: float) -> float:
         """Reserve one request of so many tokens; return the seconds to wait before sending it.
 
-        Raises StoreError where the register can't be reached.
+        What replies have told since the last request counts from now on for all processes.
+        Raises StoreError where the database can't be reached.
         """
-        with self._lock:
+
+        def work() -> float:
             now = self.clock()
-            if now - self._taken > 60.0:
-                self._hand = [min(0.0, left) for left in self._hand]
-            self._hand = [self._hand[0] - 1, self._hand[1] - tokens]
-            if min(self._hand) < 0:
-                self._take()
-            return max(self._ready - now, self._paused_until - now, 0.0)
-
-    def _take(self) -> None:
-        """Take what is short, and the next calls' share where taking it costs time."""
-        seconds = self.register().portion_seconds if self.register is not None else 0.0
-        short = [max(0.0, -left) for left in self._hand]
-        taken = [0.0, 0.0]
-
-        def work() -> None:
-            now = self._taken = self.clock()
-            for headers in self._told:
+            for headers in self._headers:
                 self._learn(headers, now)
-            for n, bucket in enumerate((self._requests, self._tokens)):
-                taken[n] = max(short[n], seconds * bucket.per_second) if short[n] else 0.0
-            wait = max(self._requests.take(taken[0], now), self._tokens.take(taken[1], now))
-            self._ready = now + wait if wait > 0 else 0.0
+            wait = max(self._requests.take(1, now), self._tokens.take(tokens - self._unused, now))
+            return max(wait, self._paused_until - now, 0.0)
 
-        self._change(work)
-        self._told.clear()
-        self._hand = [left + more for left, more in zip(self._hand, taken, strict=True)]
+        with self._lock:
+            wait = self._changed(work)
+            self._headers, self._unused = [], 0.0
+            return wait
 
     @property
     def paused(self) -> float:
@@ -181,31 +140,65 @@ class RateLimiter:
         return max(0.0, self._paused_until - self.clock())
 
     def pause(self, seconds: float) -> None:
-        """Let no call start for so long: the provider asked for it."""
+        """Let no call start for so many seconds: the provider asked for it."""
 
         def work() -> None:
             self._paused_until = max(self._paused_until, self.clock() + seconds)
 
         with self._lock:
-            self._change(work)
+            self._changed(work)
 
     def settle(self, reserved: float, used: float) -> None:
         """Correct a reservation by the tokens that a call really used."""
         with self._lock:
-            self._hand[1] += reserved - used
+            self._unused += reserved - used
 
     def learn(self, headers: Mapping[str, str]) -> None:
-        """Adopt the limits in a reply's `x-ratelimit-*` headers (those of the OpenAI protocol).
+        """Adopt the limits in a reply's `x-ratelimit-*` headers (those of the OpenAI protocol)."""
+        if any(name.startswith("x-ratelimit-") for name in headers):
+            with self._lock:
+                self._headers = [headers]
 
-        Where telling other machines costs time, they learn it when more is taken.
-        """
-        if not any(name.startswith("x-ratelimit-") for name in headers):
-            return
-        with self._lock:
-            if self.waits:
-                self._told = [headers]
-            else:
-                self._change(lambda: self._learn(headers, self.clock()))
+    def _changed(self, work: Callable[[], T]) -> T:
+        """Change the buckets as all processes have left them; `work` may be called twice."""
+        if self.database is None:
+            return work()
+        database, row = self.database(), rate_limits.c
+
+        def transaction(connection: Connection) -> T:
+            query = select(row.state).where(row.name == self.name)
+            self._load(connection.execute(query).scalar_one_or_none())
+            result = work()
+            insert = database.insert(rate_limits).values(name=self.name, state=self._state())
+            changed = {"state": insert.excluded.state}
+            connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=changed))
+            return result
+
+        try:
+            return database.write(transaction, f"rate limit {self.name}")
+        except StoreError as error:
+            if database.is_shared:
+                raise
+            _log.warning("%s; rate limits hold for each process alone", error)
+            self.database = None
+            return work()
+
+    def _load(self, state: str | None) -> None:
+        if state is None:
+            return  # nobody was here yet
+        found, now = json.loads(state), self.clock()
+        for name, bucket in (("requests", self._requests), ("tokens", self._tokens)):
+            level, updated, per_minute, per_second = found[name]
+            if per_minute:
+                bucket.per_minute, bucket.per_second = per_minute, per_second
+            # Far ahead, it was written by a clock that has been set back since.
+            bucket.level, bucket.updated = level, updated if updated < now + 60.0 else now
+        self._paused_until = min(found["paused_until"], now + 3600.0)
+
+    def _state(self) -> str:
+        named = (("requests", self._requests), ("tokens", self._tokens))
+        buckets = {n: [b.level, b.updated, b.per_minute, b.per_second] for n, b in named}
+        return json.dumps({**buckets, "paused_until": self._paused_until})
 
     def _learn(self, headers: Mapping[str, str], now: float) -> None:
         for what, bucket, allowed in (

@@ -3,7 +3,12 @@ import time
 
 import pytest
 
-from rag_pipeline.calls.failures import failure_of_status, read_retry_after, redacted, unreachable
+from rag_pipeline.calls.http_errors import (
+    failure_of_status,
+    read_retry_after,
+    redacted,
+    unreachable,
+)
 from rag_pipeline.errors import CallsStoppedError, ProviderError, TransientError
 
 
