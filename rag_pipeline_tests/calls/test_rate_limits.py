@@ -118,9 +118,12 @@ def test_durations(text, seconds):
 def test_processes_share_what_is_left_and_what_was_learned(
     clock: Clock, database_place: str
 ) -> None:
-    databases = [opened(database_place) for _ in range(2)]
-    one, two = (RateLimiter(60, None, clock, "limit", lambda d=d: d) for d in databases)
-    waits = [limiter.reserve(0) for _ in range(31) for limiter in (one, two)]
+    def limiter() -> RateLimiter:
+        database = opened(database_place)
+        return RateLimiter(60, None, clock, "limit", lambda: database)
+
+    one, two = limiter(), limiter()
+    waits = [process.reserve(0) for _ in range(31) for process in (one, two)]
     assert waits == pytest.approx([0.0] * 60 + [1.0, 2.0])
     one.pause(5)
     assert two.reserve(0) == pytest.approx(5.0)
