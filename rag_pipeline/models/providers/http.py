@@ -1,4 +1,4 @@
-"""JSON over HTTP, for the APIs that need no SDK: one connection pool a run, one way to fail."""
+"""JSON over HTTP for APIs without an SDK: connections, redirects and errors."""
 
 import os
 import ssl
@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 from rag_pipeline.calls import LONGEST_TIMEOUT, redacted, unreachable
 from rag_pipeline.errors import CallsStoppedError, TransientError
-from rag_pipeline.models.providers.remote import JSONReply, Server
+from rag_pipeline.models.providers.remote import Server
 
 if TYPE_CHECKING:
     import httpx
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.AsyncClient"]:
-    """Open the connections of the running event loop to a server."""
+    """Open the connections of the running event loop to a server; `timeout` is in seconds."""
     import httpx
 
     async with httpx.AsyncClient(
         base_url=server.address.rstrip("/") + "/",
         headers={"Authorization": f"Bearer {server.key}"},
-        # The endpoint keeps the time of an attempt: what failed before gets more of it.
+        # The endpoint limits an attempt's time and gives a repeated attempt more.
         timeout=httpx.Timeout(LONGEST_TIMEOUT * timeout, connect=timeout),
         limits=httpx.Limits(max_connections=None),
         follow_redirects=True,
@@ -36,10 +36,10 @@ async def connected(server: Server, timeout: float) -> AsyncIterator["httpx.Asyn
 
 
 def check_redirect(status: int, here: str, location: str) -> None:
-    """Raise CallsStoppedError for a redirect that leads away, or that would lose what is sent.
+    """Raise CallsStoppedError for a redirect that leads away or loses the request's body.
 
-    Texts go where the settings say: to the same origin, or from http to https of the same host.
-    Other codes than 307 and 308 ask again by GET, without the texts.
+    Texts go only to the configured origin, or from http to https of the same host. Clients follow
+    codes other than 307 and 308 by GET, without the texts.
     """
     there = urljoin(here, location)
     old, new = urlsplit(here), urlsplit(there)
@@ -55,11 +55,11 @@ async def _stay(reply: "httpx.Response") -> None:
 
 
 STAYING = {"response": [_stay]}
-"""The event hooks of an httpx client that follows no redirect away from where it is sent to."""
+"""The event hooks of an httpx client that stays at its origin."""
 
 
 def trusted(library: str) -> ssl.SSLContext:
-    """Return the certificates that an HTTP library trusts, read once: it takes 0.1 CPU seconds."""
+    """Return the certificates that an HTTP library trusts; reading them takes 0.1 CPU s once."""
     places = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
     return _read(library, *places)
 
@@ -72,8 +72,8 @@ def _read(library: str, *places: str | None) -> ssl.SSLContext:
 
 async def post(
     server: Server, client: "httpx.AsyncClient", path: str, body: Mapping[str, Any]
-) -> JSONReply:
-    """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
+) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return the JSON object of a reply and the reply's headers; raise ProviderError."""
     import httpx
 
     try:

@@ -1,19 +1,93 @@
-"""Rerankers behind Cohere's and Jina's HTTP APIs, the latter also that of many own servers."""
+"""Rerankers over HTTP: Cohere, Jina, and servers of your own with Jina's protocol."""
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from rag_pipeline.calls import Received
+from rag_pipeline.config import RemoteModel
+from rag_pipeline.config.rerankers import ModelReranker, RerankRequest
 from rag_pipeline.datamodels import Usage
+from rag_pipeline.errors import TransientError
 from rag_pipeline.models.providers.http import connected, post
-from rag_pipeline.models.providers.remote import JSONReply, RemoteCrossEncoder, RemoteReranker
+from rag_pipeline.models.providers.limits import RERANK_LIMITS, UNKNOWN_RERANKER
+from rag_pipeline.models.providers.remote import (
+    Server,
+    identity,
+    pair_texts,
+    pair_tokens,
+    read_ranking,
+)
 
-if TYPE_CHECKING:
-    import httpx
 
-_HOMES = {"cohere": "https://api.cohere.com/v2", "jina": "https://api.jina.ai/v1"}
+class RemoteReranker(ModelReranker, RemoteModel):
+    """A reranker behind an API; it cuts passages over its window only with `truncate`."""
+
+    model: str
+    truncate: bool = False
+
+
+class HTTPScorer:
+    """A cross-encoder behind `POST …/rerank`: one request scores the passages of a query."""
+
+    rows: ClassVar[str] = "results"
+    """The field of a reply that holds one row per passage."""
+
+    def __init__(self, settings: RemoteReranker, home: str) -> None:
+        self.model = settings.model
+        self.limits = RERANK_LIMITS.get(settings.model, UNKNOWN_RERANKER)
+        self.truncate = settings.truncate
+        self.max_concurrency = settings.max_concurrency
+        self._timeout = settings.timeout_seconds
+        self._server = Server(settings.method, settings, settings.model, home)
+        self.identity = identity(self._server, self.model, settings.truncate)
+
+    def body(self, query: str, passages: list[str]) -> dict[str, Any]:
+        """Return the body of a request."""
+        return {"model": self.model, "query": query, "documents": passages}
+
+    def used(self, made: dict[str, Any]) -> Usage:
+        """Return the charged use of a reply: tokens or searches."""
+        billed = (made.get("meta") or {}).get("billed_units") or {}
+        tokens = (made.get("usage") or {}).get("total_tokens", 0)
+        return Usage(input_tokens=tokens, searches=billed.get("search_units", 0))
+
+    def searches(self, passages: Sequence[str]) -> int:
+        """Return the expected number of charged searches."""
+        return 0
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[RerankRequest]:
+        """Open the connections of the running event loop."""
+        server = self._server
+        async with connected(server, self._timeout) as client:
+
+            async def rerank(query: str, passages: list[str]) -> tuple[list[float], Usage]:
+                tokens, texts = pair_tokens(query, passages), pair_texts(query, passages)
+
+                async def attempt() -> Received[tuple[list[float], Usage]]:
+                    async with server.paying("rerank", tokens, texts, self.searches(passages)):
+                        body = self.body(query, passages)
+                        made, headers = await post(server, client, "rerank", body)
+                        scores, used = self._scores(made, len(passages))
+                        return Received((scores, used), headers, used.input_tokens or None)
+
+                return await server.endpoint.send(attempt, tokens)
+
+            yield rerank
+
+    def _scores(self, made: dict[str, Any], count: int) -> tuple[list[float], Usage]:
+        try:
+            used = self.used(made)
+            self._server.charge("rerank", used)
+            found = [(int(r["index"]), float(r["relevance_score"])) for r in made[self.rows]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TransientError(
+                f"{self._server.what}: the reply is not a ranking: {str(error)[:80]}"
+            ) from None
+        return read_ranking(found, count, self._server.what), used
 
 
 class CohereReranker(RemoteReranker):
@@ -23,59 +97,39 @@ class CohereReranker(RemoteReranker):
     model: str = Field(default="rerank-v3.5", min_length=1)
     api_key_env: str = "COHERE_API_KEY"
 
-    def open(self) -> "HTTPScorer":
+    def open(self) -> "_CohereScorer":
         """Return the client."""
-        return HTTPScorer(self)
+        return _CohereScorer(self, "https://api.cohere.com/v2")
+
+
+class _CohereScorer(HTTPScorer):
+    def body(self, query: str, passages: list[str]) -> dict[str, Any]:
+        body = {**super().body(query, passages), "top_n": len(passages)}
+        if self.limits.pair_tokens:
+            # Cohere cuts longer passages silently. The caller has refused or cut them already.
+            body["max_tokens_per_doc"] = self.limits.pair_tokens
+        return body
+
+    def searches(self, passages: Sequence[str]) -> int:
+        return -(-len(passages) // 100)  # Cohere charges one search per 100 passages
 
 
 class JinaReranker(RemoteReranker):
-    """Jina's rerankers, or with `base_url` a server that speaks its protocol.
+    """Jina's rerankers, or with `base_url` a server that speaks their protocol.
 
-    vLLM, llama.cpp and Infinity do: `base_url` is what stands before `/rerank`.
+    vLLM, llama.cpp and Infinity do. `base_url` is the address without `/rerank`.
     """
 
     method: Literal["jina"]
     model: str = Field(default="jina-reranker-v2-base-multilingual", min_length=1)
     api_key_env: str = "JINA_API_KEY"
 
-    def open(self) -> "HTTPScorer":
+    def open(self) -> "_JinaScorer":
         """Return the client."""
-        return HTTPScorer(self)
+        return _JinaScorer(self, "https://api.jina.ai/v1")
 
 
-class HTTPScorer(RemoteCrossEncoder):
-    """A cross-encoder that scores passages for a query: `POST …/rerank`."""
-
-    rows = "results"
-
-    def __init__(self, settings: CohereReranker | JinaReranker) -> None:
-        super().__init__(settings, _HOMES[settings.method])
-
-    def connected(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
-        """Open the connections of the running event loop."""
-        return connected(self._server, self._timeout)
-
-    async def ask(self, client: "httpx.AsyncClient", query: str, passages: list[str]) -> JSONReply:
-        """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
-        body: dict[str, Any] = {
-            "model": self.model,
-            "query": query,
-            "documents": passages,
-            "top_n": len(passages),
-        }
-        if self._server.provider == "jina":
-            body["return_documents"] = False
-        elif self.limits.pair_tokens:
-            # Cohere cuts a passage here without a word; a longer one was refused before.
-            body["max_tokens_per_doc"] = self.limits.pair_tokens
-        return await post(self._server, client, "rerank", body)
-
-    def searches(self, passages: Sequence[str]) -> int:
-        """Return how many searches Cohere charges for: one for every hundred passages."""
-        return -(-len(passages) // 100) if self._server.provider == "cohere" else 0
-
-    def used(self, made: dict[str, Any]) -> Usage:
-        """Return what a reply says that it is charged by: tokens (Jina) or searches (Cohere)."""
-        billed = (made.get("meta") or {}).get("billed_units") or {}
-        tokens = (made.get("usage") or {}).get("total_tokens", 0)
-        return Usage(input_tokens=tokens, searches=billed.get("search_units", 0))
+class _JinaScorer(HTTPScorer):
+    def body(self, query: str, passages: list[str]) -> dict[str, Any]:
+        wanted = {"top_n": len(passages), "return_documents": False}
+        return {**super().body(query, passages), **wanted}

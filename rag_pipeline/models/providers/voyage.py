@@ -1,36 +1,27 @@
-"""Voyage's embedding models and rerankers, by the requests of the `voyageai` SDK.
-
-docs.voyageai.com/reference: `embeddings`, `contextualizedembeddings` and `rerank`. The SDK's own
-results leave out what is needed here: the `index` of each row, and the reply's headers.
-"""
+"""Voyage's embedding models and rerankers over HTTP; see docs.voyageai.com/reference."""
 
 import base64
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from rag_pipeline.calls import LONGEST_TIMEOUT, unreachable
 from rag_pipeline.config.models import InputType
 from rag_pipeline.datamodels import Usage
 from rag_pipeline.errors import TransientError
-from rag_pipeline.models.providers.http import check_redirect
+from rag_pipeline.models.providers.http import connected, post
+from rag_pipeline.models.providers.http_rerank import HTTPScorer, RemoteReranker
 from rag_pipeline.models.providers.remote import (
-    JSONReply,
-    RemoteCrossEncoder,
     RemoteEmbedding,
-    RemoteReranker,
     RequestBuilder,
-    Server,
     VectorsReply,
     identity,
     in_order,
 )
 
 if TYPE_CHECKING:
-    from voyageai.api_resources.api_requestor import APIRequestor
+    import httpx
 
 _HOME = "https://api.voyageai.com/v1"
 
@@ -38,58 +29,62 @@ _HOME = "https://api.voyageai.com/v1"
 class VoyageEmbedding(RemoteEmbedding):
     """Voyage's models, which embed documents and queries differently.
 
-    `voyage-context-*` embed the chunks of a document together, each in the light of the others: a
-    changed chunk embeds its document again. A document over the model's window is embedded in
-    consecutive parts of whole chunks.
+    `voyage-context-*` embed the chunks of a document together, so a changed chunk embeds its
+    document again. A document over the model's window is embedded in parts of whole chunks.
     """
 
     provider: Literal["voyage"]
     model: str = Field(default="voyage-3.5", min_length=1)
     api_key_env: str = "VOYAGE_API_KEY"
 
-    def open(self) -> "VoyageEmbedder":
-        """Return the model; raise ConfigError where its dimensions are not known."""
-        return VoyageEmbedder(self)
+    def open(self) -> "_VoyageEmbedder":
+        """Return the model; raise ConfigError if its dimensions are not known."""
+        return _VoyageEmbedder(self)
 
 
-class VoyageEmbedder(RequestBuilder):
-    """A model that is told whether a text is a document or a query.
+class VoyageReranker(RemoteReranker):
+    """Voyage's rerankers."""
 
-    A contextual one embeds the chunks of a document together.
-    """
+    method: Literal["voyage"]
+    model: str = Field(default="rerank-2.5", min_length=1)
+    api_key_env: str = "VOYAGE_API_KEY"
 
+    def open(self) -> "_VoyageScorer":
+        """Return the client."""
+        return _VoyageScorer(self, _HOME)
+
+
+class _VoyageEmbedder(RequestBuilder):
     def __init__(self, settings: VoyageEmbedding) -> None:
         super().__init__(settings, _HOME)
         limits = self.limits
-        # A length is asked for where the model has more than one.
-        self._asked = self.dimension if len(limits.dimensions) > 1 else None
+        # Only models with several lengths accept `output_dimension`.
+        self._output_dimension = self.dimension if len(limits.dimensions) > 1 else None
         cut = limits.text_tokens if settings.truncate or limits.contextual else "whole"
         self.identity = identity(self._server, self.model, self.dimension, cut)
 
-    def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
-        """Open what sends the requests of the running event loop."""
-        return _session(self._server)
+    def connected(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
+        return connected(self._server, self._timeout)
 
     async def ask(
-        self, client: "APIRequestor", inputs: list[list[str]], input_type: InputType
+        self, client: "httpx.AsyncClient", inputs: list[list[str]], input_type: InputType
     ) -> VectorsReply:
-        """Return a reply's vectors in order, its charged use and headers; raise ProviderError."""
         server = self._server
         body: dict[str, Any] = {
             "model": self.model,
             "input_type": input_type,
             "encoding_format": "base64",
         }
-        if self._asked is not None:
-            body["output_dimension"] = self._asked
+        if self._output_dimension is not None:
+            body["output_dimension"] = self._output_dimension
         if self.limits.contextual:
             path, body["inputs"] = "contextualizedembeddings", inputs
         else:
             path, body["truncation"] = "embeddings", self._truncate
             body["input"] = [text for texts in inputs for text in texts]
-        made, headers = await _post(server, client, path, body, self._timeout)
+        made, headers = await post(server, client, path, body)
         used = _used(made)
-        server.charge("embedding", used)  # whatever else the reply says
+        server.charge("embedding", used)  # even if the vectors are unusable
         try:
             data = in_order(made["data"], len(inputs), server.what)
             if self.limits.contextual:
@@ -105,106 +100,22 @@ class VoyageEmbedder(RequestBuilder):
         return rows, used, headers
 
 
-class VoyageReranker(RemoteReranker):
-    """Voyage's rerankers."""
-
-    method: Literal["voyage"]
-    model: str = Field(default="rerank-2.5", min_length=1)
-    api_key_env: str = "VOYAGE_API_KEY"
-
-    def open(self) -> "VoyageScorer":
-        """Return the client."""
-        return VoyageScorer(self)
-
-
-class VoyageScorer(RemoteCrossEncoder):
-    """A cross-encoder that scores passages for a query."""
-
+class _VoyageScorer(HTTPScorer):
     rows = "data"
 
-    def __init__(self, settings: VoyageReranker) -> None:
-        super().__init__(settings, _HOME)
-
-    def connected(self) -> AbstractAsyncContextManager["APIRequestor"]:
-        """Open what sends the requests of the running event loop."""
-        return _session(self._server)
-
-    async def ask(self, client: "APIRequestor", query: str, passages: list[str]) -> JSONReply:
-        """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
-        body = {
-            "query": query,
-            "documents": passages,
-            "model": self.model,
-            "truncation": self.truncate,
-        }
-        return await _post(self._server, client, "rerank", body, self._timeout)
+    def body(self, query: str, passages: list[str]) -> dict[str, Any]:
+        return {**super().body(query, passages), "truncation": self.truncate}
 
     def used(self, made: dict[str, Any]) -> Usage:
-        """Return the tokens of a reply."""
         return _used(made)
 
 
-@asynccontextmanager
-async def _session(server: Server) -> AsyncIterator["APIRequestor"]:
-    """Open what sends the requests of the running event loop, which share their connections."""
-    import aiohttp
-    import voyageai
-    from voyageai.api_resources.api_requestor import APIRequestor
-
-    async def stay(_: object, context: object, sent: aiohttp.TraceRequestRedirectParams) -> None:
-        headers = sent.response.headers
-        there = headers.get("Location") or headers.get("URI") or ""
-        check_redirect(sent.response.status, str(sent.url), there)
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_redirect.append(stay)
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, trace_configs=[trace]) as session:
-        token = voyageai.aiosession.set(session)
-        try:
-            yield APIRequestor(  # type: ignore[no-untyped-call]
-                key=server.key, base_url=server.address.rstrip("/")
-            )
-        finally:
-            voyageai.aiosession.reset(token)
-
-
-async def _post(
-    server: Server, client: "APIRequestor", path: str, body: Mapping[str, Any], timeout: float
-) -> JSONReply:
-    """Return the JSON object of a reply, and the reply's headers; raise ProviderError."""
-    import aiohttp
-    from voyageai import error as voyage
-
-    try:
-        reply = await client.arequest(
-            "post", f"/{path}", params=body, request_timeout=(timeout, LONGEST_TIMEOUT * timeout)
-        )
-    except (voyage.Timeout, voyage.APIConnectionError, aiohttp.ClientError) as error:
-        raise unreachable(server.what, error, server.key) from None
-    except voyage.VoyageError as error:
-        status = error.http_status
-        if not status or status < 400:
-            raise TransientError(f"{server.what}: the reply is not JSON") from None
-        said = error.json_body if isinstance(error.json_body, dict) else {}
-        reason = str(said.get("detail") or error.user_message or "")
-        raise server.refusal(status, reason, error.headers) from None
-    except (ValueError, RecursionError) as error:
-        raise TransientError(f"{server.what}: the reply is not JSON: {str(error)[:80]}") from None
-    if not isinstance(reply.data, dict):
-        raise TransientError(
-            f"{server.what}: the reply is no JSON object: {str(reply.data)[:80]!r}"
-        )
-    return reply.data, reply._headers
-
-
-def _used(made: Mapping[str, Any]) -> Usage:
+def _used(made: dict[str, Any]) -> Usage:
     usage = made.get("usage")
     return Usage(usage.get("total_tokens", 0) if isinstance(usage, dict) else 0)
 
 
 def _vector(embedding: object) -> object:
-    """Return the numbers of a vector, which the API packs as base64 where it is asked to."""
     if not isinstance(embedding, str):
         return embedding
     return np.frombuffer(base64.b64decode(embedding, validate=True), np.float32)
