@@ -5,7 +5,7 @@ import pytest
 
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document, GoldSpan, Query
-from rag_pipeline.loading import Loadable, scan
+from rag_pipeline.loading import SourceFile, scan
 from rag_pipeline.loading.queries import QueryRecord, read_queries, resolve_queries
 
 DATA = Path(__file__).parent.parent / "data"
@@ -17,7 +17,7 @@ def documents() -> dict[str, Document]:
     root = DATA / "documents"
     loaded: dict[str, Document] = {}
     for source in scan(DocumentsSource(path=str(root)), root):
-        assert isinstance(source, Loadable), source
+        assert isinstance(source, SourceFile), source
         loaded[source.document_id] = source.load()
     return loaded
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from rag_pipeline.config import CorpusConfig
 from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.indexing.plans import Plan
-from rag_pipeline.loading import Loadable, Rejected, scan
+from rag_pipeline.loading import Rejected, SourceFile, scan
 from rag_pipeline.loading.bucket import Listed, list_bucket, opened
 from rag_pipeline.loading.extras import MODULES, is_as_read_here, is_installed, missing_extra
 from rag_pipeline.loading.folder import ListedFile
@@ -26,7 +26,7 @@ from rag_pipeline.workspace import Workspace
 
 LOADED = "documents.listing.json"
 """The file of the store with the digest of the last load's listing."""
-Stale = Loadable | Rejected | Listed
+Stale = SourceFile | Rejected | Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _compare_files(
     made, refusal = config.documents_fingerprint(), config.refusals_fingerprint()
     loaded = workspace.documents().state()
     refused = workspace.quarantine("documents").state()
-    stale: list[Loadable | Rejected] = []
+    stale: list[SourceFile | Rejected] = []
     current: set[str] = set()
     for_extra: dict[str, str] = {}
     source, root = config.documents_source, config.documents_path
@@ -259,7 +259,7 @@ def rows_of_others(workspace: Workspace, origins: Mapping[str, str | None]) -> s
 
 def documents_of_objects(
     config: CorpusConfig, changed: Iterable[Listed], taken: set[str], known: Mapping[str, str]
-) -> Iterator[tuple[Loadable | Rejected, str | None]]:
+) -> Iterator[tuple[SourceFile | Rejected, str | None]]:
     """Yield the documents of changed objects with their origins, one object at a time.
 
     Each must be loaded before the next is asked for. The ids are added to `taken`; for an object

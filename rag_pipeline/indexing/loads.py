@@ -28,7 +28,7 @@ from rag_pipeline.indexing.documents import (
     with_wanted,
 )
 from rag_pipeline.indexing.plans import MAX_SHARD_DOCUMENTS, Report, quarantine_rows
-from rag_pipeline.loading import Loadable, Rejected, parallel
+from rag_pipeline.loading import Rejected, SourceFile, parallel
 from rag_pipeline.loading.bucket import Listed
 from rag_pipeline.loading.extras import missing_extra
 from rag_pipeline.loading.parser_process import parsers_here
@@ -220,7 +220,7 @@ def _unpacked(config: CorpusConfig, packed: Any) -> Stale:
         return Rejected(**packed)
     root = config.documents_path
     base = root.parent if root.is_file() else root
-    return Loadable(**packed, base=base, settings=config.documents_source)
+    return SourceFile(**packed, base=base, settings=config.documents_source)
 
 
 def _hold_deletions(config: CorpusConfig, gone: int, loaded: int) -> None:

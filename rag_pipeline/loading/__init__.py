@@ -6,6 +6,6 @@ HTML, PDF and Office files to Markdown. `parser_process` runs a parser in a sepa
 """
 
 from rag_pipeline.loading.duplicates import duplicate_groups as duplicate_groups
-from rag_pipeline.loading.sources import Loadable as Loadable
 from rag_pipeline.loading.sources import Rejected as Rejected
+from rag_pipeline.loading.sources import SourceFile as SourceFile
 from rag_pipeline.loading.sources import scan as scan

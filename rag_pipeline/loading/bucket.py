@@ -1,4 +1,4 @@
-"""A prefix of a bucket -> the objects that are documents, each copied only while it is read."""
+"""List the documents under a prefix of a bucket; an object is copied only while it is read."""
 
 import json
 import tempfile
@@ -12,7 +12,7 @@ from rag_pipeline.errors import ConfigError, UnreadDocumentError
 from rag_pipeline.loading.archives import is_archive
 from rag_pipeline.loading.folder import UNSAFE, selector
 from rag_pipeline.loading.records import RECORD_SUFFIXES, oversized
-from rag_pipeline.loading.sources import Loadable, Rejected, read_as, scan_file
+from rag_pipeline.loading.sources import Rejected, Source, read_as, scan_file
 from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 _GONE = {"NoSuchKey", "404", "PreconditionFailed", "412"}
@@ -20,10 +20,9 @@ _REFUSED = {"AccessDenied", "403", "InvalidObjectState"}
 
 
 class Listed(NamedTuple):
-    """An object by its key relative to the prefix; `reason` says why it can't be used.
+    """An object by its key relative to the prefix; `reason` says why it is unusable.
 
-    The ETag is opaque: it changes with the content, and of an upload in parts it is no hash; of a
-    file whose parser is not the first one, it changes with the parser too.
+    The ETag is opaque and changes with the content and with the parser's version.
     """
 
     relative: str
@@ -33,18 +32,18 @@ class Listed(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """Return its size, as a source has it."""
+        """Return the size in bytes, under the name that sources use."""
         return self.size
 
     def origin(self, documents: int) -> str:
-        """Return what the rows of this version of the object carry, which held so many."""
+        """Return the mark for rows of this version of the object, with its number of documents."""
         return json.dumps([self.relative, self.etag, self.size, documents])
 
 
 def list_bucket(source: DocumentsSource) -> list[Listed]:
-    """List the objects that match, in the order of their keys; opens none.
+    """List the matching objects in the order of their keys.
 
-    Raises ConfigError if there is nothing to load, StoreError if the bucket can't be reached.
+    Raise ConfigError if there are none, StoreError if the bucket can't be reached.
     """
     bucket, prefix = split_url(source.s3)
     start = f"{prefix}/" if prefix else ""
@@ -56,7 +55,7 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
         for page in pages:
             for entry in page.get("Contents", ()):
                 relative = entry["Key"][len(start) :]
-                if not relative or relative.endswith("/"):  # a folder, as consoles make them
+                if not relative or relative.endswith("/"):  # a folder marker
                     continue
                 seen += 1
                 if wanted(relative):
@@ -75,7 +74,7 @@ def list_bucket(source: DocumentsSource) -> list[Listed]:
 
 @contextmanager
 def _client(source: DocumentsSource, place: str) -> Iterator[Any]:
-    """Give the client that reads the documents; turn its errors into one line."""
+    """Provide the client that reads documents; turn its errors into one line."""
     with clear_s3_errors(place):
         client = (source.s3_client or s3_client)()
     with clear_s3_errors(place, client):
@@ -94,11 +93,11 @@ def _obstacle(relative: str, size: int, max_bytes: int) -> str:
 
 
 @contextmanager
-def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Loadable | Rejected]]:
-    """Yield the documents of one object; they can be loaded for as long as the block lasts.
+def opened(source: DocumentsSource, listed: Listed) -> Iterator[list[Source]]:
+    """Yield the documents of one object; they can be loaded inside the block.
 
-    Raises UnreadDocumentError when the object has changed or gone since it was listed, or may not
-    be read, and StoreError when the bucket can't be reached.
+    Raise UnreadDocumentError if the object has changed since the listing or can't be read, and
+    StoreError if the bucket can't be reached.
     """
     if listed.reason:
         yield [Rejected(UNSAFE.sub("?", listed.relative), "", listed.reason)]
@@ -116,7 +115,7 @@ def _copy(source: DocumentsSource, listed: Listed, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with _client(source, f"documents.s3: s3://{bucket}/{key}") as client:
         try:
-            # boto3 goes on where a connection was cut, and never joins parts of two versions.
+            # boto3 resumes after a lost connection, and never mixes two versions.
             client.download_file(bucket, key, str(target))
             changed = target.stat().st_size != listed.size
         except ClientError as error:

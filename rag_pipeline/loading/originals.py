@@ -1,4 +1,4 @@
-"""A loaded PDF -> the bytes of the file that it was read from, in a folder or a bucket."""
+"""Read the original file of a PDF document again, from a folder or a bucket."""
 
 import hashlib
 import tempfile
@@ -14,10 +14,7 @@ from rag_pipeline.store.s3 import clear_s3_errors, s3_client, split_url
 
 
 def read_original(document: Document, settings: DocumentsSource, root: Path) -> bytes:
-    """Return the file of a document that has pages.
-
-    Raises DocumentError where it is not there any more, can't be read, or has changed since.
-    """
+    """Return the bytes of a document's file; raise DocumentError if it is gone or has changed."""
     name = document.document_id
     if document.page_map is None:
         raise DocumentError(name, "it has no pages to show, only text")
@@ -43,7 +40,7 @@ def _file(folder: Path, name: str) -> bytes:
 
 @lru_cache(maxsize=2)
 def _object(url: str, name: str, content_hash: str) -> bytes:
-    """Return an object; one that is leafed through is not copied for each of its pages."""
+    """Return an object's bytes; the cache serves requests for further pages."""
     from botocore.exceptions import ClientError
 
     bucket, prefix = split_url(url)

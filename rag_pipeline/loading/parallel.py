@@ -9,26 +9,26 @@ from typing import NamedTuple, TypeVar
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
 from rag_pipeline.loading.parser_process import stop_parsers
-from rag_pipeline.loading.sources import Loadable, Rejected
+from rag_pipeline.loading.sources import Rejected, Source
 
 _MAX_WAITING = 64
 _MAX_BYTES = 64_000_000
 """Maximum raw bytes of parsed documents that wait for a slow one; at most `_MAX_WAITING`."""
 
 T = TypeVar("T")
-ParsedSource = tuple[Loadable | Rejected, T, Document | DocumentError]
+ParsedSource = tuple[Source, T, Document | DocumentError]
 """A source, its companion value, and its document or the error."""
 
 
 class _Begun(NamedTuple):
-    source: Loadable | Rejected
+    source: Source
     came_with: object
     future: "Future[Document]"
     n_bytes: int
 
 
 def load_all(
-    sources: Iterable[tuple[Loadable | Rejected, T]], processes: int
+    sources: Iterable[tuple[Source, T]], processes: int
 ) -> Generator[ParsedSource[T], None, None]:
     """Load documents in up to `processes` threads; yield them in the order of the sources.
 
@@ -52,7 +52,7 @@ def load_all(
                 stop_parsers()
 
 
-def _begin(threads: ThreadPoolExecutor, source: Loadable | Rejected, came_with: T) -> _Begun:
+def _begin(threads: ThreadPoolExecutor, source: Source, came_with: T) -> _Begun:
     try:
         if isinstance(source, Rejected):
             raise source.error()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import InputError
-from rag_pipeline.loading.sources import Loadable, Rejected
+from rag_pipeline.loading.sources import Rejected, Source
 from rag_pipeline.loading.text import one_line, storable
 
 _ID = "document_id"
@@ -83,7 +83,7 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def with_given(source: Loadable | Rejected, given: Mapping[str, Given]) -> Loadable | Rejected:
+def with_given(source: Source, given: Mapping[str, Given]) -> Source:
     """Return a source with its given title and metadata; a changed line changes its hash."""
     row = given.get(source.document_id)
     if row is None or isinstance(source, Rejected):

@@ -1,4 +1,4 @@
-"""Where documents come from: `scan` lists a corpus's sources, `Source.load` reads one."""
+"""List the documents of a folder, and load them one by one."""
 
 import hashlib
 import os
@@ -43,7 +43,7 @@ _PROSE = {
     *(*_MARKDOWN, ".txt", ".html", ".htm", ".xhtml", ".docx", ".pptx", ".odt", ".rtf", ".epub"),
     *(".eml", ".msg"),
 }
-"""Files of sentences, whose words can be measured; tables, code and data files have few."""
+"""Suffixes of prose, whose text quality is measured; tables, code and data have few words."""
 _MEDIA_TYPES = {
     **dict.fromkeys(_MARKDOWN, "text/markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
@@ -66,10 +66,10 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A document that can't be used, known before it is parsed.
+    """A document that is refused before it is parsed.
 
-    `content_hash` is "" where not even the bytes can be read; `unread` says that the reason may be
-    gone at the next load.
+    `content_hash` is "" if the bytes can't be read. `unread` is True if the reason may be gone at
+    the next load.
     """
 
     document_id: str
@@ -77,24 +77,21 @@ class Rejected:
     reason: str
     unread: bool = False
     n_bytes: ClassVar[int] = 0
-    """What is read of it."""
 
     def error(self) -> DocumentError:
-        """Return the error of loading it."""
+        """Return the error that loading this document raises."""
         kind = UnreadDocumentError if self.unread else DocumentError
         return kind(self.document_id, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Loadable:
-    """A document that can be loaded.
+class SourceFile:
+    """A file, or a record in a JSON file, that can be loaded as a document.
 
-    `n_bytes` counts the raw bytes, of which `raw_hash` is the SHA-256 (hex); for a JSON record
-    both are the record's own. `content_hash` is the same, or a hash of it and of the parser's
-    version where that is not the first; a document that is not read in whole for want of an extra
-    has another one, see `extras`. `relative` is the file under `base`, `offset` the record's
-    place in it, None for a document that is a whole file. `title` and `given` metadata, where
-    someone wrote them down, are put before the document's own.
+    `raw_hash` is the SHA-256 (hex) of its `n_bytes` raw bytes. `content_hash` also depends on the
+    parser's version and on missing extras, see `extras`. `relative` is the file under `base`;
+    `offset` is the record's position in it, None for a whole file. `title` and `given` metadata
+    from a sidecar file precede the document's own.
     """
 
     document_id: str
@@ -108,17 +105,14 @@ class Loadable:
     title: str = ""
     given: Mapping[str, MetadataValue] = field(default_factory=dict)
     archive: str = ""
-    """The file that it is packed in, with which `relative` begins then."""
+    """The archive that contains the file; `relative` then starts with it."""
 
     def load(self) -> Document:
-        """Read and parse the document.
-
-        Raises DocumentError with the reason that quarantine shows.
-        """
+        """Read and parse the document; raise DocumentError with the reason for quarantine."""
         return self.parse(self.read())
 
     def read(self) -> bytes:
-        """Return the raw bytes; raise UnreadDocumentError where they are not those listed."""
+        """Return the raw bytes; raise UnreadDocumentError if they changed since the listing."""
         try:
             if self.archive:
                 member = self.relative.removeprefix(f"{self.archive}/")
@@ -137,7 +131,7 @@ class Loadable:
         return raw
 
     def parse(self, raw: bytes) -> Document:
-        """Turn the raw bytes into the document; raise DocumentError with the reason."""
+        """Parse the raw bytes; raise DocumentError with the reason."""
         return self._from_file(raw) if self.offset is None else self._from_record(raw)
 
     def _from_file(self, raw: bytes) -> Document:
@@ -145,27 +139,24 @@ class Loadable:
         suffix = path.suffix.lower()
         if not raw:
             raise DocumentError(self.document_id, "empty: 0 bytes")
-        fields: dict[str, MetadataValue] = {}
-        page_map, lacks = None, ""
         if suffix in PARSERS:
             parsed = parse_apart(self.document_id, raw, suffix, self.settings)
-            text, title, page_map = parsed.text, parsed.title, parsed.page_map
-            fields |= parsed.metadata
-            lacks = parsed.missing_extra
-            if suffix != ".xlsx":  # whose headings are sheet names
+            text, title = parsed.text, parsed.title
+            if suffix != ".xlsx":  # its headings are names of sheets
                 title = title or markdown_title(text) or first_line_title(text)
-        else:
-            text = decode(self.document_id, raw, suffix)
-            title = ""
-            body = text
-            if suffix in _MARKDOWN:
-                fields, body = front_matter(text)
-                title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
-            title = title or first_line_title(body)
-        document = self._document(text, title or _from_stem(path), fields, page_map=page_map)
-        if lacks:
-            return replace(document, content_hash=read_without(lacks, document.content_hash))
-        return document
+            title = title or _from_stem(path)
+            document = self._document(text, title, parsed.metadata, page_map=parsed.page_map)
+            if parsed.missing_extra:
+                content_hash = read_without(parsed.missing_extra, document.content_hash)
+                document = replace(document, content_hash=content_hash)
+            return document
+        text = body = decode(self.document_id, raw, suffix)
+        fields: dict[str, MetadataValue] = {}
+        title = ""
+        if suffix in _MARKDOWN:
+            fields, body = front_matter(text)
+            title = one_line(str(fields.pop("title", ""))) or markdown_title(body)
+        return self._document(text, title or first_line_title(body) or _from_stem(path), fields)
 
     def _from_record(self, raw: bytes) -> Document:
         record = read_record(self.document_id, raw)
@@ -179,7 +170,7 @@ class Loadable:
         self,
         text: str,
         title: str,
-        fields: dict[str, MetadataValue],
+        fields: Mapping[str, MetadataValue],
         media_type: str | None = None,
         page_map: bytes | None = None,
     ) -> Document:
@@ -211,6 +202,9 @@ class Loadable:
         )
 
 
+Source = SourceFile | Rejected
+
+
 def _from_stem(path: PurePosixPath) -> str:
     return " ".join(path.stem.replace("_", " ").replace("-", " ").split()) or path.name
 
@@ -220,27 +214,26 @@ def scan(
     root: Path,
     seen: SeenFiles | None = None,
     files: Sequence[ListedFile] | None = None,
-) -> Iterator[Loadable | Rejected]:
+) -> Iterator[Source]:
     """List the documents under a folder, or of one file, in order of document_id.
 
-    `files` are those that `list_files` returned; without them the folder is listed. Names are held
-    in memory, contents are not: files are hashed as the iterator advances, and a file that has not
-    changed since it was `seen` is not opened. If two documents have one id, the first file's is
-    kept and the other is rejected under the name of its place. Raises ConfigError if there is
-    nothing to load.
+    `files` comes from `list_files`; without it, the folder is listed. Files are hashed as the
+    iterator advances, and files unchanged since they were `seen` are not opened. If two documents
+    have the same id, the second is rejected under the name of its place. Raise ConfigError if
+    there is nothing to load.
     """
     base, found = list_files(source, root) if files is None else (_base(root), files)
     return _scan(base, found, source, seen)
 
 
-def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Loadable | Rejected]:
+def scan_file(base: Path, relative: str, source: DocumentsSource) -> Iterator[Source]:
     """List the documents of one file under `base`, in order of document_id."""
     return _scan(base, [ListedFile(relative)], source)
 
 
 def _scan(
     base: Path, found: Sequence[ListedFile], source: DocumentsSource, seen: SeenFiles | None = None
-) -> Iterator[Loadable | Rejected]:
+) -> Iterator[Source]:
     located: list[Located] = []
     is_left_out = matcher(*source.exclude, hidden=True)
     for name, reason, unread in found:
@@ -259,11 +252,11 @@ def _scan(
 def _documents_of(
     base: Path, name: str, max_bytes: int, seen: SeenFiles | None
 ) -> Sequence[Located]:
-    """Return the documents of a file; raise OSError where it can't be read.
+    """Return the documents of a file; raise OSError if it can't be read.
 
-    One that is a whole file is hashed later, unless it is as it was seen.
+    A document that is a whole file is hashed later, unless `seen` has its hash.
     """
-    status = os.stat(f"{base}/{name}")  # noqa: PTH116 - a path of each file takes as long again
+    status = os.stat(f"{base}/{name}")  # noqa: PTH116 - pathlib takes twice as long
     read_ns = time.time_ns()
     if seen is not None and (known := seen.get(name, status)) is not None:
         return known
@@ -280,7 +273,6 @@ def _documents_of(
 
 
 def _hashed(base: Path, document: Located, seen: SeenFiles | None) -> Located:
-    """Return a document that is a whole file with its hash; raise OSError if it can't be read."""
     path = base / document.relative
     status, read_ns = path.stat(), time.time_ns()
     with path.open("rb") as file:
@@ -297,10 +289,7 @@ def _base(root: Path) -> Path:
 
 
 def list_files(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFile]]:
-    """Return the folder and its files that match, unsorted; open none.
-
-    Raises ConfigError if there is nothing to load.
-    """
+    """Return the folder and its matching files, unsorted; raise ConfigError if there are none."""
     if root.is_file():
         return _base(root), [ListedFile(root.name)]
     if not root.is_dir():
@@ -323,7 +312,7 @@ def list_files(source: DocumentsSource, root: Path) -> tuple[Path, list[ListedFi
 
 
 def _without_twins(located: list[Located], base: Path) -> list[Located]:
-    """Sort by document_id; of two with the same one, name the second after its place."""
+    """Sort by document_id; refuse a repeated id under the name of its place."""
     located.sort(key=_order)
     kept: list[Located] = []
     twins: list[tuple[Located, Located]] = []
@@ -352,7 +341,7 @@ def _order(document: Located) -> tuple[str, bool, str, int]:
 
 def _sources(
     located: list[Located], base: Path, source: DocumentsSource, seen: SeenFiles | None
-) -> Iterator[Loadable | Rejected]:
+) -> Iterator[Source]:
     for document in located:
         name, whole = document.document_id, document.length is None
         if document.reason:
@@ -370,7 +359,7 @@ def _sources(
             yield Rejected(name, content_hash, oversized(n_bytes, source.max_bytes))
         else:
             offset = None if whole else document.offset
-            yield Loadable(
+            yield SourceFile(
                 *(name, content_hash, n_bytes, base, document.relative, source, offset, raw_hash),
                 archive=document.archive,
             )
@@ -379,7 +368,7 @@ def _sources(
 
 
 def read_as(name: str, digest: str) -> str:
-    """Return a digest of a file that changes with the version of its parser, too."""
+    """Return a file's digest, changed if the version of its parser is above 1."""
     version = PARSER_VERSIONS.get(posixpath.splitext(name)[1].lower(), 1)
     return digest if version == 1 else hashlib.sha256(f"{version} {digest}".encode()).hexdigest()
 
@@ -393,7 +382,6 @@ def _hash_if_readable(base: Path, document: Located) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a path with what can't be shown or stored written as its escape."""
     return UNSAFE.sub(lambda wrong: repr(wrong[0])[1:-1], text)
 
 

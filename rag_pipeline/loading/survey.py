@@ -7,7 +7,7 @@ from rag_pipeline.config import DocumentsSource
 from rag_pipeline.errors import RagPipelineError
 from rag_pipeline.loading.folder import find_files
 from rag_pipeline.loading.languages import languages_of
-from rag_pipeline.loading.sources import Loadable, scan_file
+from rag_pipeline.loading.sources import SourceFile, scan_file
 
 _SAMPLE = 40
 """Maximum number of files that are read, evenly spread over the sorted folder."""
@@ -37,7 +37,7 @@ def survey_languages(documents: Path) -> dict[str, float]:
     for name in names[::step][:_SAMPLE]:
         for source in islice(scan_file(base, name, settings), 3):
             try:
-                text = source.load().text if isinstance(source, Loadable) else ""
+                text = source.load().text if isinstance(source, SourceFile) else ""
             except RagPipelineError:
                 continue
             if len(text.strip()) >= _MIN_CHARACTERS:

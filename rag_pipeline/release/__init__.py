@@ -1,8 +1,8 @@
 """Releases: each manifest pins the exact builds of one configuration for serving.
 
 A manifest never changes. `releases/current.json` names the served release and is replaced
-atomically, so a reader sees one whole release. Both files are written conditionally: if two
-processes publish at once, one succeeds and the other tries again.
+atomically, so a reader sees one whole release. Both files are written conditionally: of two
+concurrent processes, one succeeds and the other tries again.
 """
 
 from rag_pipeline.release.candidate import gate_decision as gate_decision

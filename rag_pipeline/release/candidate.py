@@ -89,8 +89,8 @@ def _rolled_back(workspace: Workspace, names: Collection[str]) -> list[str]:
 def comparable(values: Mapping[str, Values], maximum_missing: float) -> tuple[list[str], list[str]]:
     """Return the common queries and the configurations that can be compared on them.
 
-    A configuration is left out if it lacks the metric on more than a share of `maximum_missing`
-    of all measured queries: it may lack the metric on the queries that it answers worst.
+    Leave out configurations that lack the metric on more than a share of `maximum_missing` of all
+    measured queries. They may lack it on the queries that they answer worst.
     """
     known = {n: {q for q, v in own.items() if v is not None} for n, own in values.items()}
     any_has = set().union(*known.values())
@@ -228,7 +228,7 @@ def _stale_scores(workspace: Workspace, configuration: Configuration) -> list[st
 
 
 def _failed_checks(workspace: Workspace, configuration: Configuration) -> list[str]:
-    # Run the checks again: one that failed in an earlier run still counts.
+    # Run the checks again: a failure in an earlier run still counts.
     left_out = () if workspace.config.engine(configuration) else ("lexical_index",)
     return [
         f"{asset}: {failure}"

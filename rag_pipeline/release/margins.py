@@ -1,8 +1,7 @@
 """Decide one gate metric: allow or refuse a candidate, with its certainty in a sentence.
 
-Three questions are asked in this order. Is a loss statistically sure? Does the loss look like one
-that equal candidates seldom show (the guard, for small samples)? Is a loss beyond the margin ruled
-out?
+Three questions are asked in this order. Is a loss statistically significant? Do equal candidates
+seldom show such a loss (the guard, for small samples)? Is a loss beyond the margin ruled out?
 """
 
 import math

@@ -9,7 +9,7 @@ from rag_pipeline import indexing
 from rag_pipeline.config import DocumentsSource, load_config
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError, UnreadDocumentError
-from rag_pipeline.loading import Loadable, parser_process, scan
+from rag_pipeline.loading import SourceFile, parser_process, scan
 from rag_pipeline.loading.parallel import load_all
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.loading.test_parser_process import start_anew, with_pdf_parser
@@ -24,9 +24,11 @@ MEETING = """(
 """Waits until as many processes as the file names are at a document."""
 
 
-def listed(folder: Path) -> list[tuple[Loadable, int]]:
+def listed(folder: Path) -> list[tuple[SourceFile, int]]:
     found = list(scan(DocumentsSource(path=str(folder)), folder))
-    return [(source, number) for number, source in enumerate(found) if isinstance(source, Loadable)]
+    return [
+        (source, number) for number, source in enumerate(found) if isinstance(source, SourceFile)
+    ]
 
 
 def meeting_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int) -> Path:

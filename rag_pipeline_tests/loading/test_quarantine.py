@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rag_pipeline.datamodels import Document
-from rag_pipeline.loading import Loadable, Rejected
+from rag_pipeline.loading import Rejected, SourceFile
 from rag_pipeline_tests.testing.broken_documents import BROKEN, BROKEN_LINES
 from rag_pipeline_tests.testing.formats import docx_bytes, pdf_bytes, xlsx_bytes
 from rag_pipeline_tests.testing.scanning import items, outcomes
@@ -68,7 +68,7 @@ def test_oversized_files_are_refused_by_hash_alone(tmp_path: Path) -> None:
     (tmp_path / "big.txt").write_bytes(b"x" * 11)
     (tmp_path / "fits.txt").write_bytes(b"x" * 10)
     big_json, big_text, fits = items(tmp_path, max_bytes=10)
-    assert isinstance(fits, Loadable)
+    assert isinstance(fits, SourceFile)
     assert fits.n_bytes == 10
     assert big_text == Rejected(
         "big.txt",

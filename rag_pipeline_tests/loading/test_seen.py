@@ -9,7 +9,7 @@ import pytest
 
 from rag_pipeline import indexing
 from rag_pipeline.config import DocumentsSource
-from rag_pipeline.loading import Loadable, extras, scan
+from rag_pipeline.loading import SourceFile, extras, scan
 from rag_pipeline.loading.seen import RACY_NS, SeenFiles
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, write_documents
 
@@ -105,7 +105,7 @@ def test_records_are_found_again_without_their_file(tmp_path, opened, documents,
     seen = SeenFiles(tmp_path / "files.sqlite", "root")
     assert list(scan(DocumentsSource(path="."), documents, seen)) == first
     assert opened() == []
-    assert [(s.document_id, isinstance(s, Loadable)) for s in first] == [
+    assert [(s.document_id, isinstance(s, SourceFile)) for s in first] == [
         ("a", True),
         ("all.jsonl:2", False),
         ("all.jsonl:3", False),

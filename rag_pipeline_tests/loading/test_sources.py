@@ -8,7 +8,7 @@ import pytest
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import Loadable, Rejected, duplicate_groups, scan
+from rag_pipeline.loading import Rejected, SourceFile, duplicate_groups, scan
 from rag_pipeline_tests.testing.scanning import fill, ids, items, outcomes
 
 
@@ -25,7 +25,7 @@ def test_scan_hashes_as_it_advances(tmp_path: Path) -> None:
 def test_a_file_that_changes_or_goes_is_not_mixed_up(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
-    sources = [item for item in items(tmp_path) if isinstance(item, Loadable)]
+    sources = [item for item in items(tmp_path) if isinstance(item, SourceFile)]
     (tmp_path / "a.txt").write_text("two")
     (tmp_path / "b.jsonl").write_text('{"text": "three"}\n{"text": "two"}\n')
     for source in sources:
@@ -39,7 +39,7 @@ def test_a_file_that_changes_or_goes_is_not_mixed_up(tmp_path: Path) -> None:
 def test_sources_can_be_sent_to_another_process(tmp_path: Path) -> None:
     fill(tmp_path, "a.txt")
     (source,) = items(tmp_path)
-    assert isinstance(source, Loadable)
+    assert isinstance(source, SourceFile)
     assert pickle.loads(pickle.dumps(source)).load() == source.load()
 
 
@@ -52,7 +52,7 @@ def test_same_bytes_are_kept_and_reported(tmp_path: Path) -> None:
     fill(tmp_path, "a.txt", "b.txt", "sub/c.txt")
     (tmp_path / "d.txt").write_text("other")
     found = items(tmp_path)
-    assert all(isinstance(item, Loadable) for item in found)
+    assert all(isinstance(item, SourceFile) for item in found)
     assert duplicate_groups((i.document_id, i.content_hash) for i in found) == [
         ["a.txt", "b.txt", "sub/c.txt"]
     ]

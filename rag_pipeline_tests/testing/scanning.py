@@ -6,11 +6,11 @@ from typing import Any
 from rag_pipeline.config import DocumentsSource
 from rag_pipeline.datamodels import Document
 from rag_pipeline.errors import DocumentError
-from rag_pipeline.loading import Loadable, Rejected, scan
+from rag_pipeline.loading import Rejected, SourceFile, scan
 from rag_pipeline.loading.places import Place, place_of
 
 
-def items(root: Path, **settings: Any) -> list[Loadable | Rejected]:
+def items(root: Path, **settings: Any) -> list[SourceFile | Rejected]:
     return list(scan(DocumentsSource(path=str(root), **settings), root))
 
 

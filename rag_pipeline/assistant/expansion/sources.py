@@ -32,7 +32,7 @@ from rag_pipeline.config import (
 )
 from rag_pipeline.datamodels import MetadataValue
 from rag_pipeline.errors import ConfigError, DocumentError, ProviderError
-from rag_pipeline.loading import Loadable, scan
+from rag_pipeline.loading import SourceFile, scan
 from rag_pipeline.loading.parsers import parse
 from rag_pipeline.loading.text import one_line, require_text, storable
 from rag_pipeline.search.lexical_index import LexicalIndex, build_lexical_index, open_lexical_index
@@ -101,7 +101,7 @@ class Folder:
         """Return the documents of the best passages that share a term with the query."""
         settings = DocumentsSource(path=str(self._path), max_bytes=_MOST_FILE_BYTES)
         try:
-            found = [s for s in scan(settings, self._path) if isinstance(s, Loadable)]
+            found = [s for s in scan(settings, self._path) if isinstance(s, SourceFile)]
         except ConfigError as error:
             reason = str(error).removeprefix("documents.path: ")
             raise ConfigError(f"assistant.expansion.look_in.path: {reason}") from None
@@ -119,7 +119,7 @@ class Folder:
                 break
         return made
 
-    def _load(self, source: Loadable) -> Outside:
+    def _load(self, source: SourceFile) -> Outside:
         document = source.load()
         return Outside(
             document.document_id,
@@ -130,7 +130,7 @@ class Folder:
             document.metadata,
         )
 
-    def _ranked(self, sources: Mapping[str, Loadable]) -> LexicalIndex:
+    def _ranked(self, sources: Mapping[str, SourceFile]) -> LexicalIndex:
         """Return the index of the folder as it is; of documents that can't be read, nothing."""
         listed = [(s.document_id, s.content_hash) for s in sources.values()]
         if self._index is None or listed != self._listed:
@@ -142,7 +142,7 @@ class Folder:
             self._listed = listed
         return self._index
 
-    def _passages(self, sources: Mapping[str, Loadable]) -> Iterator[pa.RecordBatch]:
+    def _passages(self, sources: Mapping[str, SourceFile]) -> Iterator[pa.RecordBatch]:
         for source in sources.values():
             try:
                 document = source.load()
