@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rag_pipeline.calls.costs import ChargedTokens, Totals
-from rag_pipeline.pipeline.dry_run import ERROR, PlannedStep, is_known
+from rag_pipeline.pipeline.dry_run import ERROR, PlannedStep, RunPlan, is_known
 from rag_pipeline.workspace import Workspace
 
 _LAST_RUN = "costs/last_run.json"
@@ -36,16 +36,24 @@ def estimate_lines(found: Sequence[PlannedStep]) -> list[str]:
     return lines
 
 
-def outcome(estimate: Sequence[PlannedStep], actual: Totals) -> str:
-    """Return estimate and actual costs side by side."""
-    return _side_by_side(_summary(estimate), actual)
+def keep_outcome(plan: RunPlan, position: int) -> str:
+    """Write estimate and actual costs of a run to the store; return both in words.
 
-
-def keep_outcome(workspace: Workspace, estimate: Sequence[PlannedStep], actual: Totals) -> None:
-    """Write estimate and actual costs of the last run to the store."""
+    The charges after `position` in the ledger are the run's. Returns "" for a run that neither
+    paid for calls nor was expected to.
+    """
+    if not plan.pays:
+        return ""
+    actual = Totals()
+    for charge in plan.workspace.ledger.charges(after=position):
+        actual.add(charge)
+    if not actual.calls and all(f.usd == 0 for f in plan.planned if f.model):
+        return ""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    note = {"time": now, "estimate": _summary(estimate), "actual": asdict(actual)}
-    workspace.store.write_json(_LAST_RUN, note)
+    estimate = _summary(plan.planned)
+    note = {"time": now, "estimate": estimate, "actual": asdict(actual)}
+    plan.workspace.store.write_json(_LAST_RUN, note)
+    return _side_by_side(estimate, actual)
 
 
 def last_outcome(workspace: Workspace) -> dict[str, Any] | None:

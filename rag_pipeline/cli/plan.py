@@ -1,4 +1,4 @@
-"""`rag plan`: what a run would do, per asset and partition, in words and numbers."""
+"""`rag plan`: the steps of a run with their documents, calls and costs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -26,7 +26,7 @@ from rag_pipeline.workspace import Workspace
 
 
 def show_plan(file: Path, as_json: bool) -> None:
-    """Print every step that would run, with its documents, chunks and texts to embed."""
+    """Print every step that would run, with its documents, chunks, prompts and texts."""
     config = load_config(file)
     check_inputs(config)
     workspace = Workspace(config)
@@ -49,37 +49,33 @@ def show_plan(file: Path, as_json: bool) -> None:
     table.add_column("what", overflow="fold", min_width=10)
     asset = ""
     for row in busy:
-        step = row.step.asset
-        if row.step.partition:
-            if step != asset:
-                table.add_row(step, *[""] * (2 + asks), f"[dim]{_doing(row)}[/dim]")
-            step = f"  {row.step.partition}"
+        partition = row.step.partition
+        if partition and row.step.asset != asset:
+            table.add_row(row.step.asset, *[""] * (2 + asks), f"[dim]{_doing(row)}[/dim]")
         asset = row.step.asset
         known = ASSETS.get(asset)
         embeds = known is not None and known.unit == "texts"
-        own = row.step.partition or row.stale or row.orphaned
-        what = _documents(row) if own else describe(row)
         table.add_row(
-            escape(step),
+            escape(f"  {partition}" if partition else asset),
             _number(row.chunks, row.exact) if known and known.stage else "",
             *([_number(row.asks, row.exact) if row.asks != 0 else ""] if asks else []),
             _number(row.calls, row.exact) if row.calls != 0 or embeds else "",
-            what,
+            _documents(row) if partition or row.stale or row.orphaned else describe(row),
         )
     console.print(table)
     for line in (*totals(found), *estimate_lines(found), *_notes(workspace.config)):
         console.print(line)
     if config.budget_usd is not None and not is_known(found):
         console.print(
-            f"Whether it keeps within budget_usd {config.budget_usd:g} is known once the size of "
-            f"what '?' stands for is: a run tells before it asks, and stops at the budget."
+            f"budget_usd {config.budget_usd:g} is checked once the numbers behind '?' are known; "
+            f"a run stops at the budget."
         )
     require_budget(workspace, found)
     show_next(rag("run", file=file, corpus=config.corpus))
 
 
 def show_migration(file: Path, old: str, new: str, as_json: bool) -> None:
-    """Print what another embedding would bring and cost, foretold from a sample."""
+    """Print gain and cost of another embedding, predicted from a sample."""
     config = load_config(file)
     check_inputs(config)
     found = predict(Workspace(config), old, new)
@@ -93,32 +89,25 @@ def show_migration(file: Path, old: str, new: str, as_json: bool) -> None:
 def migration_lines(found: Prediction, old: str) -> Iterator[str]:
     """Yield a prediction in words."""
     whole = found.sampled == found.chunks
+    sample = "all " if whole else f"{found.sampled:,} of "
     yield (
-        f"{old} -> {found.new} for {found.key}, by {found.questions} questions over "
-        + ("all " if whole else f"{found.sampled:,} of ")
-        + f"{found.chunks:,} chunks:"
+        f"{old} -> {found.new} for {found.key}, by {found.questions} questions over {sample}"
+        f"{found.chunks:,} chunks:"
     )
     before, after = (f"{100 * share:.1f}" for share in found.shares)
     gain = found.gain
     assert gain.mean is not None
-    interval = (
-        f"95 %: {100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
-        if gain.low is not None and gain.high is not None
-        else "one question: no interval"
-    )
-    yield (
-        f"  gain: {METRIC} {before} -> {after} %, {100 * gain.mean:+.1f} points ({interval}), by "
-        f"vectors alone"
-    )
+    interval = "one question: no interval"
+    if gain.low is not None and gain.high is not None:
+        interval = f"95 %: {100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+    points = f"{100 * gain.mean:+.1f} points ({interval})"
+    yield f"  gain: {METRIC} {before} -> {after} %, {points}, by vectors alone"
     if not whole:
-        yield (
-            "  A search of a sample is easier than one of all: the whole gain may be larger or "
-            "smaller."
-        )
+        yield "  A sample is easier to search than all chunks: the whole gain may be different."
     usd = "price unknown, set the model's `price`" if found.usd is None else f"{found.usd:.4f} USD"
     yield f"  price: {usd} for {found.left:,} texts, about {found.tokens:,} tokens ({ERROR})"
     if found.left and found.seconds is not None:
-        yield f"  time: about {found.seconds / 60:.1f} minutes, as fast as the sample was embedded"
+        yield f"  time: about {found.seconds / 60:.1f} minutes at the speed of the sample"
     yield "  The sample's vectors are kept: a run does not pay for them again."
 
 
@@ -129,44 +118,30 @@ def _notes(config: CorpusConfig) -> Iterator[str]:
 
 
 def describe(row: PlannedStep) -> str:
-    """Return in words what a run would do in one step."""
+    """Return the work of one step in words."""
     documents = _documents(row)
     return f"{_doing(row)}: {documents}" if documents else _doing(row)
 
 
 def _doing(row: PlannedStep) -> str:
     asset = row.step.asset
-    return ASSETS[asset].activity if asset in ASSETS else "let a model reorder what was found"
+    return ASSETS[asset].activity if asset in ASSETS else "let a model reorder the candidates"
 
 
 def totals(found: Sequence[PlannedStep]) -> list[str]:
-    """Return what all steps add up to."""
-    found = [f for f in found if f.step.asset != RERANKING]  # within their retrieval runs
+    """Return the numbers of steps and texts of the whole run, in words."""
+    found = [f for f in found if f.step.asset != RERANKING]  # part of their retrieval runs
     busy = [f for f in found if f.runs]
     known = sum(f.calls for f in busy if f.calls is not None)
-    exact = all(f.exact for f in busy)
-    unknown = any(f.calls is None for f in busy)
     current = len(found) - len(busy)
-    lines = [
-        f"{len(busy)} of {len(found)} steps would run"
-        + (f", {current} {'is' if current == 1 else 'are'} current." if current else ".")
-    ]
-    if unknown and found[0].stale:
-        lines.append(
-            "How many texts are embedded ('?') is known once the documents are loaded: a text "
-            "that was embedded before is not sent again."
-        )
-    elif unknown:
-        lines.append(
-            f"{known:,} texts would be embedded, and then the chunks ('?') that depend on their "
-            f"vectors."
-        )
-    else:
-        lines.append(
-            f"{'' if exact else 'About '}{known:,} texts would be embedded; every other text "
-            f"was embedded before or stands in more than one place."
-        )
-    return lines
+    rest = f", {current} {'is' if current == 1 else 'are'} current." if current else "."
+    about = "" if all(f.exact for f in busy) else "About "
+    texts = f"{about}{known:,} texts would be embedded; every other text is embedded already."
+    if any(f.calls is None for f in busy):
+        texts = f"{known:,} texts would be embedded, and the chunks ('?') that follow from them."
+        if found[0].stale:
+            texts = "The number of texts ('?') is known once the documents are loaded."
+    return [f"{len(busy)} of {len(found)} steps would run{rest}", texts]
 
 
 def _row(row: PlannedStep) -> dict[str, object]:

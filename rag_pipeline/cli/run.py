@@ -3,8 +3,7 @@
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from rag_pipeline.calls import CallCounts
-from rag_pipeline.calls.costs import Totals
 from rag_pipeline.cli.console import (
     command,
     console,
+    counted,
     indented,
     outside_capture,
     progress_bar,
@@ -24,7 +23,7 @@ from rag_pipeline.cli.console import (
     visible,
 )
 from rag_pipeline.cli.documents import refusals
-from rag_pipeline.cli.estimates import keep_outcome, outcome
+from rag_pipeline.cli.estimates import keep_outcome
 from rag_pipeline.cli.find import rag, shown_path
 from rag_pipeline.cli.inputs import check_inputs, check_models
 from rag_pipeline.cli.tables import show_chunks, show_leaderboard
@@ -61,7 +60,7 @@ def run_corpus(
     allow_deletions: bool = False,
     wait: bool = False,
 ) -> None:
-    """Run the corpus and print what came of it."""
+    """Run the corpus; print its steps, problems, leaderboard and release."""
     config = load_config(file)
     if allow_deletions:
         documents = config.documents.model_copy(update={"max_deleted": 1.0})
@@ -88,66 +87,33 @@ def run_corpus(
 def _run(workspace: Workspace, config: CorpusConfig, configuration: str | None) -> list[Done]:
     started = time.perf_counter()
     plan = RunPlan(workspace, steps(config, configuration), always=True)
-    costs = _Costs(plan)
+    position = workspace.ledger.position() if plan.pays else 0
     plan.estimate()
-    with costs.kept(), outside_capture(), progress_bar() as progress:
-        live = _Live(progress, plan.steps)
-        # Dagster takes seconds to import: not before the files are known to be right.
-        from rag_pipeline.orchestration.runner import run_steps
+    costs = ""
+    try:
+        with outside_capture(), progress_bar() as progress:
+            live = _Live(progress, plan.steps)
+            # Dagster takes seconds to import: the inputs are checked before.
+            from rag_pipeline.orchestration.runner import run_steps
 
-        results = run_steps(plan, live.listen, live.advance)
+            results = run_steps(plan, live.listen, live.advance)
+    finally:
+        costs = keep_outcome(plan, position)
     ran = [r for r in results if r.ran]
     calls = CallCounts()
     for result in ran:
         calls.add(result.calls)
-    seconds = f"{time.perf_counter() - started:.1f} s"
+    told = f"everything is current: {len(results)} steps checked, nothing to do"
     if ran:
         current = f", {len(results) - len(ran)} were current" if len(ran) < len(results) else ""
-        console.print(
+        told = (
             f"{len(ran)} of {len(results)} steps run{current}; {calls.made:,} texts sent to "
-            f"models, {calls.saved:,} taken from the cache; {seconds}"
+            f"models, {calls.saved:,} taken from the cache"
         )
-    else:
-        console.print(
-            f"everything is current: {len(results)} steps checked, nothing to do; {seconds}"
-        )
-    costs.show()
+    console.print(f"{told}; {time.perf_counter() - started:.1f} s")
+    if costs:
+        console.print(costs)
     return results
-
-
-class _Costs:
-    """What a run was expected to cost, and did."""
-
-    def __init__(self, plan: RunPlan) -> None:
-        self._workspace = plan.workspace
-        self._plan = plan
-        self._start = self._workspace.ledger.position() if plan.pays else 0
-
-    def show(self) -> None:
-        if self._is_worth_telling:
-            console.print(outcome(self._plan.planned, self._actual))
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Note both in the store when the block ends, however it does, for `rag costs`."""
-        try:
-            yield
-        finally:
-            if self._is_worth_telling:
-                keep_outcome(self._workspace, self._plan.planned, self._actual)
-
-    @property
-    def _actual(self) -> Totals:
-        actual = Totals()
-        for charge in self._workspace.ledger.charges(after=self._start):
-            actual.add(charge)
-        return actual
-
-    @property
-    def _is_worth_telling(self) -> bool:
-        return self._plan.pays and bool(
-            self._actual.calls or any(f.usd != 0 for f in self._plan.planned if f.model)
-        )
 
 
 class _Live:
@@ -196,10 +162,8 @@ def summarize_run(
 ) -> dict[str, Any]:
     """Return `{corpus, configurations: [{name, metrics, seconds, calls}]}`.
 
-    `calls.embedding` counts the texts of the steps that ask no chat model: sentences, chunks,
-    queries, and the passages that a reranker read. What several configurations share was done once:
-    its seconds and its texts count as made for the first of them, for the others as saved. So the
-    sum of `seconds` is the time spent on configurations.
+    `calls.embedding` counts the texts of steps without a chat model. A step that several
+    configurations share counts as made for the first, with its seconds, and as saved for others.
     """
     by_step = {result.step: result for result in results}
     board = {row.name: row for row in load_leaderboard(workspace).configurations}
@@ -256,10 +220,8 @@ def _show_problems(workspace: Workspace) -> None:
 
 
 def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
-    if not problems:
-        return
-    plural = "" if len(problems) == 1 else "s"
-    console.print(f"[yellow]{len(problems):,} {noun}{plural} {what}:[/yellow]")
+    if problems:
+        console.print(f"[yellow]{counted(len(problems), noun)} {what}:[/yellow]")
     for problem in problems[:_MOST_PROBLEMS]:
         say(f"  {visible(problem)}")
     if len(problems) > _MOST_PROBLEMS:
@@ -267,10 +229,7 @@ def _warn(what: str, noun: str, problems: Sequence[str]) -> None:
 
 
 def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
-    """Say what is served and what to try next; `ask` it one of the corpus's own questions.
-
-    After a run with nothing to do it isn't asked: that would open the model for nothing else.
-    """
+    """Print the served release and the next commands; with `ask`, answer one of the queries."""
     corpus = Corpus(config)
     served = corpus.release()
     console.print(f"\nServing {served.release_id}: {escape(served.configuration)}")
@@ -278,25 +237,20 @@ def _show_release(config: CorpusConfig, file: Path, ask: bool) -> None:
         say(f"[bold]{indented(visible(question), '')}[/bold]")
         found = corpus.search(question, k=1)
         show_chunks(found, question, corpus.places(found))
-    changed = f"[dim]# after a change in the documents or in {escape(shown_path(file))}[/dim]"
-    judged: tuple[tuple[str, ...], str] = (("leaderboard", "--sort", "nDCG@10"), "")
-    if config.queries_path is None:
-        judged = (("questions",), "  [dim]# to have something to measure with[/dim]")
-    console.print("Next:")
-    for arguments, comment in (
+    measured = config.queries_path is not None
+    following = (
         (("search", "your question"), ""),
-        judged,
-        (("plan",), f"  {changed}"),
-    ):
+        (("leaderboard", "--sort", "nDCG@10"), "") if measured else (("questions",), "to measure"),
+        (("plan",), f"after a change in the documents or in {escape(shown_path(file))}"),
+    )
+    console.print("Next:")
+    for arguments, purpose in following:
         line = rag(*arguments, file=file, corpus=config.corpus)
-        say(f"  {command(line)}{comment}")
+        say(f"  {command(line)}" + (f"  [dim]# {purpose}[/dim]" if purpose else ""))
 
 
 def _sample_question(corpus: Corpus) -> str | None:
-    """Return the shortest question whose first chunk answers it under the release, if there is one.
-
-    Shortest, so that question and answer are taken in at a glance.
-    """
+    """Return the shortest query that the release answers by its first chunk, if there is one."""
     queries = load_queries(corpus.workspace)
     scores = PRESENCE.rows(corpus.workspace, corpus.release().configuration)
     right = {row["query_id"] for row in scores if row["AnswerPresence@1"] == 1.0}

@@ -6,19 +6,18 @@ from rag_pipeline import indexing
 from rag_pipeline.calls.costs import (
     ChargedTokens,
     Learned,
-    Totals,
     estimate_tokens,
     estimating,
     usual_output,
 )
 from rag_pipeline.cli.costs import show_costs
-from rag_pipeline.cli.estimates import estimate_lines, keep_outcome, outcome
+from rag_pipeline.cli.estimates import estimate_lines, keep_outcome
 from rag_pipeline.cli.plan import show_plan
 from rag_pipeline.config import fingerprint, load_config
 from rag_pipeline.errors import BudgetError
 from rag_pipeline.models.chat import Prompt, expected_tokens
 from rag_pipeline.models.providers.openai import ChatModel
-from rag_pipeline.pipeline.dry_run import is_known, pays, plan_run, require_budget
+from rag_pipeline.pipeline.dry_run import RunPlan, is_known, pays, plan_run, require_budget
 from rag_pipeline.pipeline.planning import Step
 from rag_pipeline.workspace import Workspace
 from rag_pipeline_tests.testing.corpora import DOCUMENTS, paid_contexts, write_corpus, write_file
@@ -75,15 +74,13 @@ def test_a_plan_tells_prompts_tokens_and_money_before_anything_is_asked(
     after = {f.step: f for f in plan_run(workspace)}
     assert (after[CONTEXTS].asks, after[CONTEXTS].tokens) == (0, ChargedTokens())
     assert after[Step("vector_index", "markdown.llm.minilm")].exact
-    actual = Totals()
-    for charge in workspace.ledger.charges():
-        actual.add(charge)
-    shown = outcome(list(found.values()), actual)
+    plan = RunPlan(workspace, [CONTEXTS])
+    plan.planned = list(found.values())
+    shown = keep_outcome(plan, 0)
     assert f"estimated {mine.usd:.4f}" in shown
     # A reply has five tokens where 150 were expected: 150 / 5 - 1.
     assert "the estimate's error: cost +" in shown
     assert shown.endswith("output +2900 %")
-    keep_outcome(workspace, list(found.values()), actual)
     show_costs(file, "asset", as_json=False)
     assert f"UTC): {shown}" in capsys.readouterr().out
     assert f"{5 * chunks:,} output tokens, estimated {150 * chunks:,}" in shown
@@ -182,7 +179,7 @@ def test_reranking_judging_and_answering_are_counted_by_query_and_passage(
     assert voyage.usd == pytest.approx(voyage.tokens.input * 0.05 / 1e6)
     show_plan(file, as_json=False)
     shown = capsys.readouterr().out
-    assert "reorder what was found" in shown
+    assert "reorder the candidates" in shown
     assert "voyage rerank-2.5: 4 prompts" in shown
     assert server.requests == []
 
@@ -227,9 +224,7 @@ def test_a_plan_of_unknown_price_is_within_no_budget_and_asks_for_it(
     del settings["prices"]
     file = write_corpus(tmp_path, **settings)
     show_plan(file, as_json=False)
-    assert "Whether it keeps within budget_usd 5 is known" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert "budget_usd 5 is checked once" in " ".join(capsys.readouterr().out.split())
     load_and_chunk(Workspace(load_config(file)))
     with pytest.raises(BudgetError, match=r"price of far\.example m is unknown.*`price`"):
         show_plan(file, as_json=False)

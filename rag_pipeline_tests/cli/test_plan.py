@@ -161,7 +161,7 @@ def test_a_semantic_chunking_is_known_as_far_as_its_sentences_are(
     assert plan[chunks].calls
     assert plan[chunks].chunks is None
     assert plan[vectors].calls is None
-    assert "and then the chunks ('?') that depend on their vectors" in rag("plan", file).out
+    assert "and the chunks ('?') that follow from them" in rag("plan", file).out
     results = {r.step: r for r in run_all(file)}
     assert plan[chunks].calls == results[chunks].calls.made
 
