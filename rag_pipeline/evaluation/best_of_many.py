@@ -14,9 +14,7 @@ from rag_pipeline.evaluation.summary import Summary, summarize
 
 FOLDS = 10
 _REPEATS = 5
-"""Number of times that folds are drawn."""
 _FEWEST = 10
-"""Minimum number of units to divide into folds."""
 
 
 @dataclass(frozen=True, slots=True)

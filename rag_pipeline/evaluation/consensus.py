@@ -16,7 +16,6 @@ import numpy as np
 from rag_pipeline.datamodels import ScoredChunk
 
 DEPTH = 5
-"""Number of first passages that are compared."""
 _ALIKE = 0.5
 """Minimum Jaccard similarity of the words of similar queries."""
 _MOST_ALIKE = 50

@@ -60,11 +60,9 @@ class BoardRow:
     retriever: str
     reranker: str
     chunks: int
-    """Chunks in the index that was searched."""
     seconds: float
     """Duration of the run over all queries."""
     calls: CallCounts
-    """Calls of the run."""
     costs: Totals = field(default_factory=Totals)
     """Costs of all calls for this configuration so far."""
     latency_ms: float | None = None
@@ -103,7 +101,6 @@ class Board:
     configurations: tuple[BoardRow, ...]
     queries: int = 0
     synthetic: int = 0
-    """Count of the queries that `rag questions` made from the documents."""
     few_groups: int | None = None
     """Number of documents or groups behind all queries, if it is too small."""
     chosen: BestOfMany | None = None

@@ -29,7 +29,6 @@ Decide whether the passage holds enough to derive an answer to the question. Rep
 Question: {query}
 
 Retrieved passage: {passage}"""
-"""The prompt of the binary judgement of Answer Presence."""
 
 _CHOICES = ("YES", "NO")
 

@@ -26,7 +26,6 @@ class Metric(Generic[Subject]):
     measure: Callable[[Subject], float | None]
     """Returns None if the metric is not defined."""
     direction: Direction = "higher"
-    """Direction of better values."""
     is_share: bool = True
     """Whether values lie in 0..1 and are shown in percent."""
     headline: bool = True

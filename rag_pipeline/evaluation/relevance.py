@@ -62,7 +62,6 @@ class Relevant(NamedTuple):
 
     chunk_ids: frozenset[str] = frozenset()
     lost: int = 0
-    """Number of gold spans that no chunk answers."""
 
 
 def relevant_chunks(

@@ -29,7 +29,6 @@ class Results:
 
     name: str
     schema: pa.Schema
-    """The columns of every file."""
     measures: bool = False
     """Whether further columns are metrics: numbers or null."""
 
@@ -222,7 +221,6 @@ CONTEXT_SCORES = JudgedResults(
 )
 
 SCORES: tuple[Results, ...] = (PRESENCE, ENTITY_SCORES, CONTEXT_SCORES)
-"""The files of metrics, one row a query."""
 JUDGED = {results.name: results for results in (LABELS, ANSWERS, ENTITY_SCORES, CONTEXT_SCORES)}
 
 

@@ -23,7 +23,6 @@ _HEADLINES = {f"AnswerPresence@{k}" for k in (1, 5, 10, 20)} | {
 }
 
 Measure = Callable[[Ranking, int], float | None]
-"""From a ranking and a cutoff."""
 
 
 def _at(
@@ -89,10 +88,8 @@ RANKING_METRICS = (
         "text up.",
     ),
 )  # fmt: skip
-"""The packaged metrics of retrieval in display order."""
 
 METRICS = tuple(metric.name for metric in RANKING_METRICS)
-"""The names of `RANKING_METRICS`."""
 
 
 def evaluate_query(

@@ -21,7 +21,6 @@ from rag_pipeline.workspace import Workspace
 Values = Mapping[str, float | None]
 """A metric's values by query id; None if it is not defined or the judgement failed."""
 Scores = Mapping[str, Values]
-"""Values by metric."""
 
 
 def asset_of(metric: str) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,9 @@ class LoggedQuestion:
     def row(self) -> dict[str, Any]:
         """Return the question as a row of a file to be labelled."""
         digest = hashlib.sha256(self.query.casefold().encode()).hexdigest()
-        told = {"asked": self.asked, "like": list(self.like)}
-        return {
-            "query_id": f"asked-{digest[:8]}",
-            "query": self.query,
-            "gold_spans": [],
-            "metadata": told,
-        }
+        counted = {"asked": self.asked, "like": list(self.like)}
+        row = {"query_id": f"asked-{digest[:8]}", "query": self.query, "gold_spans": []}
+        return {**row, "metadata": counted}
 
 
 def read_log(path: Path) -> Counter[str]:
@@ -131,6 +127,5 @@ def _clusters(vectors: Any, weights: Any, number: int) -> Any:
 
 def labelled(row: dict[str, Any], gold: Sequence[GoldSpan]) -> dict[str, Any]:
     """Return a row of the queries file with its gold spans, or with the tag `unanswerable`."""
-    spans = [{"document_id": g.document_id, "start": g.start, "end": g.end} for g in gold]
-    tags = ["asked"] if spans else ["asked", "unanswerable"]
-    return {**row, "gold_spans": spans, "tags": tags}
+    tags = ["asked"] if gold else ["asked", "unanswerable"]
+    return {**row, "gold_spans": [asdict(span) for span in gold], "tags": tags}

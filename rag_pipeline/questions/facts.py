@@ -19,7 +19,6 @@ FactKind = Literal[
     "duration", "amount", "percentage", "date", "party", "definition", "section", "rule"
 ]
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
-"""Kinds of facts in the order of their turns."""
 
 _SENTENCE = (30, 500)
 """Minimum and maximum characters of a sentence."""

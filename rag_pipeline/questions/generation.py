@@ -3,10 +3,10 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice, zip_longest
 from random import Random
-from typing import NotRequired, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from rag_pipeline.config import Lexical
 from rag_pipeline.datamodels import Document, GoldSpan
@@ -26,7 +26,6 @@ _ENTITY: dict[FactKind, str] = {
     "party": "ORGANIZATION",
 }
 UNANSWERABLE = "unanswerable"
-"""The tag of questions without an answer."""
 _SEED = 15
 _TRIED = 3
 """Maximum number of wordings of a fact, each tried whole and shorter."""
@@ -35,28 +34,10 @@ _MOST_TRIED = 6
 _FEW = 0.25
 """Below this share of questions with a document's name, questions without a name are added."""
 _WHOLE: tuple[FactKind, ...] = ("definition", "party", "section")
-"""Kinds with short questions."""
 
 
-class SpanRow(TypedDict):
-    """A gold span in a queries file."""
-
-    document_id: str
-    start: int
-    end: int
-
-
-class QuestionRow(TypedDict):
-    """A synthetic question in a queries file."""
-
-    query_id: str
-    query: str
-    gold_spans: list[SpanRow]
-    answer: NotRequired[str]
-    tags: list[str]
-    synthetic: bool
-    entities: NotRequired[dict[str, list[list[str]]]]
-    critical_types: NotRequired[list[str]]
+QuestionRow = dict[str, Any]
+"""A row of a queries file (`loading.queries.QueryRecord`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +186,10 @@ def made_row(
     seed: str, query: str, gold: Sequence[GoldSpan], answer: str | None, tags: list[str]
 ) -> QuestionRow:
     """Return the row of a synthetic question; its id is a hash of `seed`."""
-    spans: list[SpanRow] = [
-        {"document_id": g.document_id, "start": g.start, "end": g.end} for g in gold
-    ]
     row: QuestionRow = {
         "query_id": _row_id(seed),
         "query": query,
-        "gold_spans": spans,
+        "gold_spans": [asdict(span) for span in gold],
         "tags": tags,
         "synthetic": True,
     }

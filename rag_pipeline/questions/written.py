@@ -21,7 +21,6 @@ from rag_pipeline.questions.naming import names_of
 from rag_pipeline.questions.several import pairs_alike
 
 SourceSpan = tuple[Document, Span]
-"""A passage: its document and its span."""
 _PASSAGE = 1_500
 _EACH = 2
 """Maximum number of questions per passage, with and without an answer."""

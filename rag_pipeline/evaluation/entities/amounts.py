@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from rag_pipeline.evaluation.entities.numbers import DIGITS, FOREIGN_WORDS, NUMBER, read_number
+from rag_pipeline.evaluation.entities.numbers import (
+    DIGITS,
+    FOREIGN_WORDS,
+    NUMBER,
+    Found,
+    read_number,
+)
 from rag_pipeline.imports import compiled
 
 _SYMBOLS = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR"}
@@ -63,11 +69,8 @@ _FRACTIONS = {
     "a quarter": Decimal(25),
 }
 
-Amount = tuple[int, int, tuple[str | Decimal, ...]]
-"""Start, end, value."""
 
-
-def sums(text: str) -> Iterator[Amount]:
+def sums(text: str) -> Iterator[Found]:
     """Yield the sums of money of a text."""
     for match in compiled(_MONEY).finditer(text):
         written = match["number"] or match["words"]
@@ -95,7 +98,7 @@ def sums(text: str) -> Iterator[Amount]:
                 yield *match.span(), ("EUR", number.normalize())
 
 
-def shares(text: str) -> Iterator[Amount]:
+def shares(text: str) -> Iterator[Found]:
     """Yield the percentages of a text, with halves, thirds and quarters."""
     for match in compiled(_PERCENT).finditer(text):
         fraction = match["fraction"]

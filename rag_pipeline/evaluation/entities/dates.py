@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from rag_pipeline.evaluation.entities.numbers import FactValue, Found
+
 _NAMES = (
     "january|jan|januar|janvier|enero|ene",
     "february|feb|februar|février|fevrier|febrero",
@@ -43,11 +45,8 @@ _CLOCK = re.compile(
     re.IGNORECASE,
 )
 
-When = tuple[int, int, tuple[str | int, ...]]
-"""Start, end, value."""
 
-
-def moments(text: str) -> Iterator[When]:
+def moments(text: str) -> Iterator[Found]:
     """Yield the dates, months and times of day of a text."""
     for match in _DATE.finditer(text):
         value = _date(match)
@@ -61,7 +60,7 @@ def moments(text: str) -> Iterator[When]:
         yield *match.span(), ("clock", _minutes(match))
 
 
-def _date(match: re.Match[str]) -> tuple[str | int, ...] | None:
+def _date(match: re.Match[str]) -> FactValue | None:
     if match["full"]:
         first, second = int(match["first"]), int(match["second"])
         year = int(match["full"]) + (2_000 if len(match["full"]) == 2 else 0)

@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterator
 from decimal import Decimal
 
-from rag_pipeline.evaluation.entities.numbers import FOREIGN_WORDS, NUMBER, read_number
+from rag_pipeline.evaluation.entities.numbers import (
+    FOREIGN_WORDS,
+    NUMBER,
+    FactValue,
+    Found,
+    read_number,
+)
 from rag_pipeline.imports import compiled
 
 _ORDINALS = (
@@ -79,13 +85,10 @@ _MAY_BE_FOREIGN = (
     r"mois|ans|un an|année|segundo|minuto|horas?|d[ií]as?|semana|mes(?:es)?|años?)"
 )
 
-Period = tuple[int, int, tuple[str | Decimal | int, ...]]
-"""Start, end, value: ("months", 60), ("seconds", 3600), ("working day", 10), ("nth year", 2)."""
 
-
-def periods(text: str) -> Iterator[Period]:
+def periods(text: str) -> Iterator[Found]:
     """Yield the periods of a text, and ordinal ones such as "the third year"."""
-    last: Period | None = None
+    last: Found | None = None
     for match in compiled(_DURATION).finditer(text):
         amount = read_number(match["number"] + (match["half"] or ""))
         if amount is None:
@@ -113,7 +116,7 @@ def periods(text: str) -> Iterator[Period]:
         yield from _foreign(text)
 
 
-def _foreign(text: str) -> Iterator[Period]:
+def _foreign(text: str) -> Iterator[Found]:
     for match in compiled(_FOREIGN).finditer(text):
         amount = read_number(match["number"])
         unit = next(unit for unit in _FOREIGN_UNITS if match[unit])
@@ -123,9 +126,7 @@ def _foreign(text: str) -> Iterator[Period]:
         yield *match.span(), _value(unit, amount, bool(match["werk"] or match["after"]))
 
 
-def _value(
-    unit: str, amount: Decimal | int, working: bool = False
-) -> tuple[str | Decimal | int, ...]:
+def _value(unit: str, amount: Decimal | int, working: bool = False) -> FactValue:
     if working:
         return f"working {unit}", Decimal(amount).normalize()
     measure, size = _UNITS[unit]

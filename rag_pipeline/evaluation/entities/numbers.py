@@ -63,10 +63,14 @@ def _foreign() -> dict[str, int]:
 
 
 _FOREIGN_NUMBERS = _foreign()
-"""Numbers in German, French and Spanish words."""
 _FOLDED = {word.casefold(): number for word, number in _FOREIGN_NUMBERS.items()}
 FOREIGN_WORDS = "|".join(sorted(map(re.escape, _FOREIGN_NUMBERS), key=len, reverse=True))
 _HALF = re.compile(r"\s+and\s+(?:a|one)[\s-]half$", re.IGNORECASE)
+
+
+FactValue = tuple[str | Decimal | int, ...]
+Found = tuple[int, int, FactValue]
+"""Start, end and value: ("USD", 10000), ("months", 60), ("working day", 10), ("nth year", 2)."""
 
 
 def read_number(text: str) -> Decimal | None:

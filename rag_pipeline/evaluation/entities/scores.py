@@ -15,7 +15,6 @@ from rag_pipeline.evaluation.metrics import Metric
 from rag_pipeline.evaluation.summary import mean_of_known
 
 FactGroups = Mapping[str, Sequence[Sequence[str]]]
-"""Type -> facts -> acceptable variants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,6 @@ ENTITY_METRICS: tuple[Metric[EntityScore], ...] = (
         measure=lambda score: score.critical_recall,
     ),
 )
-"""Metrics of an answer's facts in display order."""
 
 
 def score_entities(

@@ -13,8 +13,7 @@ from decimal import Decimal
 from rag_pipeline.evaluation.entities.amounts import shares, sums
 from rag_pipeline.evaluation.entities.dates import moments
 from rag_pipeline.evaluation.entities.durations import periods
-
-FactValue = tuple[str | Decimal | int, ...]
+from rag_pipeline.evaluation.entities.numbers import FactValue as FactValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,6 @@ class Examples(NamedTuple):
 
     rows: Floats
     answers: list[bool]
-    """Whether the passages hold the answer."""
     removed: list[bool]
     """Whether the gold documents were left out."""
     groups: list[str]

@@ -30,7 +30,6 @@ class Matrix(NamedTuple):
     counts: Ints
     """Number of times that each row holds the term."""
     lengths: Ints
-    """Number of terms in each row."""
 
 
 class _Postings(NamedTuple):
