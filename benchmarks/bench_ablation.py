@@ -1,9 +1,9 @@
-"""What each means of the default is worth: the default without it, on public data sets.
+"""Measure the default configuration without each of its parts, on public data sets.
 
     python -m benchmarks.bench_ablation [--data FOLDER] [--sets NAME ...]
 
-Prints a Markdown table: what each means adds in percentage points, which is the default minus the
-default without it, with the 95 % interval of the paired difference over the same queries.
+Prints a Markdown table of the differences in percentage points: the default minus the default
+without a part, with the 95 % interval of the paired difference.
 """
 
 import sys
@@ -38,15 +38,15 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "neighbours": {"retriever": {"neighbour_weight": 0.0}},
     "MaxSim": {"reranker": "none"},
 }
-"""What to change in the default to do without a means."""
+"""The change of the default that removes a part."""
 
 
 def ablated(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield corpora that hold the default, and the default without each means by its name.
+    """Yield corpora with the default and with the default without each part.
 
-    What is set for a whole corpus, as `lexical` is, takes a corpus of its own.
+    A setting of the whole corpus, such as `lexical`, needs its own corpus.
     """
-    # The baseline is a configuration that none of them holds.
+    # These corpora lack the baseline.
     attributes = {key: value for key, value in attributes.items() if key != "baseline"}
     default = attributes["configurations"][0]
     retrievers = dict(attributes["retrievers"])
@@ -68,7 +68,7 @@ def ablated(attributes: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def measure(name: str, data: Path, work: Path) -> dict[str, dict[str, Difference]]:
-    """Import and run one set; return by means and metric what the default owes to it."""
+    """Import and run one set; return the differences by part and metric."""
     file = prepared(name, data, work)
     written = yaml.safe_load(file.read_text())
     scores = {}

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.corpora import set_options, working
 from rag_pipeline.cli.main import app
 
-# What each set is measured by: its own published metric, in our names.
+# The published metrics of each set, by our names.
 SETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "legalbench-rag": (
         "legalbench_rag",

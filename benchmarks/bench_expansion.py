@@ -1,11 +1,11 @@
-"""Expansion on the sample corpus: does it look outside when it should, and find what is there?
+"""Measure expansion on the sample corpus: when it looks outside, and whether it finds answers.
 
     python -m benchmarks.bench_expansion
 
-First, each question is asked of the corpus, and of the corpus without its gold documents: prints
-how well the answer's confidence tells the two apart. Then every fourth document is held out and put
-into a folder: prints how many questions about indexed and about held-out documents are quoted from
-their gold documents, without and with expansion, and how often was looked outside.
+First, each question is asked with and without its gold documents in the corpus. The AUC of the
+answer's confidence is printed. Then a folder outside takes every fourth document. For questions
+about indexed and held-out documents, the numbers of answers from gold documents and of searches
+outside are printed, without and with expansion.
 """
 
 import json

@@ -72,7 +72,7 @@ def _run(
         built = time.perf_counter()
         index = open_lexical_index(folder)
         opened = time.perf_counter()
-        index.search(queries[0], 10)  # reads in what is loaded on first use
+        index.search(queries[0], 10)  # the first search loads files
         times, hits = [], []
         for query in queries:
             start = time.perf_counter()

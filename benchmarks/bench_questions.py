@@ -1,10 +1,10 @@
-"""Do questions from the documents rank configurations as people's do? Kendall's tau.
+"""Compare the ranking of configurations by synthetic and by people's questions: Kendall's tau.
 
     python -m benchmarks.bench_questions [--set sample] [--number N] [--documents N] [--work FOLDER]
 
 Runs 24 configurations of the sample (4 chunkings x 2 contextualizers x 3 retrievers), or 12 of a
-public set (2 chunkings), over people's questions and synthetic ones at once, and prints tau-b of
-the configurations' means by each metric. A public set is cut to its first documents by name.
+public set (2 chunkings). Prints tau-b of the configurations' means by each metric. A public set is
+cut to its first documents by name.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def measure(arguments: argparse.Namespace) -> None:
         scores = [read_scores(workspace, name)[metric] for name in names]
         asked, made = means(scores, people), means(scores, others)
         halves = [agreement_of_halves(scores, ids) for ids in (people, others)]
-        # The reliability of a whole set, from that of its halves (Spearman and Brown, 1910).
+        # The reliability of a whole set from its halves (Spearman and Brown, 1910).
         reachable = math.sqrt(math.prod(2 * r / (1 + r) for r in halves))
         tau = kendalltau(asked, made).statistic
         wide = " | ".join(f"{100 * min(s):.0f}-{100 * max(s):.0f} %" for s in (asked, made))

@@ -1,27 +1,34 @@
-"""How often intervals hold the truth, verdicts are false, and the gate refuses: simulated.
+"""Simulate how often intervals hold the truth, verdicts are right, and the gate refuses.
 
-    python -m benchmarks.bench_verdicts [--draws 300] [--only coverage|verdicts|gate]
+    python -m benchmarks.bench_verdicts [--draws 300] [--only coverage|verdicts|power|gate]
 
-Prints the tables of docs/measurements.md, by the functions that the product uses.
+Prints the tables of docs/measurements.md.
 """
 
 import argparse
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
 from rag_pipeline.config import Gate
 from rag_pipeline.evaluation.intervals import difference_interval, mean_interval
-from rag_pipeline.evaluation.significance import compare_family, loss_p_values
+from rag_pipeline.evaluation.significance import (
+    compare_family,
+    decide,
+    differences,
+    loss_p_values,
+)
 from rag_pipeline.release.margins import REFUSED, MetricComparison, decide_metric, spent
 
 SIZES = (30, 71, 200, 487)
 LOSSES = (0.0, 0.02, 0.05, 0.10)
+GAINS = (0.0, 0.05, 0.1, 0.2)
 SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
 def probabilities(rng: np.random.Generator, mean: float, groups: Sequence[str] | None, n: int):
-    """Return each question's chance: the mean, or one that the questions of a group share."""
+    """Return each question's chance: the mean, or one chance per group."""
     if groups is None:
         return np.full(n, mean)
     of_group = rng.beta(4 * mean, 4 * (1 - mean), size=len(set(groups)))
@@ -78,19 +85,43 @@ def false_verdicts(draws: int) -> None:
         said = []
         for night in range(1, 101):
             own = rng.random(71) < 0.8
-            said.append(verdict(own * 1.0, base * 1.0, spent(night)))
-        wrong += any(v == "worse" for v in said)
+            pairs = {"m": paired(own * 1.0, base * 1.0)}
+            said.append(compare_family(pairs, spent(night))["m"].verdict)
+        wrong += "worse" in said
     print(f'| 100 nightly candidates, "worse" in any night | {100 * wrong / histories:.1f} % |')
 
 
-def verdict(own: np.ndarray, base: np.ndarray, alpha: float) -> str:
-    pairs = list(zip(own.tolist(), base.tolist(), strict=True))
-    return compare_family({"m": pairs}, alpha)["m"].verdict
+def power(draws: int) -> None:
+    """Two systems that find the same questions hard; the first is better by `gain`.
+
+    The first comparison is one of a family. The other members have a p value of 1, which is the
+    hardest case for Holm.
+    """
+    for family in (1, 23):
+        print(f"\ncomparisons in the family: {family}; better / worse in percent of the draws\n")
+        print("| n | " + " | ".join(f"gain {100 * x:.0f} points" for x in GAINS) + " |")
+        print("|" + "---|" * (len(GAINS) + 1))
+        for n in (50, 100, 200, 500):
+            equal = differences({"equal": [(0.0, 0.0)] * n})["equal"]
+            rest = {f"equal {i}": equal for i in range(family - 1)}
+            cells = []
+            for gain in GAINS:
+                rng = np.random.default_rng(n)
+                drawn = (outcomes(rng, n, gain, 0.0, None) for _ in range(draws))
+                pairs = {str(i): paired(base, own) for i, (own, base) in enumerate(drawn)}
+                found = [decide({"m": d, **rest})["m"].verdict for d in differences(pairs).values()]
+                shares = (100 * found.count(word) / draws for word in ("better", "worse"))
+                cells.append(" / ".join(f"{share:.1f}" for share in shares))
+            print(f"| {n} | " + " | ".join(cells) + " |")
+
+
+def paired(own: np.ndarray, base: np.ndarray) -> list[tuple[float, float]]:
+    return list(zip(own.tolist(), base.tolist(), strict=True))
 
 
 def refused(own: np.ndarray, base: np.ndarray, groups: Sequence[str] | None) -> bool:
     """Return whether a gate's first comparison refuses."""
-    pairs = list(zip(own.tolist(), base.tolist(), strict=True))
+    pairs = paired(own, base)
     ids = [f"q{i}" for i in range(len(pairs))]
     units = ids if groups is None else list(groups)
     alpha = spent(1)
@@ -103,6 +134,18 @@ def refused(own: np.ndarray, base: np.ndarray, groups: Sequence[str] | None) -> 
     return decide_metric(found, Gate(), alpha)[0] in REFUSED
 
 
+@cache
+def shift(loss: float) -> float:
+    """Return the loss of each question's chance, cut at 0, whose mean is `loss`."""
+    chances = np.random.default_rng(0).beta(2, 1, size=20_000)
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        reached = float(np.mean(chances - np.maximum(chances - middle, 0)))
+        low, high = (middle, high) if reached < loss else (low, middle)
+    return high
+
+
 def outcomes(
     rng: np.random.Generator, n: int, loss: float, agree: float, groups: Sequence[str] | None
 ):
@@ -111,13 +154,7 @@ def outcomes(
     Documents suit the candidate better or worse by a normal deviation of 0.1.
     """
     hard = rng.beta(2, 1, size=n)
-    fit = np.random.default_rng(0).beta(2, 1, size=20_000)
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        reached = float(np.mean(fit - np.maximum(fit - middle, 0)))
-        low, high = (middle, high) if reached < loss / (1 - agree) else (low, middle)
-    lost = high if loss else 0.0
+    lost = shift(loss / (1 - agree)) if loss else 0.0
     base = rng.random(n) < hard
     chance = np.maximum(hard - lost, 0)
     if groups is not None:
@@ -151,7 +188,7 @@ def gate(draws: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--only", choices=("coverage", "verdicts", "gate"))
+    parser.add_argument("--only", choices=("coverage", "verdicts", "power", "gate"))
     arguments = parser.parse_args()
     draws, only = arguments.draws, arguments.only
     if only in (None, "coverage"):
@@ -162,8 +199,11 @@ def main() -> None:
     if only in (None, "verdicts"):
         print("\n## False verdicts, equal systems\n\n| | said |\n|---|---|")
         false_verdicts(draws)
+    if only in (None, "power"):
+        print("\n## Verdicts on a true gain")
+        power(draws)
     if only in (None, "gate"):
-        print("\n## What the first look of a gate refuses")
+        print("\n## Refusals by the first comparison of a gate")
         gate(draws)
 
 

@@ -1,11 +1,10 @@
-"""Is the planted change named first? Changes of known kind against what `rag why` says.
+"""Measure how often `rag why` names a planted change.
 
     python -m benchmarks.bench_why CORPUS_FILE CONFIGURATION [--changes 200]
 
-Plants into an evaluated configuration, one after the other, a changed text, chunks cut to pieces, a
-dropped context and turned vectors in one document, and changed weights; each time two other
-documents are changed besides. Counts the questions that are lost at k = 5 (or by rank), and how
-often the planted change is named.
+The planted changes are a changed text, cut chunks, a dropped context and turned vectors in one
+document, and changed weights. Two other documents change too. Counts the questions that are lost
+at k = 5 or by rank, and how often the planted change is named.
 """
 
 import argparse

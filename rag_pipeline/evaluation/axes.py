@@ -1,4 +1,4 @@
-"""Scores of configurations -> what each stage contributes: curves over matched configurations.
+"""Scores of configurations -> the effect of each stage: curves over matched configurations.
 
 Matched configurations differ in one stage only. The curve of a variant is its mean over matched
 configurations, so that the effect of the other stages cancels out.

@@ -32,9 +32,9 @@ def first_answers(
     """Return by query id the chance, 0..1, that its first passage answers.
 
     `ranked` holds passages by query id, best first; `asks` each query's text without the document's
-    name. The chance is a softmax over the first 5 passages of TF-IDF cosine and retrieval score,
-    in units of the mean lead of a first passage. Queries without a similar one in another document
-    are left out. Of more than 2,000 queries a fixed sample is judged.
+    name. The chance is a softmax over the first 5 passages, of TF-IDF cosine plus retrieval score.
+    The unit of the score is the mean lead of a first passage. Queries without a similar one in
+    another document are left out. Of more than 2,000 queries a fixed sample is judged.
     """
     known = sorted((q for q, found in ranked.items() if len(found) > 1 and q in asks), key=_drawn)
     ids = known[:_MOST_QUERIES]

@@ -71,7 +71,7 @@ class GoldText:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One query under one configuration; `rank` is that of the first chunk that answers."""
+    """One query under one configuration; `rank` is the rank of the first answering chunk."""
 
     query: Query
     configuration: str

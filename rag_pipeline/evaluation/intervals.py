@@ -75,8 +75,8 @@ def difference_interval(
     """Return the interval of a mean of at least two paired differences.
 
     It is the mean +- t standard errors among the units. The sum of squares counts one more pair
-    with the greatest difference (1 if no pair differs), as Agresti and Min (2005) do for 0/1
-    metrics. Without it, few differing pairs would look certain.
+    with the greatest difference (1 if no pair differs); see Agresti and Min (2005). Without it, few
+    differing pairs would look certain.
     """
     mean = math.fsum(values) / len(values)
     variance, units, freedom = variance_of_mean(values, mean, groups)

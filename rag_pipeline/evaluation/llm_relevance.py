@@ -113,8 +113,8 @@ class Evaluator:
         """Return 1 (answers) or 0 for each text under `document`, of the first `top_k`.
 
         A failed judgement is None, and `errors` gives the reason. Raises ValueError for an entry
-        without a `document`, CallsStoppedError for a wrong key or model or a server that is down,
-        and BudgetError at the workspace's budget.
+        without a `document`. Raises CallsStoppedError for a wrong key or model or a server that is
+        down, and BudgetError at the workspace's budget.
         """
         chosen = list(docs)[:top_k]
         for place, doc in enumerate(chosen):

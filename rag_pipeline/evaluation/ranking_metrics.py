@@ -39,11 +39,10 @@ def recall(labels: Sequence[bool], relevant: int, k: int) -> float:
 
 
 def ndcg(labels: Sequence[bool], relevant: int, k: int) -> float:
-    """Return nDCG@k: the sum of 1 / log2(rank + 1) over the relevant chunks among the first k,
-    divided by the same sum for a ranking that starts with all relevant chunks.
+    """Return nDCG@k: the gain of the first k chunks over the highest possible gain.
 
-    Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, 2002; trec_eval
-    `ndcg_cut`.
+    The gain is the sum of 1 / log2(rank + 1) over relevant chunks. Järvelin and Kekäläinen,
+    Cumulated gain-based evaluation of IR techniques, 2002; trec_eval `ndcg_cut`.
     """
     if not relevant:
         return 0.0
@@ -63,7 +62,7 @@ def reciprocal_rank(labels: Sequence[bool], k: int) -> float:
 def average_precision(labels: Sequence[bool], relevant: int) -> float:
     """Return AP: the mean over all relevant chunks of the precision at their rank.
 
-    A relevant chunk that is not retrieved counts as precision 0. Harman, Evaluation issues in
+    Missing relevant chunks count as precision 0. Harman, Evaluation issues in
     information retrieval, 1992; trec_eval `map`.
     """
     if not relevant:

@@ -65,7 +65,7 @@ def differences(
     `groups` names the group of each pair. If queries share groups, the group is the unit of the
     interval (see `difference_interval`), and of the test from `FEWEST_GROUPS` groups on.
 
-    p is that of the sign-flip randomisation test of the mean difference (Fisher, The Design of
+    p comes from the sign-flip randomisation test of the mean difference (Fisher, The Design of
     Experiments, 1935; Smucker, Allan and Carterette, CIKM 2007). It is exact for up to 12 units
     that differ, and if all differ by the same amount (then it is the sign test). Otherwise it uses
     10,000 random flips and counts the observed one in.
@@ -116,8 +116,8 @@ def decide(
 ) -> dict[str, Comparison]:
     """Return the verdicts on a family of differences.
 
-    A member is *better* or *worse* if its p value, adjusted by Holm over the family, is at most
-    `alpha` and its interval does not hold 0. Otherwise the verdict is *cannot tell*. Among equal
+    A member is *better* or *worse* if its p value is at most `alpha` and its interval does not hold
+    0. Holm's method adjusts p over the family. Otherwise the verdict is *cannot tell*. Among equal
     configurations any member is called better in at most alpha / 2 of all experiments. For the
     members in `lower_is_better` a negative difference is better.
     """

@@ -1,4 +1,4 @@
-"""What choosing the best of many is worth on questions that did not choose."""
+"""The mean of the best of many on queries that did not choose it."""
 
 import numpy as np
 import pytest

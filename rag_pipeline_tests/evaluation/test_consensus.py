@@ -18,7 +18,7 @@ RANKED = {
     # Found the wrong passage first.
     "d": [passage("d", "the hotel serves breakfast"), passage("d", f"{NOTICE} by post")],
     "alone": [passage("e", "tea is at five"), passage("e", NOTICE)],
-    # Like the others, but only of a document of which one of them asks.
+    # Similar queries, but about one document.
     "again": [passage("f", "tea is at five"), passage("f", "fees are due")],
     "same": [passage("f", "tea is at five"), passage("f", "fees are due")],
 }

@@ -86,7 +86,7 @@ def test_before_the_evaluation_there_is_nothing_to_diagnose(workspace):
 
 
 def with_judge(workspace, labels):
-    """Return the workspace with a judge of the first passages, and what it said of each query."""
+    """Return the workspace with a judge's labels of the first passages."""
     judge = {"judge": "llm", "chat": "judge", "passages": 3}
     chat = {"provider": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
     folder = Path(workspace.config.where).parent

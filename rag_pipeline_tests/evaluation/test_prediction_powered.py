@@ -11,7 +11,7 @@ def by_id(values) -> dict[str, float | None]:
 
 
 def test_the_mean_is_that_of_the_paper_by_hand():
-    """y = f = 1, 0, 1, 0 with gold; f = 1, 1, 1, 0 besides.
+    """y = f = 1, 0, 1, 0 with gold; f = 1, 1, 1, 0 without.
 
     Variance of f 0.26786, covariance 1/3, so the weight is 1/3 / (2 * 0.26786) = 0.6222; the mean
     0.6222 * 0.75 + (1 - 0.6222) * 0.5.

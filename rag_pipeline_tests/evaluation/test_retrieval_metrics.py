@@ -75,7 +75,7 @@ def test_gold_that_no_chunk_answers():
 
 
 def test_a_chunking_that_cuts_up_gold_gains_nothing_by_it():
-    """Of two gold spans one is lost: what is left stands first, half of what there was to find."""
+    """One of two gold spans is lost; the other one is found first, so recall is a half."""
     values = evaluate_query(QUERY, [scored("a", 0, 20)], {"a#0-20"}, lost=1)
     assert values["R@5"] == 1 / 2
     assert values["AP"] == 1 / 2
@@ -84,7 +84,7 @@ def test_a_chunking_that_cuts_up_gold_gains_nothing_by_it():
 
 
 def test_a_small_chunk_answers_a_long_gold_span_but_holds_little_of_it():
-    """3 of 2,000 characters answer; the budget is filled by what else is retrieved."""
+    """3 of 2,000 characters answer; other text fills the budget."""
     query = Query("q", "?", (GoldSpan("a", 0, 2_000),))
     ranked = [scored("a", 500, 503), scored("b", 0, 3_000), scored("a", 0, 1_500)]
     values = evaluate_query(query, ranked, {"a#500-503", "a#0-1500"})

@@ -109,9 +109,10 @@ def test_equal_systems_are_not_called_different_where_documents_matter():
 
 
 def test_losses_are_judged_jointly_by_hand():
-    """3 lost of 3: half of 1 of 2**3 patterns, as it ties with itself. The same metric twice says
-    nothing more; another one that is
-    lost on 1 and won on 2 has a least of its own in other patterns."""
+    """3 of 3 lost: half of 1 of 2**3 patterns, since the observed one ties with itself.
+
+    The same metric twice changes nothing. Another metric has its least in another pattern.
+    """
     one = {"q0": -1.0, "q1": -1.0, "q2": -1.0}
     assert loss_p_values({"a": one}, {}) == {"a": 1 / 16}
     assert loss_p_values({"a": one, "b": one}, {}) == {"a": 1 / 16, "b": 1 / 16}

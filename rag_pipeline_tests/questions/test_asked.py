@@ -1,4 +1,4 @@
-"""A log of a server -> a sample of questions that stand for all."""
+"""A server's log -> a representative sample of its questions."""
 
 import json
 from collections import Counter

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Documents are called what people call them: by whose and what they are, else by title."""
+"""Documents have names by owner and kind, else by title."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ BODY = "This lease is between Halvorsk Marine, Inc. and Dominion Energy LLC."
     [
         ("a.md", "Office Lease", BODY,
          ["Halvorsk’s office lease", "the Halvorsk lease", "the Halvorsk–Dominion Energy lease"]),
-        # The site behind the bar is no part; the name is that of title or file if the text has it.
+        # The site after the bar is left out; a name of title or file must be in the text.
         ("a.html", "Time Off Policy | Quillmere Hub", "Staff of Quillmere may rest.",
          ["Quillmere’s time off policy", "the Quillmere policy"]),
         ("halvorsk-terms.txt", "HALVORSK", "We are Halvorsk.", ["Halvorsk’s terms", "the Halvorsk terms"]),

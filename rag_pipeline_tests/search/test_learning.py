@@ -12,7 +12,7 @@ SETTINGS = LearnedRetriever(
 
 
 def examples(count, answering, seed=1):
-    """Return questions of 20 chunks; `answering` chooses from the features the one that answers."""
+    """Return questions of 20 chunks; `answering` returns the row of the answering chunk."""
     chance = np.random.default_rng(seed)
     made = []
     for _ in range(count):

@@ -1,1 +1,1 @@
-"""Judge retrieved contexts: how relevant each is, whether the answer used it, what is missing."""
+"""Judge retrieved contexts: relevance, use in the answer, missing facts."""

@@ -33,7 +33,7 @@ _SAME = {
     "corporation": "corp",
     "company": "co",
 }
-"""Words with the same meaning in an agreement, and the word that stands for them."""
+"""Words with the same meaning in an agreement, and one word for them."""
 _IGNORED = frozenset({"a", "an", "the", "all", "any"})
 _STEMMER_LOCK = threading.Lock()
 _QUANTITY_TYPES = frozenset({"TIME", "MONEY", "PERCENTAGE"})
@@ -135,8 +135,8 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
     A quantity matches a quantity of the same value. "At least" does not match "at most"; without
     such a word either matches. Other variants match a run of the text's words of the same length,
     or of one word fewer or more. The stems must be `similarity` percent alike (normalised
-    Levenshtein). From four words on, two other words may stand between. Both sides need the same
-    negations and numbers: "may not terminate" does not state "terminate".
+    Levenshtein). A fact of four words or more may have two other words between. Both sides need the
+    same negations and numbers: "may not terminate" does not state "terminate".
     """
     value = value_of(kind, variant)
     if value is not None:
@@ -176,7 +176,7 @@ def find(kind: str, variant: str, text: str, similarity: float) -> tuple[int, in
 
 
 _LONG, _INSERTED = 4, 2
-"""From the first number of words on, the second number of other words may stand between."""
+"""Minimum words of a fact that may have other words between, and the maximum of these."""
 
 
 def _holds_in_order(run: Sequence[str], wanted: Sequence[str]) -> bool:

@@ -163,8 +163,8 @@ def harmonic_mean(one: float, other: float) -> float:
 class EntitySummary:
     """Scores over all queries with facts.
 
-    `micro` sums the counts of all queries. The `mean_` values are means over queries; that of
-    precision is over queries with entities. `f1_of_means` is the harmonic mean of the mean
+    `micro` sums the counts of all queries. The `mean_` values are means over queries;
+    `mean_precision` covers queries with entities. `f1_of_means` is the harmonic mean of the mean
     precision and recall. It differs from `mean_f1`, and papers publish either.
     """
 

@@ -7,8 +7,8 @@ All three engines use one formula. The score of a chunk is the sum over the quer
 N chunks exist, and n of them hold the term. The chunk has dl terms and holds this one tf times;
 avgdl is the mean of dl. Source: Kamphuis et al., "Which BM25 Do You Mean?", ECIR 2020 (Lucene).
 
-With a `text_weight` of w, terms of the text count w times and terms of the context once. k1 is then
-w times as large, so that a chunk without context keeps its score. Source: Robertson, Zaragoza &
+With a `text_weight` of w, terms of the text count w times and terms of the context once. A factor
+of w for k1 keeps the score of a chunk without context. Source: Robertson, Zaragoza &
 Taylor, "Simple BM25 Extension to Multiple Weighted Fields", CIKM 2004.
 """
 

@@ -160,9 +160,9 @@ class DocumentIndex:
     def named_by(self, term: str) -> Named:
         """Return the documents with a term in name or head, and how strongly it names each.
 
-        The strength is the term's BM25 without idf (0 to 1) times its idf among whole documents,
-        relative to the idf of a term in one document. An unknown term counts as a known one that
-        differs by one letter.
+        The strength is the term's BM25 without idf (0 to 1) times a relative idf. That is its idf
+        among whole documents over the idf of a term in one document. An unknown term is replaced
+        by a known term with one other letter.
         """
         found = self._known.get(term)
         if found is None:

@@ -24,7 +24,7 @@ class RankBm25Engine:
     def __init__(self, folder: Path, settings: Lexical) -> None:
         self._index = BM25Okapi(_read(folder / _FILE), k1=settings.k1, b=settings.b)
         rows = self._index.corpus_size
-        # Lucene's idf: that of BM25Okapi has a floor for terms in more than half of the chunks.
+        # Lucene's idf, since BM25Okapi has a floor for terms in more than half of the chunks.
         self._index.idf = {
             term: math.log(1 + (rows - n + 0.5) / (n + 0.5))
             for term, n in Counter(chain.from_iterable(self._index.doc_freqs)).items()

@@ -84,7 +84,7 @@ def test_a_cited_context_is_used_and_shared_phrases_tell_nothing():
     chunks = [chunk(0, 41), chunk(42, 69), chunk(42, 88)]
     answered = Answered(query, chunks, said("Bravo keeps two spare keys", chunks[1]))
     (judged,) = judge_by_rules([answered], RATES, refuse)
-    # the third holds the same words as the second, which is the one that was cited
+    # the third has the same words as the second, which was cited
     assert [c.used for c in judged.contexts] == [False, True, False]
 
 

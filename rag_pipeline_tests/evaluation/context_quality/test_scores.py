@@ -78,7 +78,7 @@ def test_context_precision_is_average_precision_over_high_and_medium(levels, exp
         ("hhh", 0.0),
         ("nnnh", 0.05),
         ("nnnhh", 0.05 + 0.10),
-        ("nnnmm", 0.0),  # medium ones may stand anywhere
+        ("nnnmm", 0.0),  # medium ones may have any place
         ("nnnhhhh", 0.3),  # 0.05 + 0.10 + 0.15 + 0.20 is capped
     ],
 )

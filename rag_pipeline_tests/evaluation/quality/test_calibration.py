@@ -49,7 +49,7 @@ ABSENT = {
 
 
 def written(folder, questions):
-    """Write the documents, so many of their questions, and one that none answers."""
+    """Write the documents, a number of their questions, and an unanswerable one."""
     write_documents(folder / "documents", DOCUMENTS)
     write_questions(folder, [*(question(*asked) for asked in QUERIES[:questions]), ABSENT])
     return load_config(write_file(folder))
@@ -74,7 +74,7 @@ def test_examples_are_the_questions_with_and_without_their_gold_documents(fitted
     answers, removed = np.array(made.answers), np.array(made.removed)
     assert (len(made.rows), answers.sum(), removed.sum()) == (49, 24, 24)
     assert not (answers & removed).any()
-    # The one that is known to have no answer was asked once.
+    # The unanswerable question was searched once.
     assert (~answers & ~removed).sum() == 1
 
 

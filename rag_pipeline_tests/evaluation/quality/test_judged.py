@@ -231,7 +231,7 @@ def test_answers_entities_and_contexts_by_a_chat_model(folder: Path) -> None:
         }
         assert notes[2]["health"]["queries"] == 2
 
-        # What the judge was asked to say besides is kept, and shown by query and by position.
+        # Reasons and overall judgements are kept, and shown by query and by position.
         kept = load_judgements(workspace, "one")
         assert sorted(kept) == ["q1", "q4"]
         assert kept["q1"].contexts[0] == Judged("high", True, "It gives the term.")

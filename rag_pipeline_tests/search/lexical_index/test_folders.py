@@ -1,4 +1,4 @@
-"""What is built, read back, refused and grown."""
+"""Build, open, refuse and extend indexes."""
 
 import json
 import shutil

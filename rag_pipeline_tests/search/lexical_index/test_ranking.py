@@ -1,4 +1,4 @@
-"""What a search finds: scores, order, and which rows are allowed."""
+"""Scores, order and allowed rows of a search."""
 
 import random
 from collections import Counter
